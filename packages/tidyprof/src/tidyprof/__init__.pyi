@@ -32,7 +32,6 @@ from tidyprof.analyses import (
 )
 from tidyprof.analyses.gpu_peaks import occupancy
 from tidyprof.analyses.hang import who_is_missing
-from tidyprof.diagnosis.verdict import Diagnosis, triage
 from tidyprof.errors import ProfileReadError
 from tidyprof.export.chrome_trace import write_chrome_trace
 from tidyprof.names.short_names import category, short_name
@@ -59,6 +58,7 @@ from tidyprof.tables.contract import (
     Profile,
 )
 from tidyprof.tables.intervals import Intervals
+from tidyprof.triage.verdict import Diagnosis, triage
 
 __all__ = [
     "COUNTER_DTYPES",

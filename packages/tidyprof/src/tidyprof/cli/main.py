@@ -249,6 +249,9 @@ def _add_triage(commands: Any) -> None:
             " python -m tidyprof triage ...), or dask=ADDRESS of a scheduler"
         ),
     )
+    triage.add_argument(
+        "--why", action="store_true", help="show the evidence, other causes, and what is missing"
+    )
     for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
@@ -291,6 +294,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--shapes", action="store_true", help="the trace has the operators' shapes")
     run.add_argument(
         "--mark", metavar="NAME", help="range or function of the program that begins each step"
+    )
+    run.add_argument(
+        "--why", action="store_true", help="show the evidence, other causes, and what is missing"
     )
     for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
         run.add_argument(f"--{kind}", metavar="OUT", help=f"write the report to OUT, {what}")

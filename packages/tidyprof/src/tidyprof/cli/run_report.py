@@ -12,19 +12,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from tidyprof.cli.output import origin_of, say, show_facts, write_report
-from tidyprof.cli.triage import diagnosed
-from tidyprof.diagnosis.verdict import HEALTHY, Diagnosis, as_json, facts, headline
+from tidyprof.cli.output import origin_of, say, write_report
+from tidyprof.cli.triage import diagnosed, show_report
 from tidyprof.errors import ProfileReadError, UserError
-from tidyprof.running.report import (
-    Run,
-    besides,
-    facts_of,
-    read_run,
-    why_no_trace,
-)
-
-STACKS = "Which function of your program that is, another run with --stacks says."
+from tidyprof.running.report import Run, details_of, notes_of, read_run, why_no_trace
+from tidyprof.triage.printers import as_dict
+from tidyprof.triage.verdict import Diagnosis
 
 PATIENCE_S = 60.0
 """How long the first rank waits for the files of the other ranks."""
@@ -45,41 +38,24 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         diagnosis, why = None, _nothing_seen(options, came_to_torch, code)
     with redirect_stdout(sys.stderr):
         say("")
-        if diagnosis is None:
-            say(f"no verdict: {why}" if options.steps else "times alone, as asked for", "bold")
+        if diagnosis is not None:
+            show_report(diagnosis, found, options.why)
         else:
-            is_open = diagnosis.signs.on_host and (diagnosis.cause == HEALTHY or not diagnosis.sure)
-            if is_open and (other := besides(found)):
-                say(other, "bold")
-            say(headline(diagnosis), "bold")
+            say(f"No verdict: {why}" if options.steps else "Times only, as requested.", "bold")
+            for line in [*notes_of(found), *details_of(found)] if found.ranks else ():
+                say(line)
         if found.ranks:
-            say("")
-            lines = facts_of(found)
-            if diagnosis is not None:
-                below = [line for line in facts(diagnosis) if line[0] != "origin"]
-                lines += [(label, text.replace(" FILE ", f" {folder} ")) for label, text in below]
-                if _lacks_function(options, diagnosis):
-                    lines.append(("", STACKS))
-            lines.append(("origin", str(origin_of(found))))
-            left = "its trace, its times" if options.steps else "its times"
-            lines.append(("files", f"{folder}: of each rank {left} and what it ran on"))
-            show_facts(lines)
+            left = "traces and times" if options.steps else "times"
+            say(f"Files    {folder}: {left} of each rank, measured on {origin_of(found)}")
     if options.json is not None:
         told = {
             "run": {str(rank): about for rank, about in found.ranks.items()},
             "why_no_verdict": why or None,
         }
-        told["diagnosis"] = None if diagnosis is None else json.loads(as_json(diagnosis))
+        told["diagnosis"] = None if diagnosis is None else as_dict(diagnosis)
         write_report(
             "--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n"
         )
-
-
-def _lacks_function(options: Namespace, diagnosis: Diagnosis) -> bool:
-    """Whether a run with --stacks would show in which function of the program the time is spent."""
-    host = diagnosis.signs.host
-    by_python = diagnosis.cause in ("late-data", "silent-host") or diagnosis.signs.on_host
-    return by_python and not options.stacks and not host.silent_in and not host.loading_in
 
 
 def _take_away(sign: Path) -> bool:

@@ -21,24 +21,10 @@ from tidyprof.cli.output import (
     read_to_write,
     refuse_targets,
     say,
-    show_facts,
     showing,
     warn,
     write_report,
 )
-from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
-from tidyprof.diagnosis.verdict import (
-    BRACKETS,
-    Diagnosis,
-    WrongStepError,
-    as_json,
-    diagnosis_of,
-    facts,
-    headline,
-    judged_ones,
-    without_ranks,
-)
-from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import ProfileReadError, UserError, one_line
 from tidyprof.parallel import ENDED, map_profiles, processors
 from tidyprof.readers.registry import ReadOptions, read, together
@@ -50,9 +36,13 @@ from tidyprof.readers.torch.reader import (
     traces_of_ranks,
     warnings_of,
 )
-from tidyprof.running.report import Run, facts_of, read_run
+from tidyprof.running.report import Run, details_of, notes_of, read_run
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
+from tidyprof.triage.printers import as_json, report
+from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
+from tidyprof.triage.verdict import Diagnosis, WrongStepError, diagnosis_of, without_ranks
+from tidyprof.triage.verdict import triage as diagnose
 
 MIN_BYTES_FOR_PROCESSES = 8 * 2**20
 """Bytes of files from which another process is worth it: to start one takes as long as to read some
@@ -61,15 +51,15 @@ ten ranks of 170 kB each.
 
 
 @dataclass(frozen=True)
-class Recording:
+class ReadFile:
     """What is kept of a file or folder that was read.
 
-    error           -- why it cannot be judged, "" if it can.
-    member          -- what it adds to its folder, None for a format without ranks of its own.
+    recording       -- what it adds to the run. error -- why it can't be judged, empty if it can.
+    member          -- what it adds to its folder, None for a format without separate ranks.
     files, warnings -- entries of `Profile.meta`.
     """
 
-    signs: RecordingSigns
+    recording: Recording
     error: str
     member: Member | None
     files: tuple[str, ...]
@@ -85,7 +75,7 @@ def recordings_of(
     mark: str | None,
     jobs: int | Executor | None,
     broken: Broken | None = None,
-) -> list[Recording]:
+) -> list[ReadFile]:
     """All recordings in the order of paths, those of a folder in the order of ranks.
 
     jobs   -- number of processes, or an executor that reads elsewhere; None: as many processes as
@@ -130,7 +120,7 @@ def _of_folder(
     mark: str | None,
     jobs: int | Executor | None,
     broken: Broken,
-) -> list[Recording]:
+) -> list[ReadFile]:
     found = [*_read(files, mark, jobs, broken, root=folder, progress=False).values()]
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
@@ -138,17 +128,18 @@ def _of_folder(
     # Files of one rank that follow each other are one timeline, so the folder is read as a whole.
     if len(set(ranks)) < len(ranks):
         return [*_read([folder], mark, 1, {}).values()]
-    host_events = sum(one.signs.kind.host_events for one in found)
+    host_events = sum(one.recording.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
-    recordings: list[Recording] = []
+    files_read: list[ReadFile] = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
-        signs = replace(
-            one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored
+        kind = one.recording.kind._replace(host_events=host_events)
+        recording = replace(one.recording, kind=kind, ignored=ignored)
+        # The warnings are the folder's: its first file carries them.
+        files_read.append(
+            replace(one, recording=recording, warnings=() if files_read else warnings)
         )
-        # The warnings are the folder's: its first recording carries them.
-        recordings.append(replace(one, signs=signs, warnings=() if recordings else warnings))
-    return recordings
+    return files_read
 
 
 def _read(
@@ -157,9 +148,9 @@ def _read(
     jobs: int | Executor | None,
     broken: Broken,
     **options: Any,
-) -> dict[Path, Recording]:
-    """The Recording of each path, without ranks that can't be read: if others can, `broken` gets
-    them.
+) -> dict[Path, ReadFile]:
+    """Return the ReadFile of each path, without ranks that can't be read: if others can, `broken`
+    gets them.
     """
     if not paths:
         return {}
@@ -193,16 +184,16 @@ def _read(
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """One row with the Recording of a profile; runs in the process that reads the profile."""
+    """Return one row with the ReadFile of a profile; runs in the process that reads the profile."""
     kind, error = kind_of(profile), ""
     try:
-        signs = recording_signs(profile, kind, kind.has_timeline or kind.on_host, mark)
+        recording = recording_of(profile, kind, kind.has_timeline or kind.on_host, mark)
     except ValueError as refused:
-        signs, error = recording_signs(profile, kind, False, mark), str(refused)
+        recording, error = recording_of(profile, kind, False, mark), str(refused)
     member = member_of(profile) if len(profile.meta.get("files", ())) == 1 else None
     files, warnings = (tuple(profile.meta.get(key, ())) for key in ("files", "warnings"))
     return result(
-        [{"recording": Recording(signs, error, member, files, warnings)}],
+        [{"recording": ReadFile(recording, error, member, files, warnings)}],
         {"recording": "object"},
         profile,
     )
@@ -224,14 +215,19 @@ def triage(options: Namespace) -> None:
 
 
 def _show(options: Namespace, diagnosis: Diagnosis) -> None:
+    run = _run_beside(options.files)
     with showing(options):
-        say(headline(diagnosis), "bold")
-        say("")
-        run = _run_beside(options.files)
-        of_the_run = facts_of(run) if run else []
-        show_facts([*of_the_run, *facts(diagnosis), BRACKETS])
+        show_report(diagnosis, run, options.why)
     if options.json is not None:
         write_report("--json", options.json, as_json(diagnosis))
+
+
+def show_report(diagnosis: Diagnosis, run: Run | None, why: bool) -> None:
+    """Print the report of a diagnosis, with what the hooks of `tidyprof run` saw."""
+    for line, style in report(diagnosis, why, notes_of(run) if run else ()):
+        say(line, style)
+    for line in details_of(run) if run and why else ():
+        say(line)
 
 
 def _run_beside(files: Sequence[str]) -> Run | None:
@@ -339,16 +335,16 @@ def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
     for one in found:
         for warning in one.warnings:
             warn(warning)
-    for index in sorted(judged_ones([one.signs.kind for one in found])):
+    for index in sorted(judged_ones([one.recording.kind for one in found])):
         if found[index].error:
             raise ValueError(found[index].error)
-    return diagnosis_of([one.signs for one in found], options.step_ms)
+    return diagnosis_of([one.recording for one in found], options.step_ms)
 
 
 def _page() -> Callable[..., str]:
     """What makes the page; asked for before anything is read."""
     try:
-        return import_module("tidyprof.diagnosis.page").page
+        return import_module("tidyprof.triage.page").page
     except ModuleNotFoundError as error:
         raise UserError(
             f"--html needs {error.name}, which is not installed: pip install matplotlib"

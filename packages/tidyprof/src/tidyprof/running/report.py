@@ -23,24 +23,6 @@ HOOKS = 13
 with seven switches of 0.4 µs each, measured on two cores in November 2026.
 """
 
-EXPLAINED_SHARE = 0.2
-WHERE = {
-    "between steps": (
-        "from the optimizer's step to the model's call, such as averages of weights, a log, or a"
-        " batch that the loop makes itself"
-    ),
-    "other": (
-        "what is in none of these, such as clipping, callbacks and hooks between backward and the"
-        " optimizer"
-    ),
-}
-"""Parts that need not belong to a training at all; they are explained where their share is
-EXPLAINED_SHARE or more.
-"""
-
-MIN_LONG_STEPS_SHARE = 0.1
-"""Share of the time from which long steps are reported."""
-
 DRIFT = 0.15
 """Relative change from which steps after the trace are reported as longer or shorter than those
 before it.
@@ -93,23 +75,16 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
     return sum(window["step_ns"] * window["steps"] for window in windows) / steps if steps else None
 
 
-def facts_of(run: Run) -> list[tuple[str, str]]:
-    """What the hooks saw, as labels and texts."""
-    facts = [("steps", _what_is_a_step(run))]
-    facts += [("", line) for line in [*_prefill(run), *_long_steps(run), *_drift(run)]]
-    shares = _parts(run)
-    if shares:
-        named = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
-        whose = "the host's, without the profiler, what other programs took included"
-        facts.append(("parts", f"{whose}: {named}"))
-        facts += [
-            ("", f"{part}: {WHERE[part]}")
-            for part in WHERE
-            if shares.get(part, 0.0) >= EXPLAINED_SHARE
-        ]
-    facts += [("" if number else "notes", line) for number, line in enumerate(_notes(run))]
-    facts.append(("cost", _cost(run)))
-    return facts
+def notes_of(run: Run) -> list[str]:
+    """Return what every reader of a report should know about a run."""
+    return [*_notes(run), *_prefill(run), *_drift(run)]
+
+
+def details_of(run: Run) -> list[str]:
+    """Return how the steps of a run were found and timed, and what that cost."""
+    shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
+    parts = [f"The host's time without the profiler: {shares}."] if shares else []
+    return ["", _what_is_a_step(run), *parts, _cost(run)]
 
 
 def _what_is_a_step(run: Run) -> str:
@@ -141,24 +116,6 @@ def _what_is_a_step(run: Run) -> str:
 
 def _timed(run: Run) -> int:
     return sum(one[name]["steps"] for one in run.ranks.values() for name in WINDOWS if name in one)
-
-
-def _long_steps(run: Run) -> list[str]:
-    """A line if some steps take much longer than the others; the few steps of a trace may miss
-    these.
-    """
-    windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
-    sums = [window["long"] for window in windows]
-    steps = sum(long["steps"] for long in sums)
-    count = sum(long["total_steps"] for long in sums)
-    share = sum(long["ns"] for long in sums) / max(1.0, sum(long["of_ns"] for long in sums))
-    if share < MIN_LONG_STEPS_SHARE:
-        return []
-    what = "a validation, a checkpoint, a new epoch or a request that is being waited for"
-    return [
-        f"{steps} of {count} timed steps are long ones, with {100 * share:.0f} % of the time; each"
-        f" may hold {what}"
-    ]
 
 
 def _prefill(run: Run) -> list[str]:
@@ -200,21 +157,8 @@ def _parts(run: Run) -> dict[str, float]:
     return {part: sums[part] / whole for part in order if part in sums} if whole else {}
 
 
-def besides(run: Run) -> str:
-    """A headline on the part of WHERE that takes most of the host's time, if its share is
-    EXPLAINED_SHARE or more; else empty. The trace alone looks healthy where such a part keeps the
-    device busy.
-    """
-    shares = _parts(run)
-    part = max(WHERE, key=lambda name: shares.get(name, 0.0))
-    share = shares.get(part, 0.0)
-    if share < EXPLAINED_SHARE:
-        return ""
-    return f"{100 * share:.0f} % of the host's time is `{part}`, which is no part of the model"
-
-
 def _notes(run: Run) -> Iterable[str]:
-    lines = {line: None for about in run.ranks.values() for line in about["notes"]}
+    lines = {line: None for about in run.ranks.values() for line in about.get("notes", ())}
     yield from lines
     worlds = {about["world"] for about in run.ranks.values()}
     missing = sorted({*range(max(worlds))} - {*run.ranks})
@@ -255,8 +199,8 @@ def machine_of(run: Run) -> str:
 def why_no_trace(run: Run) -> str:
     """Why there is no verdict, and what helps; for a run in which steps were seen."""
     about = next(iter(run.ranks.values()))
-    if about["notes"]:
-        return "; ".join(about["notes"])
+    if notes := about.get("notes"):
+        return "; ".join(notes)
     if about["asked_steps"] == 0:
         return "no trace was asked for, only times"
     seen, needed = about["all_steps"], about["needed"]

@@ -1,1 +1,0 @@
-"""What limits this run? Numbers of the analyses in, a likely cause with its evidence out."""

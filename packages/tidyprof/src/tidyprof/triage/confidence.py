@@ -1,0 +1,312 @@
+"""How far to trust a verdict: what makes it inconclusive, and what speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidyprof.analyses.common import four_digits
+from tidyprof.triage.cpu_time import BUSY_MACHINE, CPU_STEAL
+from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS, SILENT_NS
+from tidyprof.triage.profiler_overhead import HOST_COMPUTE
+from tidyprof.triage.rules import (
+    COMPUTE_RULES,
+    LIMIT,
+    OTHER_ROWS,
+    Row,
+    View,
+    percent,
+    waits_often,
+)
+
+NO_BOTTLENECK, INCONCLUSIVE = "no-bottleneck", "inconclusive"
+"""Verdicts that name no cause."""
+
+MARGIN = 1.5
+"""A cause is confident if no other cause that limits the run comes within this factor of it:
+budgets of two tools, or with and without a profiler, differ by less.
+"""
+
+CLEAR = 1.25
+"""Factor by which a share must pass LIMIT, or stay below it: shares are means of a few steps."""
+
+ONE_STEP = 0.4
+"""Share that a cause must have in a trace of one step, which may be unusual."""
+
+COMPUTING = 0.7
+"""A run without a bottleneck computes for at least this share of its time: below it several small
+causes may add up.
+"""
+
+WARN, TOO_MANY = 0.05, 1 / 3
+"""Shares of launches or events that contradict each other from which the report warns, and from
+which it has no verdict.
+"""
+
+KEEPS_UP = 0.55
+"""If the device works for this share of the step, the host nearly keeps up with it. A larger batch
+or a faster CPU then ends a launch-bound run.
+"""
+
+DEVICES_DIFFER = 0.3
+"""Devices whose busy shares differ by this much have no common bottleneck."""
+
+CAPTURED = 0.5
+"""If a graph recorded this share of the launches without running them, idle time means nothing."""
+
+UNEQUAL = 2
+"""If the largest replay has this many times the kernels of the median one, others may lack theirs:
+pieces of one model have had 4, 12 and 15.
+"""
+
+MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
+"""Causes that a thread which waits for a CPU core looks like."""
+
+BETWEEN = "between steps"
+"""The range into which `tidyprof run` puts what a loop does from its optimizer's step to the call
+of its model.
+"""
+
+
+def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that limit the run, the largest first. Those that describe a computing device
+    come last. Time lost to other programs isn't the run's own, so it doesn't hide a cause.
+    """
+    length = view.step.length_ns - view.step.parts.get(CPU_STEAL, 0.0)
+    fired = [
+        row for row in rows if row.rule and row.rule.applies(view) and row.ns >= LIMIT * length > 0
+    ]
+    return sorted(fired, key=lambda row: (is_compute(row), -row.ns))
+
+
+def why_inconclusive(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> str:
+    """Return why nobody can tell what limits the run; empty if that can be told.
+
+    First comes what makes the parts themselves worthless, then time without a cause.
+    """
+    facts, share = view.run.facts, view.share
+    if not view.step.length_ns:
+        return "no event on a device lasts, so there is no time to divide"
+    idle = 0.0 if view.run.on_host else 1 - share(*DEVICE_BUSY_PARTS, "waiting_ranks")
+    if facts.number("cpu_steal_share") >= BUSY_MACHINE:
+        steal = percent(facts.number("cpu_steal_share"))
+        return f"other programs had the CPU for {steal} of the traced steps"
+    if facts.number("captured_share") >= CAPTURED:
+        captured = percent(facts.number("captured_share"))
+        return f"a graph recorded {captured} of the launches, which therefore didn't run"
+    if lost_launches(facts.number("launches_without_work"), facts.number("launches")) >= TOO_MANY:
+        return f"{_lost_words(view)}, so the work of the GPU is unknown"
+    if facts.number("clock_conflict_share") >= TOO_MANY:
+        return _clock_words(view)
+    if 2 * facts.number("empty_replays") >= max(facts.number("graph_replays"), 1) and idle >= LIMIT:
+        return f"{replay_words(view)}, so the work of the GPU is unknown"
+    best = max((row.ns for row in blamed if not is_compute(row)), default=0.0)
+    is_idle = bool(blamed) and blamed[0].rule is not None and blamed[0].rule.is_idle
+    if facts.number("unlinked_share") >= TOO_MANY and idle >= LIMIT and (is_idle or not blamed):
+        unlinked = percent(facts.number("unlinked_share"))
+        return f"{unlinked} of the GPU's work has no launch in the file, so idle time has no owner"
+    open_parts = {name: view.step.parts.get(name, 0.0) for name in REASONS}
+    if view.run.on_host:
+        open_parts[CPU_STEAL] = 0.0
+    name = max(open_parts, key=lambda part: open_parts[part])
+    length = open_parts[name]
+    if length >= LIMIT * view.step.length_ns and length > best:
+        share = percent(length / view.step.length_ns)
+        if name == "waiting_ranks":
+            return _why_waiting(view, share)
+        return REASONS[name].format(share) + _why_idle(view, name)
+    return ""
+
+
+REASONS = {
+    "unseen": "the traced steps lack {} of a step without the profiler",
+    "waiting_ranks": "ranks wait for changing ranks for {} of the step",
+    "other": "the GPU is idle for {} of the step, and the files don't show why",
+    CPU_STEAL: "other programs had the CPU for {} of the step",
+}
+"""Part without a cause -> why it leaves the cause of the run open."""
+
+
+def _why_idle(view: View, part: str) -> str:
+    if part != "other":
+        return ""
+    if not view.run.heard:
+        return " (no host calls)"
+    if graphs_may_lack_kernels(view):
+        return " (graphs may lack kernels)"
+    return " (work was queued)"
+
+
+def _why_waiting(view: View, share: str) -> str:
+    """Return why waiting for ranks has no owner."""
+    facts = view.run.facts
+    if not facts.known("straggler"):
+        return REASONS["waiting_ranks"].format(share)
+    text = f"ranks wait for rank {facts.text('straggler')} for {share} of the step, but"
+    if facts.number("cpu_steal_share") >= LIMIT:
+        steal = percent(facts.number("cpu_steal_share"))
+        return f"{text} other programs had the CPU for {steal} of the traced steps"
+    return f"{text} it does only {percent(facts.number('straggler_excess'))} more work of its own"
+
+
+def is_compute(row: Row) -> bool:
+    """Return True if the row describes a device that computes."""
+    return row.rule is not None and row.rule.cause in COMPUTE_RULES
+
+
+def lost_launches(lost: float, launches: float) -> float:
+    """Return the share (0 to 1) of launches that have no work in the file."""
+    return lost / launches if launches else 0.0
+
+
+def _lost_words(view: View) -> str:
+    facts = view.run.facts
+    lost, launches = facts.number("launches_without_work"), facts.number("launches")
+    return f"{lost:,.0f} of {launches:,.0f} launches have no work in the file"
+
+
+def _clock_words(view: View) -> str:
+    facts = view.run.facts
+    offset = four_digits(facts.number("clock_offset_ns") / 1e6)
+    share = percent(facts.number("clock_conflict_share"))
+    return f"the clocks disagree: {share} of the GPU's work starts up to {offset} ms away from its launch"
+
+
+def replay_words(view: View) -> str:
+    """Return which kernels of graphs the file lacks, or may lack; empty if nothing shows that."""
+    facts = view.run.facts
+    launches, empty = facts.number("graph_replays"), facts.number("empty_replays")
+    if empty:
+        return f"{empty:,.0f} of {launches:,.0f} graph launches have no kernel in the file"
+    most, median = facts.number("largest_replay"), facts.number("median_replay")
+    if most >= max(UNEQUAL * median, 1):
+        return (
+            f"the largest of {launches:,.0f} graph launches has {most:,.0f} kernels in the file,"
+            f" the median one {median:,.0f}"
+        )
+    return ""
+
+
+def graphs_may_lack_kernels(view: View) -> bool:
+    """Return True if graphs launched much of the work and the device idles behind queued work."""
+    return view.run.facts.number("graph_share") >= LIMIT and view.share("other") >= LIMIT
+
+
+def doubts_of_cause(
+    view: View, rows: Sequence[Row], blamed: Sequence[Row], share: float
+) -> Iterator[str]:
+    """Yield why the largest cause isn't certain."""
+    run, facts, length = view.run, view.run.facts, view.step.length_ns
+    best = blamed[0].rule
+    assert best is not None
+    near, name = _nearest(view, rows, blamed)
+    if share < MARGIN * near:
+        yield f"{name} comes near, with {percent(near)}."
+    if share < CLEAR * LIMIT:
+        yield f"{percent(share)} is little more than the {percent(LIMIT)} that a cause must take."
+    working = 0.0 if run.on_host else view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
+    if best.cause == "launch-bound" and waits_often(run):
+        calls = f"{view.count('waiting_calls')} calls that wait"
+        yield f"The host makes {calls}, so it can't run ahead: remove the waits first."
+    if best.cause == "launch-bound" and working >= KEEPS_UP:
+        yield f"The GPU works for {percent(working)} of the step: a larger batch may end this."
+    is_step = best.cause not in ("startup", *COMPUTE_RULES)
+    if is_step and facts.number("judged_steps") < 2 and share < ONE_STEP:
+        yield "This is one step only."
+    if view.step.untypical:
+        yield "The traced steps lack time that other steps have: record more steps."
+    if best.is_idle and not run.on_host and replay_words(view):
+        yield "Kernels of graphs may be missing."
+    yield from _doubts_of_silence(view, best.cause)
+    if best.cause in MEANWHILE or (run.on_host and best.cause == "outside-torch"):
+        silent = run.on_host and best.cause == "outside-torch"
+        known = facts.known("cpu_steal_share")
+        taken = facts.number("cpu_steal_share" if known else "off_cpu_share", -1.0)
+        if silent and taken < 0:
+            yield "Other programs may have had the CPU meanwhile: the file doesn't show that."
+        elif (known or silent) and share - max(taken - view.share(CPU_STEAL), 0.0) < CLEAR * LIMIT:
+            yield "Other programs may have had the CPU meanwhile."
+    waiting = sum(view.step.parts.get(f"waiting_{kind}", 0.0) for kind in ("launch", "ranks"))
+    if best.cause != "straggler" and facts.known("always_last") and waiting >= LIMIT * length:
+        last = facts.text("always_last")
+        yield f"Rank {last} always arrives last, and works as much as the others: try another GPU."
+    measured = facts.number("measured_data_share", 1.0)
+    if best.cause == "input-bound" and measured < share / MARGIN:
+        yield f"The timed steps waited for data for {percent(measured)} only."
+    yield from doubts_of_links(view)
+    least, most = (facts.number(f"{end}_busy_device") for end in ("least", "most"))
+    if best.is_idle and most - least >= DEVICES_DIFFER:
+        yield f"Devices differ: they work for {percent(least)} to {percent(most)} of the step."
+
+
+def _nearest(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> tuple[float, str]:
+    """Return the largest share that isn't the cause's own, and what it is."""
+    length, best = view.step.length_ns, blamed[0]
+    shares = [(like_communication(view), "What is named like communication")]
+    shares += [
+        (view.share(part), f"Time without a known cause ({OTHER_ROWS[part]})")
+        for part in ("unseen", "waiting_ranks", "other")
+    ]
+    shares += [
+        (row.ns / length, row.rule.cause)
+        for row in blamed[1:]
+        if row.rule and (is_compute(best) or not is_compute(row))
+    ]
+    return max(shares)
+
+
+def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
+    facts, measured = view.run.facts, view.run.overhead.measured_ns
+    if cause != "outside-torch":
+        return
+    if measured is not None and measured < SILENT_NS:
+        yield "Without the profiler, a whole step is shorter than the silence that counts."
+    knows_loading = facts.known("loading_share") or facts.holds("outside_function")
+    if facts.text("outside_part") == BETWEEN and not knows_loading:
+        yield "A loop without a DataLoader builds its batches there, too: record with --with-stack."
+
+
+def doubts_of_links(view: View) -> Iterator[str]:
+    """Yield which launches and events contradict each other."""
+    facts = view.run.facts
+    if lost_launches(facts.number("launches_without_work"), facts.number("launches")) >= WARN:
+        yield f"{capital(_lost_words(view))}."
+    if facts.number("clock_conflict_share") >= WARN:
+        yield f"{capital(_clock_words(view))}."
+
+
+def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield why a run without a cause may have one."""
+    facts, length = view.run.facts, view.step.length_ns
+    lost = [(row.ns / length, row.rule.cause) for row in rows if row.rule and not is_compute(row)]
+    lost += [(view.share(part), part.replace("_", " ")) for part in REASONS if part != CPU_STEAL]
+    lost += [(like_communication(view), "what is named like communication")]
+    share, name = max(lost)
+    share /= max(1 - view.share(CPU_STEAL), 1e-9)
+    if CLEAR * share > LIMIT:
+        yield f"{capital(name)} takes {percent(share)}, nearly as much as a cause must."
+    steal = view.share(CPU_STEAL)
+    if steal >= LIMIT:
+        yield f"Other programs had the CPU for {percent(steal)} of the step."
+    computing = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
+    least, most = (facts.number(f"{end}_busy_device") for end in ("least", "most"))
+    if most - least >= DEVICES_DIFFER:
+        yield f"Devices differ: they work for {percent(least)} to {percent(most)} of the step."
+    if computing < COMPUTING * (1 - steal):
+        yield "Several small causes add up."
+    if view.step.untypical:
+        yield "The traced steps lack time that other steps have: record more steps."
+    for name, part in (("measured_data_share", "data"), ("measured_between_share", BETWEEN)):
+        if view.run.on_host and facts.number(name) >= LIMIT:
+            share = facts.number(name)
+            yield f"The timed steps spent {percent(share)} in `{part}`, which isn't the model."
+    yield from doubts_of_links(view)
+
+
+def like_communication(view: View) -> float:
+    """Return the share of the step in kernels whose names look like unknown communication."""
+    return view.run.facts.number("unknown_collective_amount") * view.share("compute")
+
+
+def capital(text: str) -> str:
+    """Return the text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,553 @@
+"""A run with a GPU: what each step of its devices consists of, based on launches, calls and
+ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.budget import category_of_call, device_parts, idle_around, waiting_calls
+from tidyprof.analyses.collectives import collective_entries
+from tidyprof.analyses.common import (
+    by_device,
+    equal,
+    event_arrays,
+    events_of_process,
+    has_launches,
+    launch_times,
+    launches_of,
+    names_matching,
+    occupied,
+    of_each_name,
+    owner_of,
+    plain_events,
+    plain_host_events,
+    start_and_end,
+)
+from tidyprof.analyses.device_time import Idleness, overlap
+from tidyprof.analyses.gaps import longest_overlap
+from tidyprof.analyses.host_collectives import communication, host_entries
+from tidyprof.analyses.kernels import kernel_totals
+from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
+from tidyprof.tables.codes import ABSENT, is_like_communication, nullable
+from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
+from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.records import PlainEvents
+from tidyprof.triage.cpu_time import CPU_STEAL, thread_times, without_steal
+from tidyprof.triage.facts import Gap, Most, RankFacts, Replays, largest_sum
+from tidyprof.triage.host_activity import (
+    calls_within,
+    compiling,
+    flag_steady_steps,
+    host_values,
+    innermost,
+    largest_share_under,
+    profiler_time,
+)
+from tidyprof.triage.profiler_overhead import cost_of
+from tidyprof.triage.recomputation import recomputed
+
+SILENT_NS = 1_000_000
+"""A host that makes no call and runs no operator for this long does something other than launching:
+a launch takes microseconds (10 in a trace of four ranks on MI300X), an operator under a profiler at
+most some hundred.
+"""
+
+ELSEWHERE_NS = 5_000_000
+"""The same for a host that makes no call but runs operators: a hundred operators that launch
+nothing take less.
+"""
+
+SLOW_LAUNCH = 100
+"""The first launch of a kernel loads or compiles code if it takes this many times the median."""
+
+SEARCH_NS, SEARCHED_KERNELS = 30_000_000, 5
+"""An ATen operator that takes this long, and itself launches this many different kernels, tries out
+a library's kernels (cuDNN's benchmark, MIOpen's find). It does so once per size of data. On an H200
+that took 38 to 660 ms, for 6 to 17 kernels.
+"""
+
+BLOCKING_NS = 100_000
+"""A copy that was requested as asynchronous wasn't if its call takes this long and returns only
+after the copy has ended: the memory was pageable.
+"""
+
+CLOCK_NS = 10_000
+"""Work that starts this long before its launch shows that the clocks disagree: the recordings that
+we ship have at most a few microseconds.
+"""
+
+APART = 10
+"""Work and launches that lie apart by this many times their own span have different clocks."""
+
+PARTS = (
+    "compute",
+    "exposed_communication",
+    "exposed_copy",
+    "fetching",
+    "data_wait",
+    "blocked_host",
+    "allocation",
+    "start_up",
+    "compiling",
+    "silent",
+    "stalled",
+    "launch_bound",
+    "other",
+    CPU_STEAL,
+)
+"""Parts of a step on a device, which add up to it: those of `step_budget`, with its copies and its
+idle time split.
+
+fetching   -- exposed copies to the host; exposed_copy -- all others.
+allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
+start_up   -- idle in slow first launches, and while a library tries out kernels.
+compiling  -- idle while torch's compiler was at work.
+silent     -- idle while the host made no call for SILENT_NS.
+exposed_communication -- also idle within a collective of gloo or MPI, which runs on the host.
+other      -- idle although work was queued; if no call and no operator of the host is recorded,
+              all idle time except for loading.
+stalled    -- idle between the end of a waiting call and the next work, and between copies to the
+              host.
+CPU_STEAL  -- see cpu_time.
+"""
+
+DEVICE_BUSY_PARTS = PARTS[:4]
+"""Parts in which the device works."""
+
+OF_THE_CPU = ("data_wait", "compiling", "silent", "stalled", "launch_bound")
+"""Parts that other programs lengthen. Nobody needs a CPU core in a call that waits."""
+
+GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
+MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
+"""Python functions that stand for a module, and what in their names isn't its class."""
+
+CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
+LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
+LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
+QUERY_CALLS = r"(hip|cuda|cu)(Event|Stream)Query\w*"
+"""Calls that ask whether something has finished; a thread that watches collectives makes them all
+the time.
+"""
+
+COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
+COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
+
+
+def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
+    """Return the facts of a rank with a GPU. Raises ValueError as `steps` does.
+
+    stacks -- its Python functions.
+    """
+    slow, values = slow_launches(profile)
+    search, values["library_search"] = library_search(profile)
+    devices = list(_devices(profile, slow | search, profiler_time(stacks), mark))
+    sets = [parts for _, parts in devices]
+    budget = flag_steady_steps(
+        pd.concat([table for table, _ in devices], ignore_index=True), profile, mark
+    )
+    entries = collective_entries(profile)
+    late = _together(sets, "launch_bound")
+    judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
+    modules = stacks[names_matching(stacks, MODULE)]
+    operators = plain_host_events(profile, "operator")
+    values |= {
+        "step_marker": mark_of_steps(profile, mark),
+        "waiting_call": _longest_wait(profile, _together(sets, "dry")),
+        "launch_operator": largest_share_under(late, operators),
+        "launch_module": largest_share_under(late, modules, MODULE_NUMBER),
+        "unknown_collective": _like_communication(profile, totals),
+        "graph_share": _graph_share(profile),
+        "captured_share": _captured(profile),
+        "recomputed_share": recomputed(profile, stacks, judged),
+        **_link_values(profile),
+        **_counts(profile, judged, int(budget["steady"].sum()), mark),
+        **host_values(profile, stacks, _together(sets, "silent"), _together(sets, "data_wait")),
+    }
+    return RankFacts(
+        rank=rank,
+        budget=budget,
+        parts=PARTS,
+        values=values,
+        overlaps=overlap(profile),
+        entries=entries if len(entries) else host_entries(profile, mark),
+        kernels=totals,
+        gap=_longest_gap(sets, profile),
+        replays=_replays(profile),
+        cost=cost_of(profile, stacks, judged, max(budget["step"][budget["steady"]].nunique(), 1)),
+    )
+
+
+def _devices(
+    profile: Profile, slow: Intervals, traced: Intervals, mark: str | None
+) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
+    """Yield for each device its rows of RankFacts.budget, and its parts as sets of time."""
+    host, calls = plain_steps(profile, mark=mark), waiting_calls(profile)
+    linked = has_launches(plain_events(profile, DEVICE_KINDS))
+    # The device's steps follow the launches; without launch records the host's steps have to do.
+    marked = plain_steps(profile, "device", mark) if len(host) and linked else host
+    for place, events in by_device(profile):
+        owner = owner_of(place, events, host)
+        steps = events_of_process(marked, owner)
+        if place["device"] is not None:
+            # Steps of the host have no device.
+            device = steps["device"]
+            steps = rows(steps, equal(device, None) | equal(device, place["device"]))
+        number, (begin, finish) = steps["step"], start_and_end(steps)
+        if not len(steps):
+            start, end = start_and_end(events)
+            number, begin, finish = (
+                np.array([value]) for value in (ABSENT, start.min(), end.max())
+            )
+        idle = idle_around(events, begin, finish)
+        sets = _sets(profile, owner, events, idle, events_of_process(calls, owner), slow, traced)
+        within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
+        on_cpu = {part: sets[part] for part in OF_THE_CPU}
+        times = thread_times(profile, owner["rank"], begin, finish, on_cpu)
+        within = without_steal(within, times, on_cpu)
+        unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
+        columns = {
+            "step": nullable(number.copy(), "Int64").to_numpy(),
+            "start_ns": begin,
+            "length_ns": finish - begin,
+            "duration_ns": finish - begin - within["earlier_ns"],
+            "unlinked_ns": unlinked,
+            "by_launch": linked,
+        }
+        yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
+
+
+def _sets(
+    profile: Profile,
+    owner: dict[str, Any],
+    events: PlainEvents,
+    idle: Idleness,
+    calls: PlainEvents,
+    slow: Intervals,
+    traced: Intervals,
+) -> dict[str, Intervals]:
+    """Return PARTS of one device as sets of time, and also `earlier`, `idle` (outside of data) and
+    `dry`. traced -- when the host recorded the trace: then the program isn't silent.
+    """
+    # Code that is loaded at its first use comes once and not in each step, whatever call loads it.
+    first = idle.dry & slow
+    rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
+    data = phase_time(profile, owner, "data")
+    parts = device_parts(events, rest, occupied(calls), data)
+    is_allocation = of_each_name(calls, category_of_call, object) == "allocation"
+    allocation = parts["blocked_host"] & occupied(calls, is_allocation)
+    late = parts["launch_bound"]
+    unheard = Intervals.empty() if _is_heard(profile, owner) else late
+    late = late - unheard
+    compiled = late & compiling(profile)
+    late = late - compiled
+    to_host = names_matching(events, COPY_TO_HOST)
+    fetching = parts["exposed_copy"] & occupied(events, to_host)
+    silent = _silence(profile, owner, late - traced)
+    talking = occupied(communication(profile, owner))
+    talking_late, talking_queued = silent & talking, parts["other"] & talking
+    waited = np.append(
+        start_and_end(calls)[1][~is_allocation],
+        start_and_end(events_of_process(blocking_copies(profile), owner))[1],
+    )
+    stalled = (late - silent) & (
+        _after_waits(idle.dry, waited) | _between_copies(idle.dry, events, to_host)
+    )
+    return parts | {
+        "exposed_communication": parts["exposed_communication"] | talking_late | talking_queued,
+        "exposed_copy": parts["exposed_copy"] - fetching,
+        "fetching": fetching,
+        "allocation": allocation,
+        "blocked_host": parts["blocked_host"] - allocation,
+        "start_up": first,
+        "compiling": compiled,
+        "silent": silent - talking_late,
+        "stalled": stalled,
+        "launch_bound": late - silent - stalled,
+        "other": (parts["other"] - idle.earlier - talking_queued) | unheard,
+        "earlier": idle.earlier,
+        "idle": (idle.dry | idle.queued) - data,
+        "dry": idle.dry,
+    }
+
+
+def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
+    """Return True if anything that the host did is recorded: otherwise the file doesn't show why a
+    device was idle.
+    """
+    return any(
+        len(events_of_process(plain_host_events(profile, kind), owner))
+        for kind in ("runtime", "operator")
+    )
+
+
+def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
+    """Return the part of this idle time in which the host started nothing: it made no call and ran
+    no operator, or ran operators that make no call.
+    """
+    operators, runtime = (
+        events_of_process(plain_host_events(profile, kind), owner)
+        for kind in ("operator", "runtime")
+    )
+    calls = runtime[~names_matching(runtime, QUERY_CALLS)]
+    calling = occupied(calls)
+    silent = long_ones(late - calling - occupied(operators), SILENT_NS)
+    if not len(calls):
+        return silent
+    # An outer operator contains the calls of all within it, and so would hide their silence.
+    inner = innermost(operators)
+    busy = calling | occupied(inner, calls_within(inner, calls) > 0)
+    return silent | long_ones(late - busy, ELSEWHERE_NS)
+
+
+def _after_waits(dry: Intervals, ends: np.ndarray) -> Intervals:
+    """Return the time from each of these ends of a wait to the next work, if nothing is queued."""
+    # The device was idle at the end of a wait if it was so in the last nanosecond of it.
+    ends = ends[dry.contains(ends - 1)]
+    return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
+
+
+def blocking_copies(profile: Profile) -> PlainEvents:
+    """Return calls of asynchronous copies that the host had to wait for, see BLOCKING_NS."""
+    work, calls = _launches(profile)
+    start, end = start_and_end(calls)
+    chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
+    chosen &= is_one_of(work["kind"], ["copy"])
+    chosen &= of_each_name(calls, lambda name: category_of_call(name) is None, bool)
+    return calls[chosen]
+
+
+def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) -> Intervals:
+    """Return the idle time between two consecutive copies to the host, as in a checkpoint."""
+    start, end = start_and_end(events)
+    order = np.argsort(start, kind="stable")
+    first, then = order[:-1], order[1:]
+    pairs = to_host[first] & to_host[then] & (start[then] > end[first])
+    return dry & Intervals.union(end[first][pairs], start[then][pairs])
+
+
+def long_ones(times: Intervals, least_ns: int) -> Intervals:
+    """Return the intervals of a set that last at least this long."""
+    long = times.ends - times.starts >= least_ns
+    return Intervals(times.starts[long], times.ends[long])
+
+
+def _together(sets: Iterable[dict[str, Intervals]], name: str) -> Intervals:
+    union = Intervals.empty()
+    for of_device in sets:
+        union = union | of_device[name]
+    return union
+
+
+def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
+    """Return events on devices, and the calls that launched them in the same order."""
+    work, calls = (PlainEvents(event_arrays(profile), places) for places in launches_of(profile))
+    return work, calls
+
+
+def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
+    """Return when the host was in the slow first launch of a kernel or loaded code, and the facts
+    on these launches.
+
+    Slow is SLOW_LAUNCH times the median of all launches that started one event, at least SILENT_NS.
+    """
+    work, calls = _launches(profile)
+    # The launch of a graph starts many events, so its length says nothing about a single launch.
+    single = (np.bincount(calls.rows)[calls.rows] == 1) & names_matching(calls, LAUNCH)
+    work, calls = work[single], calls[single]
+    length = calls["duration_ns"]
+    usual = float(np.median(length)) if len(length) else 0.0
+    is_first = ~pd.Series(work["name"].codes).duplicated().to_numpy()
+    slow = (length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first
+    runtime = plain_host_events(profile, "runtime")
+    times = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
+    return times, {
+        "slow_launches": int(slow.sum()),
+        "slow_launches_ns": float(length[slow].sum()),
+        "median_launch_ns": usual,
+    }
+
+
+def library_search(profile: Profile) -> tuple[Intervals, Most]:
+    """Return when an operator tried out the kernels of a library, see SEARCH_NS, and the operator
+    that did so for the longest time in ns.
+    """
+    operators = plain_host_events(profile, "operator")
+    (begin, end), threads = start_and_end(operators), operators["thread"]
+    long = np.flatnonzero((end - begin >= SEARCH_NS) & names_matching(operators, "aten::.*"))
+    if not len(long):
+        return Intervals.empty(), Most()
+    work, calls = _launches(profile)
+    is_search = []
+    for row in long:
+        children = (threads == threads[row]) & (begin >= begin[row]) & (end <= end[row])
+        children[row] = False
+        # Only what the operator itself launches: around a whole model there are many kernels.
+        own = (calls["thread"] == threads[row]) & (calls["start_ns"] >= begin[row])
+        own &= (calls["start_ns"] < end[row]) & is_one_of(work["kind"], ["kernel"])
+        own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
+        is_search.append(len(np.unique(work["name"].codes[own])) >= SEARCHED_KERNELS)
+    tried = operators[long[np.array(is_search, bool)]]
+    return occupied(tried), largest_sum(tried["name"], tried["duration_ns"])
+
+
+def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Intervals:
+    """Return the time of the judged steps: on the host if they are marked there."""
+    steady, host = budget["steady"].to_numpy(bool), plain_steps(profile, mark=mark)
+    if len(host):
+        return occupied(host, np.isin(host["step"], whole_numbers(budget["step"])[steady]))
+    begin, length = (
+        budget[column].to_numpy(np.int64)[steady] for column in ("start_ns", "length_ns")
+    )
+    return Intervals.union(begin, begin + length)
+
+
+def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
+    """Return what the judged steps did, per step. count -- how many steps there are, added up over
+    devices.
+    """
+    work = plain_events(profile, DEVICE_KINDS)
+    # Marked steps are judged on the host, and there work belongs to the step that launched it.
+    by_launch = len(plain_steps(profile, mark=mark)) and has_launches(work)
+    work = work[judged.contains(launch_times(work) if by_launch else work["start_ns"])]
+    calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
+    calls, ranges = (events[judged.contains(events["start_ns"])] for events in (calls, ranges))
+    kinds = of_each_name(calls, category_of_call, object)
+    blocking = judged.contains(blocking_copies(profile)["start_ns"])
+    numbers = {
+        "kernels": is_one_of(work["kind"], ["kernel"]).sum(),
+        "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
+        "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
+        "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum() + blocking.sum(),
+        "allocations": (kinds == "allocation").sum(),
+    }
+    return {name: float(number) / count for name, number in numbers.items()}
+
+
+def _link_values(profile: Profile) -> dict[str, float]:
+    """Return how many launches have no work in the file, and how much work has another clock than
+    its launch. Nothing if no launch is linked to work.
+    """
+    work, calls = _launches(profile)
+    if not len(work):
+        return {}
+    runtime = plain_host_events(profile, "runtime")
+    launching = names_matching(runtime, LAUNCH) & ~names_matching(runtime, GRAPH_LAUNCH)
+    launching &= ~_capturing(profile).contains(runtime["start_ns"])
+    delay = work["start_ns"] - calls["start_ns"]
+    early = delay < -CLOCK_NS
+    share, offset = float(early.mean()), float(max(-delay.min(), 0))
+    span = sum(int(np.ptp(events["start_ns"])) for events in (work, calls))
+    if delay.min() > APART * max(span, SILENT_NS):
+        share, offset = 1.0, float(np.median(delay))
+    return {
+        "launches": int(launching.sum()),
+        "launches_without_work": int((launching & ~np.isin(runtime.rows, calls.rows)).sum()),
+        "clock_conflict_share": share,
+        "clock_offset_ns": offset,
+    }
+
+
+def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | None:
+    """Return the longest idle interval between the first and the last event on any device, outside
+    of data.
+    """
+    work = plain_events(profile, DEVICE_KINDS)
+    start, end = start_and_end(work)
+    idle = _together(sets, "idle") - _together(sets, "earlier")
+    idle = idle.clip(int(start.min()), int(end.max()))
+    if not len(idle):
+        return None
+    length = idle.ends - idle.starts
+    order = np.argsort(-length, kind="stable")
+    longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
+    only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
+    (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
+    # Several events may end it together: one that is the first of its name is enough.
+    names = work["name"].codes
+    is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
+    inside = {
+        part: float(np.mean([(of_device[part] & only).length for of_device in sets]))
+        for part in PARTS
+        if part in sets[0]
+    }
+    return Gap(
+        ns=float(longest),
+        share=float(longest / length.sum()),
+        over_second=float(longest / max(second, 1)),
+        call=call or "",
+        is_first=bool(is_first.any()),
+        parts=inside,
+    )
+
+
+def _longest_wait(profile: Profile, dry: Intervals) -> Most:
+    """Return the call in which the host waited longest while devices had nothing to do, with its
+    time in ns. Calls that allocate are a separate part.
+    """
+    calls = waiting_calls(profile)
+    calls = calls[of_each_name(calls, category_of_call, object) != "allocation"]
+    name, waited = largest_sum(calls["name"], dry.covered_within(*start_and_end(calls)))
+    return Most(name, waited) if waited else Most()
+
+
+def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
+    """Return the largest kernel whose name looks like communication that tidyprof doesn't know,
+    with the share of all kernel time (0 to 1) that such kernels take together.
+    """
+    kernels = plain_events(profile, ("kernel",))
+    total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
+    alike = kernels[of_each_name(kernels, is_like_communication, bool)]
+    name, spent = largest_sum(alike["name"], alike["duration_ns"])
+    short = totals.loc[totals["name"] == name, "short_name"].iloc[0] if spent else ""
+    return Most(str(short), float(alike["duration_ns"].sum() / max(total, 1)))
+
+
+def _graph_share(profile: Profile) -> float:
+    """Return the share of device events that a graph launched."""
+    _, calls = _launches(profile)
+    return float(
+        names_matching(calls, GRAPH_LAUNCH).sum() / len(plain_events(profile, DEVICE_KINDS))
+    )
+
+
+def _replays(profile: Profile) -> Replays:
+    """Return the replays of graphs. If only the last one has no device event, it doesn't count: the
+    trace ended.
+    """
+    runtime = plain_host_events(profile, "runtime")
+    graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]
+    if not len(graphs):
+        return Replays()
+    # How many device events each launch of a graph started, by rows of the profile's events.
+    _, calls = _launches(profile)
+    started = np.bincount(calls.rows, minlength=graphs.rows.max() + 1)[graphs.rows]
+    started = started[np.argsort(graphs["start_ns"], kind="stable")]
+    *before, last = (started > 0).tolist()
+    if not last and before and all(before):
+        started = started[:-1]
+    empty = int((started == 0).sum())
+    return Replays(len(started), empty, int(np.median(started)), int(started.max()))
+
+
+def _capturing(profile: Profile) -> Intervals:
+    """Return when a stream recorded launches into a graph without running them."""
+    calls = plain_host_events(profile, "runtime")
+    begin, finish = (
+        np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE
+    )
+    # A capture lasts until the next end of any, or without one to the end of the trace.
+    ends = np.append(finish, np.iinfo(np.int64).max)[np.searchsorted(finish, begin)]
+    return Intervals.union(begin, ends)
+
+
+def _captured(profile: Profile) -> float:
+    """Return the share of launches that a graph recorded and that didn't run."""
+    calls = plain_host_events(profile, "runtime")
+    launching = names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
+    inside = _capturing(profile).contains(calls["start_ns"][launching])
+    return float(inside.sum() / max(len(inside), 1))

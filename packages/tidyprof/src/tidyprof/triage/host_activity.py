@@ -1,0 +1,323 @@
+"""Which steps count, and what the host's events show about a run, with a GPU or without."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.budget import WARM_UP_STEPS
+from tidyprof.analyses.common import (
+    Events,
+    events_of_process,
+    four_digits,
+    host_events,
+    names_matching,
+    occupied,
+    owners_of,
+    plain_events,
+    plain_host_events,
+    start_and_end,
+)
+from tidyprof.analyses.gaps import longest_overlap
+from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.launches import callers
+from tidyprof.tables.records import PlainEvents
+from tidyprof.triage.facts import Most, largest_sum
+
+LONG_STEP = 1.5
+"""A step of this many times the median is longer than the others (plots.stepping marks it, too)."""
+
+EXPLAINED = 0.5
+"""Share of a long step's time beyond the median that a range must cover to explain it."""
+
+STARTUP_RANGE = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
+"""Words in the name of a range that comes once: a start-up. Validation, checkpoints and reports
+come repeatedly.
+"""
+
+PLACE = ["rank", "process", "device"]
+
+COMPILATION = r".*\(dynamo_timed\)"
+"""Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
+
+COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
+"""Kernels and ranges of a program that torch.compile built."""
+
+BACKWARD = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
+"""Operators and ranges that only a training run has."""
+
+LOADER = r"enumerate\(DataLoader\)#.*"
+WORKERS = "in worker processes"
+LOADERS = {
+    "_SingleProcessDataLoaderIter": "in the training process",
+    "_MultiProcessingDataLoaderIter": WORKERS,
+}
+"""Part of the range that torch.profiler writes for each batch -> where the loader runs."""
+
+OF_TORCH = (
+    rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*"
+    rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
+)
+"""Ranges that torch writes, not the script."""
+
+NAMED_OPERATORS = 2
+"""Operators of the loader that a report names."""
+
+COVERING = 0.5
+"""Share of a time that a function or range must cover to be named."""
+
+_LIBRARY = Path(os.__file__).parent
+_MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names))
+_PACKAGES = "|".join(
+    rf"{name}[/\\]" for name in sorted(sys.stdlib_module_names) if (_LIBRARY / name).is_dir()
+)
+TRACING = (
+    r"(?:.*[/\\])?(?:tidyprof[/\\]running[/\\]inside[/\\]\w+|(?:14_)?instrument_me)\.py\(\d+\): .*"
+)
+"""Functions that recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
+
+OWN_CODE = re.compile(
+    rf"(?!{TRACING}|{_MODULES}|{_PACKAGES}|torch[/\\]|.*(site|dist)-packages"
+    r"|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
+)
+"""Names of Python functions in a trace (`file(line): name`) that belong to no library and didn't
+record it. torch leaves out the folder of every file on Python's path, so only the module's name
+identifies Python's own library.
+"""
+
+
+def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
+    """Return a table with rank, process, device, step and duration_ns, with two more columns.
+
+    apart  -- the range that makes a step longer and that most other steps lack; empty without one.
+    steady -- whether the row counts: rows that are apart don't, and neither does the first row of
+              each device if two others remain.
+    """
+    reasons = dict(_long_steps(profile, mark))
+    apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
+    usual = np.array(apart) == ""
+    places = [*zip(*(budget[column].tolist() for column in PLACE), strict=True)]
+    seen: Counter[tuple[int, ...]] = Counter()
+    later = np.zeros(len(budget), bool)
+    for row in np.flatnonzero(usual):
+        later[row] = seen[places[row]] >= WARM_UP_STEPS
+        seen[places[row]] += 1
+    enough = later.sum() >= 2 * len(set(places))
+    return budget.assign(apart=apart, steady=later if enough else usual if usual.any() else True)
+
+
+def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
+    """Yield the host's long steps with the range that explains them."""
+    marked = plain_steps(profile, mark=mark)
+    for owner in owners_of(marked):
+        steps = events_of_process(marked, owner)
+        length = steps["duration_ns"]
+        median = float(np.median(length))
+        if len(steps) < 3 or length.max() < LONG_STEP * median:
+            continue
+        inside = _time_by_range(events_of_process(host_events(profile, "annotation"), owner), steps)
+        for long in np.flatnonzero(length >= LONG_STEP * median):
+            others = np.delete(inside.to_numpy(), long, axis=1)
+            is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2
+            spent = inside.loc[is_rare, long]
+            # A start-up is a cause that triage looks for, and no step to leave out.
+            spent = spent[[not STARTUP_RANGE.search(name) for name in spent.index]]
+            if len(spent) and spent.max() >= EXPLAINED * (length[long] - median):
+                name, most = spent.idxmax(), four_digits(spent.max() / 1e6)
+                yield int(steps["step"][long]), f"`{name}` takes {most} ms"
+
+
+def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
+    """Return the time in ns inside the ranges of each name, one column per step. Numbers in names
+    don't count: `epoch 3` and `epoch 4` are one.
+    """
+    ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
+    names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
+    begin, finish = start_and_end(steps)
+    rows = {
+        name: occupied(of_name).covered_within(begin, finish)
+        for name, of_name in ranges.groupby(names)
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=range(len(steps)))
+
+
+def host_values(
+    profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals
+) -> dict[str, Any]:
+    """Return the facts about the host of a profile, by name.
+
+    stacks -- its Python functions; silence -- when the host did nothing that the file shows;
+    loading -- when the work waited for data.
+    """
+    operators, ranges, calls = (
+        plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime")
+    )
+    named = (operators, ranges, plain_events(profile, DEVICE_KINDS))
+    data, loaders = (
+        occupied(ranges, names_matching(ranges, pattern))
+        for pattern in (PHASE_PATTERNS["data"], LOADER)
+    )
+    loader = _loader(ranges)
+    inside = outermost(operators[data.contains(operators["start_ns"])])
+    values = {
+        "calls": len(calls),
+        "operators": len(operators),
+        "loader": loader,
+        "loading_operators": _most_frequent(inside, len(plain_steps(profile))),
+        "compiled": any(bool(names_matching(one, COMPILED).any()) for one in named),
+        "trains": any(bool(names_matching(one, BACKWARD).any()) for one in named),
+        "outside_function": function_in(stacks, silence),
+        "outside_part": next(
+            iter(_covering(ranges[~names_matching(ranges, OF_TORCH)], silence)), ""
+        ),
+        "loading_function": "" if loader == WORKERS else loading_function(stacks, loading),
+    }
+    if data.length:
+        values["loading_share"] = (data & loaders).length / data.length
+    return values
+
+
+def _loader(ranges: PlainEvents) -> str:
+    loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
+    # Worker processes come last in LOADERS: one loader with workers counts.
+    found = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
+    return found[-1] if found else ""
+
+
+def _most_frequent(operators: PlainEvents, steps: int) -> str:
+    counts = Counter(operators["name"]).most_common(NAMED_OPERATORS)
+    return ", ".join(f"{four_digits(number / max(steps, 1))} {name}" for name, number in counts)
+
+
+def compiling(profile: Profile) -> Intervals:
+    """Return when torch's compiler was at work on the host."""
+    events = plain_host_events(profile, ("annotation", "operator"))
+    return occupied(events, names_matching(events, COMPILATION))
+
+
+def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
+    """Return operators by thread and start, and for each but the first whether it starts within
+    the one before it.
+    """
+    ordered = operators[
+        np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))
+    ]
+    (begin, end), threads = start_and_end(ordered), ordered["thread"]
+    return ordered, (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
+
+
+def innermost(operators: PlainEvents) -> PlainEvents:
+    """Return the operators that contain no other operator of their thread, by thread and start."""
+    ordered, within = nested(operators)
+    return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
+
+
+def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
+    """Return how many of the calls start in each operator, on its thread."""
+    order = np.lexsort((calls["start_ns"], calls["thread"]))
+    starts, threads = calls["start_ns"][order], calls["thread"][order]
+    begin, end = start_and_end(operators)
+    counts = np.zeros(len(operators), np.int64)
+    for thread in np.unique(operators["thread"]):
+        first, last = np.searchsorted(threads, thread), np.searchsorted(threads, thread, "right")
+        on_thread = starts[first:last]
+        rows = operators["thread"] == thread
+        counts[rows] = np.searchsorted(on_thread, end[rows])
+        counts[rows] -= np.searchsorted(on_thread, begin[rows])
+    return counts
+
+
+def outermost(operators: PlainEvents) -> PlainEvents:
+    """Return the operators within no other operator of their thread, in order of start."""
+    ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"]))]
+    (begin, end), threads = start_and_end(ordered), ordered["thread"]
+    keep = np.zeros(len(ordered), bool)
+    for thread in np.unique(threads):
+        rows = np.flatnonzero(threads == thread)
+        ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[rows])[:-1])
+        keep[rows] = begin[rows] >= ended
+    return ordered[keep]
+
+
+def profiler_time(stacks: PlainEvents) -> Intervals:
+    """Return when the host was in functions that recorded the trace, if stacks show it."""
+    return occupied(stacks, names_matching(stacks, TRACING))
+
+
+def function_in(stacks: PlainEvents, time: Intervals) -> str:
+    """Return the innermost Python function that covers COVERING of this time, and the innermost of
+    these that belongs to no library.
+    """
+    covering = _covering(stacks, time)
+    of_script = [name for name in covering if OWN_CODE.match(name)]
+    if not of_script or of_script[0] == covering[0]:
+        return covering[0] if covering else ""
+    return f"{covering[0]}, called from {of_script[0]}"
+
+
+def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
+    """Return the same for the wait for data, among the functions that lie in it for more than half
+    of their time: a main function is around everything.
+    """
+    begin, end = start_and_end(stacks)
+    return function_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
+
+
+def largest_operator(
+    operators: PlainEvents, stacks: PlainEvents, judged: Intervals
+) -> dict[str, Any]:
+    """Return the facts on the operator with the most self time: its name with its share of all self
+    time, and the Python function outside of libraries in which most of it lies.
+    """
+    started = operators[judged.contains(operators["start_ns"])]
+    begin, end = start_and_end(started)
+    # Both are in the order of nesting: `caller` counts in `order`, which counts in `started`.
+    order, caller = callers(begin, end, started["thread"])
+    self_ns, is_called = end - begin, caller >= 0
+    np.subtract.at(self_ns, order[caller[is_called]], (end - begin)[order[is_called]])
+    names = started["name"].astype(str)
+    name, length = largest_sum(names, self_ns)
+    if length <= 0:
+        return {}
+    around = _covering(stacks, occupied(started, names == name))
+    function = next((one for one in around if OWN_CODE.match(one)), "")
+    share = length / float(self_ns.sum())
+    return {"largest_operator": Most(name, share), "largest_operator_function": function}
+
+
+def _covering(events: PlainEvents, time: Intervals) -> list[str]:
+    """Return names whose events on one thread together cover COVERING of this time, the shortest
+    first, without those of TRACING.
+    """
+    if not len(events) or not time.length:
+        return []
+    begin, end = start_and_end(events)
+    table = pd.DataFrame({"name": events["name"].astype(str), "thread": events["thread"]})
+    table = table.assign(inside=time.covered_within(begin, end), length=end - begin)
+    table = table[table["inside"] > 0].groupby(["thread", "name"], dropna=False).sum().reset_index()
+    covering = table[table["inside"] >= COVERING * time.length]
+    names = covering.sort_values("length", kind="stable")["name"]
+    return names[~names.str.fullmatch(TRACING)].tolist()
+
+
+def largest_share_under(times: Intervals, events: Events, without: str = "") -> Most:
+    """Return the name under which most of a time lies, as `gaps` names it, and its share (0 to 1).
+
+    without -- a pattern of what to leave out of names before they are added up.
+    """
+    if not len(times) or not len(events):
+        return Most()
+    names = longest_overlap(times, events, 0.5).tolist()
+    names = [name and re.sub(without, "", name) for name in names] if without else names
+    name, length = largest_sum(names, times.ends - times.starts)
+    return Most(name, length / times.length)

@@ -1,0 +1,278 @@
+"""A run without a GPU: what each step consists of, based on torch's operators and ranges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.budget import step_budget
+from tidyprof.analyses.common import (
+    OWNER,
+    events_of_process,
+    names_matching,
+    occupied,
+    owners_of,
+    plain_events,
+    plain_host_events,
+    result,
+    start_and_end,
+)
+from tidyprof.analyses.device_time import OVERLAP_COLUMNS
+from tidyprof.analyses.host_collectives import COMMUNICATION, communication, host_entries
+from tidyprof.analyses.steps import mark_of_steps, phase_time
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.records import PlainEvents
+from tidyprof.triage.cpu_time import CPU_STEAL, thread_times, without_steal
+from tidyprof.triage.device_parts import SILENT_NS, long_ones
+from tidyprof.triage.facts import Most, RankFacts, Replays
+from tidyprof.triage.host_activity import (
+    LOADER,
+    compiling,
+    flag_steady_steps,
+    host_values,
+    largest_operator,
+    outermost,
+    profiler_time,
+)
+from tidyprof.triage.profiler_overhead import HOST_COMPUTE, cost_of
+from tidyprof.triage.recomputation import recomputed
+
+SETS = (
+    *HOST_COMPUTE,
+    "small",
+    "exposed_communication",
+    "data_wait",
+    "compiling",
+    "between",
+    "silent",
+)
+PARTS = (*SETS, CPU_STEAL)
+"""Parts of a step, which add up to it. A moment belongs to the first part that applies:
+
+data_wait -- in the phase `data`, operators of the loader included; if a loader's range lies in the
+             phase, from the start of that range.
+compiling -- in ranges of torch's compiler.
+small     -- in the small operators of a loop in Python and after them, see `in_loops`.
+forward, backward, optimizer -- in an operator in that phase; compute -- in any other operator that
+             isn't communication.
+exposed_communication -- in a collective of gloo or MPI.
+between, silent -- no operator, for less than SILENT_NS and for longer.
+CPU_STEAL -- see cpu_time.
+"""
+
+PHASES = {"forward": ("forward", "loss"), "backward": ("backward",), "optimizer": ("optimizer",)}
+"""Part -> the phases of analyses.steps that it covers."""
+
+HANDING_OVER = r"c10d::.*|record_param_comms"
+"""Operators that request communication, and may wait for it."""
+
+SMALL_NS = 20_000
+"""An operator below that costs Python and the profiler about as much as itself."""
+
+LONGEST_ROUND, ROUNDS = 16, 20
+"""A loop in Python: rounds of at most LONGEST_ROUND operators, at least ROUNDS of them in a row.
+Layers of a model are longer rounds, and fewer.
+"""
+
+
+def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
+    """Return the facts of a rank without a GPU. Raises ValueError as `step_budget` does.
+
+    stacks -- its Python functions.
+    """
+    steps = step_budget(profile, mark=mark)
+    steps = steps[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
+    tables, looped = [], []
+    silence = loading = Intervals.empty()
+    traced = profiler_time(stacks)
+    for owner in owners_of(steps):
+        own = events_of_process(steps, owner)
+        begin, finish = start_and_end(own)
+        sets, names = _sets(profile, owner, Intervals.union(begin, finish), traced)
+        looped += names
+        columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in SETS}
+        on_cpu = {part: sets[part] for part in SETS if part != "exposed_communication"}
+        times = thread_times(profile, owner["rank"], begin, finish, on_cpu)
+        tables.append(own.assign(**without_steal(columns, times, on_cpu)))
+        silence, loading = silence | sets["silent"], loading | sets["data_wait"]
+    budget = flag_steady_steps(pd.concat(tables, ignore_index=True), profile, mark)
+    steady = budget[budget["steady"]]
+    judged = Intervals.union(*start_and_end(steady))
+    (name, count), *_ = [*Counter(looped).most_common(1), ("", 0)]
+    values: dict[str, Any] = {
+        "step_marker": mark_of_steps(profile, mark),
+        "small_operator": Most(name, count / max(len(budget), 1)),
+        "recomputed_share": recomputed(profile, stacks, judged),
+        **largest_operator(plain_host_events(profile, "operator"), stacks, judged),
+        **host_values(profile, stacks, silence, loading),
+    }
+    return RankFacts(
+        rank=rank,
+        budget=budget,
+        parts=PARTS,
+        values=values,
+        overlaps=_overlaps(profile, budget),
+        entries=host_entries(profile, mark),
+        kernels=pd.DataFrame(),
+        gap=None,
+        replays=Replays(),
+        cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
+    )
+
+
+GPU_BACK_ENDS = ("nccl", "rccl")
+"""Back ends of torch.distributed that communicate between GPUs only."""
+
+
+def ran_on_host(profile: Profile) -> bool:
+    """Return True if torch.profiler found no GPU: then operators are all the work there was.
+
+    If the file names a GPU and has no event of one, operators may merely have handed work over.
+    """
+    return (
+        profile.meta.get("backend") == "cpu"
+        and not len(plain_events(profile, DEVICE_KINDS))
+        and len(plain_host_events(profile, "operator")) > 0
+        and not named_gpu(profile)
+        and not foreign_events(profile)
+    )
+
+
+def named_gpu(profile: Profile) -> str:
+    """Return the GPU that a file without device events names, or how else it shows that there was
+    one; empty if it shows none.
+    """
+    if len(plain_events(profile, DEVICE_KINDS)):
+        return ""
+    if gpu := profile.meta.get("gpu"):
+        return str(gpu)
+    backend = str((profile.meta.get("distributed") or {}).get("backend", ""))
+    if "gloo" not in backend and any(name in backend for name in GPU_BACK_ENDS):
+        return f"a GPU, by its communication with {backend}"
+    return ""
+
+
+def foreign_events(profile: Profile) -> tuple[str, int] | None:
+    """Return the category with the most events of an accelerator that tidyprof doesn't know, and
+    how many there are; None if there are none or if the file has events of a known GPU.
+    """
+    if profile.meta.get("backend") != "cpu":
+        return None
+    counts = {
+        name: count
+        for name, count in profile.meta["events_by_category"].items()
+        if _is_foreign(name)
+    }
+    largest = max(counts, key=counts.get, default=None)
+    return None if largest is None else (largest, counts[largest])
+
+
+def _is_foreign(category: str) -> bool:
+    """Return True if torch's profiler writes events of an accelerator under this category.
+
+    The names are those of ActivityType.cpp of https://github.com/pytorch/kineto, for MTIA, HPU and
+    PrivateUse1 as well.
+    """
+    ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
+    return category.endswith(ends) or category.startswith(
+        ("hpu_", "mtia_", "privateuse1_", "npu", "async_npu")
+    )
+
+
+def _sets(
+    profile: Profile, owner: dict[str, Any], whole: Intervals, traced: Intervals
+) -> tuple[dict[str, Intervals], list[str]]:
+    """Return PARTS of one process' steps as sets of time, and the names of the small operators in
+    loops. traced -- when the host recorded the trace: then the program isn't silent.
+    """
+    operators = events_of_process(plain_host_events(profile, "operator"), owner)
+    handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
+    # A collective runs on its own thread, so only what computation leaves of it is exposed.
+    data = whole & _loading(profile, owner)
+    compiled = (whole & compiling(profile)) - data
+    working = (whole & occupied(operators, ~handing)) - data - compiled
+    communicating = occupied(communication(profile, owner)) | occupied(operators, handing)
+    talking = (whole & communicating) - data - compiled - working
+    rest = whole - data - compiled - working - talking
+    silent = long_ones(rest - traced, SILENT_NS)
+    names, small = _looped(operators, working)
+    small = small & (working | (rest - silent))
+    sets = {"small": small}
+    left = working - small
+    for part, phases in reversed(PHASES.items()):
+        for phase in phases:
+            spent = left & phase_time(profile, owner, phase)
+            sets[part] = sets.get(part, Intervals.empty()) | spent
+            left = left - spent
+    return sets | {
+        "compute": left,
+        "exposed_communication": talking,
+        "data_wait": data,
+        "compiling": compiled,
+        "between": rest - silent - small,
+        "silent": silent,
+    }, names
+
+
+def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
+    """Return the phase `data`. A range of it that contains a loader's starts with that: what is
+    before it belongs to the step that ended, such as a report or a validation.
+    """
+    data = phase_time(profile, owner, "data")
+    ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
+    starts = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
+    following = np.searchsorted(starts, data.starts)
+    # The last time, the latest of all, stands for a range without a loader after its start.
+    first = np.append(starts, np.iinfo(np.int64).max)[following]
+    return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
+
+
+def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Intervals]:
+    """Return the names of the small operators in loops, and the time in them and after them."""
+    operators = outermost(operators)
+    codes, names = operators["name"].codes, operators["name"].categories
+    begin, end = start_and_end(operators)
+    following = np.append(begin[1:], end[-1:])
+    chosen = in_loops(codes) & (end - begin < SMALL_NS) & (following - end < SILENT_NS)
+    chosen &= working.contains(begin)
+    inside = Intervals.union(begin[chosen], np.maximum(following, end)[chosen])
+    return names[codes[chosen]].tolist(), inside
+
+
+def in_loops(codes: np.ndarray) -> np.ndarray:
+    """Return a mask of the numbers in a sequence that are in rounds of at most LONGEST_ROUND which
+    come ROUNDS times in a row.
+    """
+    looped = np.zeros(len(codes), bool)
+    for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
+        # Runs of numbers that come again a round later; no round follows the last one, so a run is
+        # one round shorter than what it stands for.
+        same = np.concatenate(([False], codes[length:] == codes[:-length], [False]))
+        edges = np.flatnonzero(same[1:] != same[:-1])
+        for first, last in edges.reshape(-1, 2):
+            if last - first >= (ROUNDS - 1) * length:
+                looped[first : last + length] = True
+    return looped
+
+
+def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
+    """Return a table like that of `overlap`: computation is that of the CPU, idle is everything
+    that is neither computation nor exposed communication.
+    """
+    columns = [*(f"{part}_ns" for part in PARTS), "duration_ns"]
+    total = budget.groupby("rank", dropna=False)[columns].sum().reset_index()
+    computing = total[[f"{part}_ns" for part in (*HOST_COMPUTE, "small")]].sum(axis=1)
+    rows = {column: 0 for column in OVERLAP_COLUMNS if column.endswith("_ns")} | {
+        "rank": total["rank"],
+        "total_ns": total["duration_ns"],
+        "computation_ns": computing,
+        "exposed_communication_ns": total["exposed_communication_ns"],
+        "busy_ns": computing + total["exposed_communication_ns"],
+    }
+    rows["idle_ns"] = rows["total_ns"] - rows["busy_ns"]
+    kinds = {name: kind for name, kind in OVERLAP_COLUMNS.items() if not name.endswith("_percent")}
+    return result(pd.DataFrame(rows).reindex(columns=list(kinds)), kinds, profile)

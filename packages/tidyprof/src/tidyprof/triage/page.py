@@ -1,0 +1,208 @@
+"""A diagnosis as one HTML file: the report, its parts as bars, and figures of the trace. The file
+loads nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tidyprof import plots
+from tidyprof.analyses.budget import steady_steps, step_budget
+from tidyprof.analyses.common import has_launches, join, start_and_end
+from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.operators import operators
+from tidyprof.analyses.steps import steps
+from tidyprof.escaping import html_text, typeset
+from tidyprof.plots import viewer
+from tidyprof.plots.figure import TidyFigure, describe, save
+from tidyprof.tables.contract import Profile
+from tidyprof.triage.host_parts import ran_on_host
+from tidyprof.triage.printers import cells, evidence, headline, remarks, summary
+from tidyprof.triage.recording import judged_ones, kind_of, ranks_apart
+from tidyprof.triage.verdict import Diagnosis
+
+MAX_FILES = 5
+"""The page names at most this many files."""
+
+STYLE = """
+:root { color-scheme: light dark; --cause: #c2410c; --part: #64748b; }
+body { max-width: 51rem; margin: 1.5rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif; }
+h1 { font-size: 1.4rem; line-height: 1.3; text-wrap: balance; margin: 0 0 .75rem; }
+h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: .75rem 0; }
+dt { grid-column: 1; font-weight: bold; }
+dd { grid-column: 2; margin: 0; overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; }
+th { text-align: left; font-weight: normal; white-space: nowrap; padding-right: .75rem; }
+td { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; width: 4.5rem; }
+td.bar { width: 60%; text-align: left; padding-left: .75rem; }
+td.bar i { display: block; height: .9rem; background: var(--part); }
+tr.cause th, tr.cause td { font-weight: bold; }
+tr.cause td.bar i { background: var(--cause); }
+caption { caption-side: bottom; text-align: left; padding-top: .25rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+figure { margin: 2rem 0; break-inside: avoid; }
+figure > .picture { overflow-x: auto; }
+figure svg { display: block; min-width: 40rem; max-width: 100%; height: auto; }
+@media (max-width: 40rem) {
+  body { font-size: .95rem; margin: .75rem auto; }
+  td { width: 3.2rem; }
+  td.bar { width: 28%; }
+  figure > .picture::before {
+    content: "scroll for the rest of the picture \\2192";
+    position: sticky; left: 0; font-size: .8rem; opacity: .75;
+  }
+}
+@media print { figure svg { min-width: 0; } }
+@media screen and (prefers-color-scheme: dark) {
+  figure svg { filter: invert(1) hue-rotate(180deg); }
+}
+"""
+"""Text and figures follow the reader's colors, light or dark; paper is white. Figures are never
+larger than they were drawn. If they would become too small to read, they scroll.
+"""
+
+
+def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None) -> str:
+    """Return the whole page. Raises ValueError as `step_budget` does.
+
+    Every text from a file is escaped here; matplotlib escapes those in figures.
+    """
+    title = _text(headline(found))
+    judged = judged_ones([kind_of(profile) for profile in profiles])
+    ranks = [
+        profile
+        for i in sorted(judged)
+        for _, profile, _ in (ranks_apart(profiles[i]) if found.step_ns else ())
+    ]
+    drawn = list(_figures(found, ranks, mark)) if ranks else []
+    figures = "\n".join(_figure(*one, number) for number, one in enumerate(drawn))
+    if any(figure.closer for _, figure in drawn):
+        figures += f"\n{viewer.script()}"
+    files = [
+        ("" if i else "File", _file(profile)) for i, profile in enumerate(profiles[:MAX_FILES])
+    ]
+    lines = "\n".join(evidence(found)).strip()
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{title}</h1>\n{_list(summary(found)[1:])}\n{_bars(found)}\n"
+        f"{_list([*remarks(found), *files])}\n{figures}\n"
+        f"<details><summary>Evidence</summary><pre>{_text(lines)}</pre></details>\n"
+        "</main>\n</body>\n</html>\n"
+    )
+
+
+def _list(lines: Sequence[tuple[str, str]]) -> str:
+    rows = (
+        (f"<dt>{_text(label)}</dt>" if label else "") + f"<dd>{_text(text)}</dd>"
+        for label, text in lines
+    )
+    return "<dl>\n" + "\n".join(rows) + "\n</dl>"
+
+
+def _bars(found: Diagnosis) -> str:
+    """Return the table of parts, with a bar for each share."""
+    if not found.parts:
+        return ""
+    rows = []
+    for part in found.parts:
+        name, ms, share = cells(part)
+        kind = ' class="cause"' if part.is_cause else ""
+        bar = f'<td class="bar"><i style="width: {100 * part.share:.1f}%"></i></td>'
+        rows.append(f"<tr{kind}><th>{_text(name)}</th><td>{ms} ms</td><td>{share}%</td>{bar}</tr>")
+    step = f"Step: {found.step_ns / 1e6:,.4g} ms, {found.step_note}."
+    return f"<table>\n<caption>{_text(step)}</caption>\n" + "\n".join(rows) + "\n</table>"
+
+
+def _file(profile: Profile) -> str:
+    """Return what was recorded, for a reader who has only the page."""
+    files = [Path(name).name for name in profile.meta.get("files", [])]
+    known = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
+    known += [
+        str(profile.meta[key]) for key in ("tool", "tool_version", "gpu") if profile.meta.get(key)
+    ]
+    if "record_window_ns" in profile.meta:
+        recorded = pd.Timestamp(profile.meta["record_window_ns"][0])
+        known.append(recorded.strftime("%Y-%m-%d %H:%M UTC"))
+    return ", ".join(known) or "unknown"
+
+
+def _text(words: str) -> str:
+    """Return words for the page, with numbers and units kept on one line."""
+    return typeset(html_text(words))
+
+
+def _figures(
+    found: Diagnosis, ranks: Sequence[Profile], mark: str | None
+) -> Iterator[tuple[str, TidyFigure]]:
+    """Yield titles and figures: the longest judged step's timeline, the kernels (without a GPU the
+    operators), the ranks.
+    """
+    timelines, budgets = zip(*(judged_part(own, mark) for own in ranks), strict=True)
+    budget = join(budgets)
+    worst = steady_steps(budget)["duration_ns"].idxmax()
+    # Column by column: a row of several types becomes floats, too coarse for times since 1970.
+    rank, begin, length = (
+        budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns")
+    )
+    owner = next(one for one in timelines if pd.isna(rank) or (one.events["rank"] == rank).any())
+    rank = None if pd.isna(rank) else int(rank)
+    title = "The longest judged step in the trace" + ("" if rank is None else f", of rank {rank}")
+    yield title, plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank)
+    together = replace(timelines[0], events=pd.concat([profile.events for profile in timelines]))
+    if len(table := kernels(together)):
+        yield "The kernels that take the most time", plots.top_kernels(table)
+    elif found.on_host and len(table := operators(together)):
+        yield "The operators that take the most time", plots.top_operators(table)
+    if found.rank_table is not None:
+        yield "What each rank did, and who waited", plots.ranks(found.rank_table)
+
+
+def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
+    """Return the profile, and its table of `step_budget`: the device's steps, if launches are
+    recorded.
+
+    If a GPU was at work and no steps are marked, only what lies between the first and the last
+    event on a device is kept, clipped to that time.
+    """
+    linked = len(steps(profile, mark=mark)) and has_launches(profile.device_events)
+    budget = step_budget(profile, "device" if linked else "host", mark=mark)
+    if ran_on_host(profile) or budget["step"].notna().any():
+        return profile, budget
+    (start, end), (begin, finish) = (
+        start_and_end(profile.events),
+        start_and_end(profile.device_events),
+    )
+    first, last = begin.min(), finish.max()
+    # An event without a duration at the very start overlaps nothing, and belongs to it.
+    inside = (start < last) & (end > first) | ((start == first) & (end == first))
+    clipped = {
+        "start_ns": np.maximum(start, first),
+        "duration_ns": np.minimum(end, last) - np.maximum(start, first),
+    }
+    judged = replace(profile, events=profile.events.assign(**clipped)[inside])
+    return judged, step_budget(judged, mark=mark)
+
+
+def _figure(title: str, figure: TidyFigure, number: int) -> str:
+    """Return a figure as SVG below its title, with its text alternative as a caption that everybody
+    can read.
+    """
+    image = io.BytesIO()
+    save(figure, image, "svg")
+    svg = image.getvalue().decode("utf-8")
+    name, caption = f"figure-{number}", _text(describe(figure))
+    reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # by keys: it may scroll
+    return (
+        f'<figure>\n<h2 id="{name}">{_text(title)}</h2>\n'
+        f'<div class="picture" {reached}>{svg[svg.index("<svg") :]}</div>\n'
+        f"{viewer.panel(figure.closer)}<figcaption>{caption}</figcaption>\n</figure>"
+    )

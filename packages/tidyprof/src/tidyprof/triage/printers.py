@@ -1,0 +1,208 @@
+"""A diagnosis as lines of text and as JSON. Printers show what is in it and compute nothing."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidyprof.analyses.common import four_digits
+from tidyprof.triage.facts import Fact
+from tidyprof.triage.rules import Part, percent
+from tidyprof.triage.verdict import Diagnosis
+
+WIDTH = 80
+"""Columns of the report; a narrower terminal breaks its lines."""
+
+LABEL = 9
+"""Columns of the labels in front of the text."""
+
+NAME, MS, PERCENT = 22, 9, 6
+"""Columns of the table of parts."""
+
+PAGE = "docs/triage.md"
+"""The page that explains each cause, with the fix in code; each cause is an anchor in it."""
+
+Line = tuple[str, str]
+"""A line of the report and its style: bold or nothing."""
+
+
+def headline(found: Diagnosis) -> str:
+    """Return the verdict in one sentence."""
+    missing = f"; {' and '.join(found.broken)} missing" if found.broken else ""
+    doubt = "" if found.confident or found.cause == "inconclusive" else " (not confident)"
+    return f"{found.cause}{doubt}: {found.headline}{missing}"
+
+
+def where_to_read(found: Diagnosis) -> str:
+    """Return where the cause is explained, and which lesson teaches it."""
+    lesson = f"lesson {found.lesson} and " if found.lesson else ""
+    return f"Read {lesson}{PAGE}#{found.cause}."
+
+
+def report(found: Diagnosis, why: bool = False, notes: Sequence[str] = ()) -> Iterator[Line]:
+    """Yield the lines of the report.
+
+    why -- also those of the evidence; notes -- about the run, from others than the diagnosis.
+    """
+    for label, text in summary(found):
+        for line in _labeled(label, text):
+            yield line, "bold" if label == "Verdict" else ""
+    yield "", ""
+    if found.parts:
+        for part in table(found):
+            yield part, "bold" if part.endswith("<- cause") else ""
+        yield "", ""
+    for label, text in remarks(found, notes):
+        for line in _labeled(label, text):
+            yield line, ""
+    if why:
+        yield from ((line, "") for line in evidence(found))
+    else:
+        yield from ((line, "") for line in _labeled("More", "--why shows the evidence."))
+
+
+def summary(found: Diagnosis) -> list[Line]:
+    """Return label and text of what comes before the table of parts."""
+    return [
+        ("Verdict", headline(found)),
+        ("Why", found.why),
+        ("Next", found.next_step),
+        ("", where_to_read(found)),
+    ]
+
+
+def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
+    """Return label and text of what comes after the table of parts."""
+    texts = {
+        "Doubt": found.doubts if found.cause != "inconclusive" else found.doubts[1:],
+        "Note": (*found.notes, *notes),
+        "Source": found.origins,
+    }
+    return [
+        ("" if number else label, text)
+        for label, lines in texts.items()
+        for number, text in enumerate(lines)
+    ]
+
+
+def _labeled(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=label.ljust(LABEL),
+        subsequent_indent=" " * LABEL,
+        break_long_words=True,
+        break_on_hyphens=False,
+    )
+
+
+def table(found: Diagnosis) -> list[str]:
+    """Return the lines of the table of parts, with their sum."""
+    lines = [_row("part", "ms", "%")]
+    for part in found.parts:
+        lines.append(_row(*cells(part)) + ("  <- cause" if part.is_cause else ""))
+    note = textwrap.wrap(found.step_note, WIDTH - NAME - MS - PERCENT - 2) or [""]
+    lines.append(f"{_row('step', _ms(found.step_ns), '100')}  {note[0]}".rstrip())
+    return lines + [" " * (NAME + MS + PERCENT + 2) + line for line in note[1:]]
+
+
+def cells(part: Part) -> tuple[str, str, str]:
+    """Return the cells of a row of the table of parts."""
+    return part.name, _ms(part.ns), percent(part.share).rstrip("%")
+
+
+def _row(name: str, ms: str, share: str) -> str:
+    return f"{name:<{NAME}}{ms:>{MS}}{share:>{PERCENT}}"
+
+
+def _ms(ns: float) -> str:
+    return four_digits(ns / 1e6)
+
+
+def evidence(found: Diagnosis) -> Iterator[str]:
+    """Yield the lines of the evidence: other causes, what is unusual, facts with their tables, and
+    what the files can't show.
+    """
+    blamed = [one for one in found.alternatives if one.blamed]
+    others = [one for one in found.alternatives if not one.blamed]
+    for title, causes in (("Also limits the run", blamed), ("Ruled out", others)):
+        listed = ", ".join(f"{one.cause} {percent(one.share)}" for one in causes)
+        if listed:
+            yield ""
+            yield from textwrap.wrap(
+                f"{title}: {listed}", WIDTH, subsequent_indent="  ", break_on_hyphens=False
+            )
+    if found.details:
+        yield ""
+        for text in found.details:
+            yield from textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    yield ""
+    yield "Facts, and the tables that they come from"
+    for fact in found.facts:
+        text = f"{fact.name} = {value_of(fact)}{f' ({fact.rank})' if fact.rank else ''}"
+        yield from textwrap.wrap(
+            f"{text} [{fact.source}]", WIDTH, initial_indent="  ", subsequent_indent="    ",
+            break_on_hyphens=False,
+        )  # fmt: skip
+    if found.unknown:
+        yield ""
+        yield "Not in these files"
+        for text in found.unknown:
+            yield from textwrap.wrap(
+                text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            )
+
+
+def value_of(fact: Fact) -> str:
+    """Return the value of a fact in words, with times in ms and shares in percent."""
+    if isinstance(fact.value, str | bool):
+        return str(fact.value)
+    if fact.unit == "ns":
+        return f"{_ms(fact.value)} ms"
+    if fact.unit.startswith("of "):
+        return f"{percent(fact.value)} {fact.unit}"
+    return f"{four_digits(fact.value)} {fact.unit}".rstrip()
+
+
+def as_dict(found: Diagnosis) -> dict[str, Any]:
+    """Return the diagnosis for JSON: shares from 0 to 1, times in ms, facts in their units."""
+    overhead, estimated = found.overhead, found.overhead.estimated
+    return {
+        "cause": found.cause,
+        "confident": found.confident,
+        "share": found.share,
+        "headline": found.headline,
+        "doubts": list(found.doubts),
+        "why": found.why,
+        "next_step": found.next_step,
+        "read": where_to_read(found),
+        "parts": [
+            {
+                "name": one.name,
+                "ms": one.ns / 1e6,
+                "percent": 100 * one.share,
+                "cause": one.is_cause,
+            }
+            for one in found.parts
+        ],
+        "step": {"ms": found.step_ns / 1e6 or None, "note": found.step_note},
+        "overhead": {
+            "traced_step_ms": overhead.traced_ns / 1e6 or None,
+            "measured_step_ms": overhead.measured_ns and overhead.measured_ns / 1e6,
+            "estimated_step_ms": estimated and [estimated.low / 1e6, estimated.high / 1e6],
+            "events_per_step": overhead.events,
+        },
+        "notes": [*found.notes, *found.details],
+        "alternatives": [one._asdict() for one in found.alternatives],
+        "missing_ranks": list(found.broken),
+        "not_in_the_files": list(found.unknown),
+        "facts": [one._asdict() for one in found.facts],
+        "origins": list(found.origins),
+    }
+
+
+def as_json(found: Diagnosis) -> str:
+    """Return the diagnosis as JSON."""
+    return json.dumps(as_dict(found), indent=1, default=float) + "\n"

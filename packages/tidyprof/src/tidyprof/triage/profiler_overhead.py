@@ -1,0 +1,491 @@
+"""What the profiler costs, and the parts of a step without it.
+
+torch.profiler lengthens what the host does, and nothing that a device does. Therefore, a traced
+step is longer than an unprofiled one wherever the host sets the pace. This module finds the length
+of the unprofiled step or estimates its range, and removes the excess from the parts of the step.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidyprof.analyses.budget import NO_PARTS
+from tidyprof.analyses.common import names_matching, occupied, plain_host_events
+from tidyprof.analyses.steps import PHASE_PATTERNS
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.records import PlainEvents
+from tidyprof.triage.cpu_time import CPU_STEAL, thread_times
+from tidyprof.triage.facts import Cost
+from tidyprof.triage.host_activity import nested
+
+TOOL = "torch.profiler"
+"""The tool whose cost is known."""
+
+OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
+"""What recording an operator, a runtime call and a Python function costs, in multiples of `gap_of`.
+
+We fitted the first two to the GPU programs in packages/tidyprof/tests/strangers/gpu, recorded on
+one machine with an H200. For the 18 variants that the host limits, the profiler added 0.74 to 1.38
+times the expected cost. We measured the third on two cores of an AMD EPYC.
+"""
+
+OPERATOR_GAPS_ALONE = 1.6
+"""The same for an operator if no device is recorded: 0.9 to 2.2 for seven programs on the EPYC."""
+
+USUAL_GAP_NS, MIN_GAPS = 1800.0, 30
+"""The gap to use if a file has fewer gaps than that: the median on the machine with the H200."""
+
+MAX_RATIO = 1.4
+"""The profiler adds at most this many times the expected cost, see OPERATOR_GAPS."""
+
+MIN_EVENT_NS, MAX_EVENT_NS = 500.0, 5000.0
+"""Bounds of the cost per recorded event. Published costs are 2 to 5 µs per operator (4 µs in
+pytorch/pytorch#82793) and 1 to 2 µs per launch (pytorch/pytorch#181043). Our 18 variants have 1.6
+to 4.8 µs per event. Python functions and a fast CPU cost less.
+"""
+
+MAX_SLOWDOWN = 3.0
+"""A traced step is at most this many times as long as the unprofiled one: 2.2 with a device, 3 for
+a loop of `.item()` without one.
+"""
+
+OTHER_HOST_SHARE = 0.2
+"""Share of the host's other parts that the profiler may have added at the top of the estimate."""
+
+VARIATION = 0.10
+"""Steps of one run vary by this share between the trace and the timed steps: if the device limits
+them, traced steps took 0.90 to 1.30 (median 1.00) times as long in 11 variants on the H200.
+"""
+
+MISSING = 0.15
+"""Traced steps that lack this share of the unprofiled step aren't typical."""
+
+EQUAL = 0.98
+"""An unprofiled step with this share of the traced one counts as equally long."""
+
+FIRST_TIMED, MIN_TIMED = 5, 3
+"""Steps at the start of a times file to skip if MIN_TIMED others remain."""
+
+MIN_STEP_NS, MAX_STEP_NS = 1.0, 1e15
+"""No step takes less than the unit of its times or eleven days."""
+
+HOST_COMPUTE = ("forward", "backward", "optimizer", "compute")
+"""Parts of a run without a GPU in which operators run."""
+
+PACED_BY_LAUNCHES = (("launch_bound",), ("stalled",), ("waiting_launch",))
+PACED_BY_OPERATORS = (("between", "small"), HOST_COMPUTE)
+"""The groups of parts that lose the profiler's cost, one after the other: with a device those in
+which the host is on its way to the next launch, without a device those in which operators run.
+"""
+
+OTHER_HOST_PARTS = (
+    "silent",
+    "blocked_host",
+    "allocation",
+    "start_up",
+    "data_wait",
+    "compiling",
+    CPU_STEAL,
+)
+"""The other parts whose length the host sets."""
+
+
+class Timed(NamedTuple):
+    """Steps that were timed without the profiler in the same run as the trace.
+
+    steps -- how many. step_ns -- their mean. parts_ns -- part -> mean time of the host in it per
+    step. rare_share -- share of the time of all steps that long steps take; step_ns is without
+    these.
+    """
+
+    steps: int
+    step_ns: float
+    parts_ns: dict[str, float]
+    rare_share: float
+
+
+class Estimate(NamedTuple):
+    """The range of the unprofiled step in ns, and its likeliest length. ends -- the part of the
+    range that the profiler's cost explains, without the variation of steps.
+    """
+
+    low: float
+    likely: float
+    high: float
+    ends: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """The step with and without the profiler in ns, means over ranks.
+
+    measured_ns  -- the unprofiled step if it was measured; source says how.
+    estimated    -- its range by the number of recorded events; None if the cost is unknown.
+    shift_ns     -- how much longer the phase `data` was in the timed steps than in the traced ones;
+                    None if unknown.
+    at_most      -- whether measured_ns includes waits for the device.
+    ignored_step -- whether the user passed the traced step as the unprofiled one.
+    is_open, cost_ns, data_cost_ns, events -- see facts.Cost.
+    """
+
+    traced_ns: float = 0.0
+    events: float = 0.0
+    cost_ns: float = 0.0
+    data_cost_ns: float = 0.0
+    is_open: bool = False
+    estimated: Estimate | None = None
+    measured_ns: float | None = None
+    source: str = ""
+    shift_ns: float | None = None
+    at_most: bool = False
+    ignored_step: bool = False
+    rare_share: float = 0.0
+
+
+class Step(NamedTuple):
+    """The parts of one step in ns, which add up to its length.
+
+    measured  -- whether its length without the profiler was measured.
+    untypical -- whether the measured step has time that the traced steps lack.
+    """
+
+    parts: dict[str, float]
+    measured: bool
+    untypical: bool = False
+
+    @property
+    def length_ns(self) -> float:
+        """The sum of the parts."""
+        return sum(self.parts.values())
+
+    def share(self, *names: str) -> float:
+        """Return the share (0 to 1) of these parts."""
+        return sum(self.parts.get(name, 0.0) for name in names) / max(self.length_ns, 1e-9)
+
+
+def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
+    """Return the cost of one rank's profile.
+
+    stacks -- its Python functions; judged -- the time of the judged steps on the host; steps -- how
+    many these are.
+    """
+    operators, calls, ranges = (
+        plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation")
+    )
+    modeled = profile.origin.kind in ("modelled", "modeled")
+    known = profile.meta.get("tool") == TOOL and not modeled
+    data = judged & occupied(ranges, names_matching(ranges, PHASE_PATTERNS["data"]))
+    prices = (OPERATOR_GAPS if len(calls) else OPERATOR_GAPS_ALONE, CALL_GAPS, FUNCTION_GAPS)
+    starts = [events["start_ns"] for events in (operators, calls, stacks)]
+    counts, in_data = (
+        [float(time.contains(start).sum()) / steps for start in starts] for time in (judged, data)
+    )
+    gap = gap_of(operators)
+    ranks = np.unique(operators["rank"]).tolist()
+    rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
+    timed = timed_steps(profile, rank)
+    # The script timed each moment as one part only. If a loader runs inside another part, the trace
+    # has it as `data`, and the timed steps don't.
+    others = [re.escape(part) for part in (timed.parts_ns if timed else ()) if part != "data"]
+    alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
+    stolen = thread_times(profile, rank, judged.starts, judged.ends, {"data_wait": alone})[
+        "data_wait"
+    ].sum()
+    is_alone = 2 * alone.length >= data.length
+    return Cost(
+        events=sum(counts),
+        cost_ns=gap * float(np.dot(prices, counts)) if known else None,
+        data_cost_ns=gap * float(np.dot(prices, in_data)) if known else 0.0,
+        data_ns=((alone.length - stolen) / steps, alone.length / steps) if is_alone else None,
+        timed=timed,
+        log_step_ns=None if modeled else logged_step(profile.meta.get("files", ()), rank),
+        is_open=not (known or modeled),
+    )
+
+
+def gap_of(operators: PlainEvents) -> float:
+    """Return the median time in ns from the start of an operator to the start of the first one
+    within it, on its thread.
+
+    It shows how fast this CPU does what the profiler makes it do: it was 0.2 to 0.6 µs on one
+    machine and 0.8 to 3 µs on another, and the cost of an operator was in proportion.
+    """
+    ordered, within = nested(operators)
+    gaps = np.diff(ordered["start_ns"])[within]
+    return float(np.median(gaps)) if len(gaps) >= MIN_GAPS else USUAL_GAP_NS
+
+
+def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
+    """Return the steps that the script timed before the trace, with those after the trace if
+    `tidyprof run` left them in `run_rank*.json` next to it; None without any.
+    """
+    stated = profile.meta.get("untraced", {}).get(rank)
+    if not stated:
+        return None
+    before = Timed(
+        stated["steps"], stated["step_ns"], stated["parts_ns"], stated.get("long_share", 0.0)
+    )
+    files = profile.meta.get("files", ())
+    path = Path(files[0]).parent / f"run_rank{rank or 0}.json" if files else None
+    try:
+        about = json.loads(path.read_text(encoding="utf-8")) if path and path.is_file() else {}
+        windows = [about["before"], about["after"]]
+        if windows[0]["step_ns"] != before.step_ns:
+            return before
+        return _joined(windows)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return before
+
+
+def _joined(windows: Sequence[dict[str, Any]]) -> Timed:
+    """Return the steps of several windows as one, each weighted by its number of steps."""
+    steps = sum(window["steps"] for window in windows)
+    parts: dict[str, float] = {}
+    for window in windows:
+        for part, length in window["parts_ns"].items():
+            parts[part] = parts.get(part, 0.0) + length * window["steps"] / steps
+    length = sum(window["step_ns"] * window["steps"] for window in windows) / steps
+    of_ns = sum(window["long"]["of_ns"] for window in windows)
+    rare = sum(window["long"]["ns"] for window in windows) / of_ns if of_ns else 0.0
+    return Timed(int(steps), float(length), parts, min(max(float(rare), 0.0), 1.0))
+
+
+def logged_step(files: Sequence[str], rank: int | None) -> float | None:
+    """Return the mean step in ns of `times_rank*.jsonl` next to a trace; None if there is no valid
+    one. The last line may be cut off, because a killed job doesn't finish it.
+    """
+    path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
+    if path is None or not path.is_file():
+        return None
+    try:
+        *whole, _ = path.read_text(encoding="utf-8").split("\n")
+        lines = [json.loads(line) for line in whole]
+        steps = [float(sum(line[part] for part in line if part not in NO_PARTS)) for line in lines]
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    typical = steps[FIRST_TIMED:] if len(steps) >= FIRST_TIMED + MIN_TIMED else steps[1:]
+    mean = 1e9 * float(np.mean(typical)) if typical and min(typical) > 0 else 0.0
+    return mean if MIN_STEP_NS <= mean < MAX_STEP_NS else None
+
+
+def overhead_of(
+    parts: dict[str, float],
+    costs: Sequence[Cost],
+    marked: bool,
+    has_device: bool,
+    step_ns: float | None,
+    ends_ns: tuple[float, float],
+) -> Overhead:
+    """Return the overhead of a run.
+
+    parts -- of the traced step in ns; ends_ns -- the shortest and the longest; costs -- of its
+    ranks; marked -- whether steps are marked: a
+    trace without steps can't be compared with the length of one. step_ns -- the unprofiled step, if
+    the user knows it. The best source counts: the user, then the timed steps, then a times file.
+    """
+    traced = sum(parts.values())
+    found = Overhead(
+        traced_ns=traced,
+        events=_mean([cost.events for cost in costs]),
+        cost_ns=_mean([cost.cost_ns or 0.0 for cost in costs]),
+        data_cost_ns=_mean([cost.data_cost_ns for cost in costs]),
+        is_open=any(cost.is_open for cost in costs),
+    )
+    most = min(MAX_EVENT_NS * found.events, (1 - 1 / MAX_SLOWDOWN) * traced)
+    if most < found.cost_ns:
+        found = replace(found, cost_ns=most, data_cost_ns=found.data_cost_ns * most / found.cost_ns)
+    if costs and all(cost.cost_ns is not None for cost in costs):
+        found = replace(found, estimated=estimate(parts, found, ends_ns))
+    timed = [cost.timed for cost in costs if cost.timed and marked]
+    if len(timed) < len(costs):
+        timed = []
+    found = _with_shift(found, timed, costs)
+    if step_ns is not None and not _is_traced_step(found, step_ns):
+        return replace(found, measured_ns=step_ns, source="given by --step-time-ms")
+    found = replace(found, ignored_step=step_ns is not None)
+    if timed:
+        return replace(
+            found,
+            measured_ns=_mean([one.step_ns for one in timed]),
+            source=f"{timed[0].steps} timed steps",
+            rare_share=_mean([one.rare_share for one in timed]),
+        )
+    logged = [cost.log_step_ns for cost in costs if cost.log_step_ns and marked]
+    if logged and len(logged) == len(costs):
+        at_most = ", at most: these steps wait for the device" if has_device else ""
+        source = f"times_rank*.jsonl next to the trace{at_most}"
+        return replace(found, measured_ns=_mean(logged), source=source, at_most=has_device)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0
+
+
+def _is_traced_step(overhead: Overhead, step_ns: float) -> bool:
+    """Return True if a step is as long as the traced ones, although it should be shorter."""
+    as_long = abs(step_ns - overhead.traced_ns) <= (1 - EQUAL) * overhead.traced_ns
+    estimated = overhead.estimated
+    return as_long and estimated is not None and estimated.likely < EQUAL * overhead.traced_ns
+
+
+def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) -> Overhead:
+    """Return the overhead with shift_ns, if the phase `data` was timed, too.
+
+    Time that the traced steps have beyond the timed ones in `data` is the profiler's cost there, as
+    far as that can be, or was lost to other programs. We don't know how much other programs took
+    from the timed steps, so nothing between the two bounds of Cost.data_ns counts as a shift.
+    """
+    stated = [one.parts_ns["data"] for one in timed if "data" in one.parts_ns]
+    bounds = [cost.data_ns for cost in costs if cost.data_ns is not None]
+    if not stated or len(stated) < len(costs) or len(bounds) < len(costs):
+        return found
+    before, expected = _mean(stated), found.data_cost_ns
+    least, most = (_mean([bound[end] for bound in bounds]) for end in (0, 1))
+    longer = max(most - before, 0.0)
+    cost = min(max(expected, least - before), longer, MAX_RATIO * expected)
+    shift = max(before - (most - cost), 0.0) + min(before - (least - cost), 0.0)
+    return replace(
+        found, cost_ns=found.cost_ns - expected + cost, data_cost_ns=cost, shift_ns=shift
+    )
+
+
+def estimate(parts: dict[str, float], overhead: Overhead, ends_ns: tuple[float, float]) -> Estimate:
+    """Return the range of the unprofiled step: each event costs at least MIN_EVENT_NS, and at most
+    MAX_RATIO times what is expected and MAX_EVENT_NS. The traced steps differ by ends_ns.
+    """
+    traced, cost, data = overhead.traced_ns, overhead.cost_ns, overhead.data_cost_ns
+    shortest, longest = ends_ns
+    least, likely, most = 0.0, 0.0, 0.0
+    if cost:
+        top = min(MAX_RATIO * cost, max(MAX_EVENT_NS * overhead.events, cost))
+        bottom = min(MIN_EVENT_NS * overhead.events, cost)
+        soft = OTHER_HOST_SHARE * sum(parts.get(part, 0.0) for part in (*OTHER_HOST_PARTS, "other"))
+        most = min(top, _removable(parts, top, data * top / cost) + soft)
+        least = _removable(parts, bottom, data * bottom / cost)
+        likely = _removable(parts, cost, data)
+    low, high = min(shortest, traced) - most, max(longest, traced) - least
+    return Estimate(
+        low=max(low, 0.0) * (1 - VARIATION),
+        likely=traced - likely,
+        high=high * (1 + VARIATION),
+        ends=(traced - most, traced - least),
+    )
+
+
+def _late_groups(parts: dict[str, float]) -> tuple[tuple[str, ...], ...]:
+    return PACED_BY_LAUNCHES if "launch_bound" in parts else PACED_BY_OPERATORS
+
+
+def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
+    """Return how much of this cost lengthened the step, in ns. The cost in the phase `data` counts
+    only as far as the step waits for data.
+    """
+    late = sum(parts.get(part, 0.0) for group in _late_groups(parts) for part in group)
+    return min(data_cost, parts.get("data_wait", 0.0)) + min(cost - data_cost, late)
+
+
+def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -> list[Step]:
+    """Return the step without the profiler. If its length wasn't measured, return the likeliest
+    step, then those at both ends of the estimate.
+
+    parts -- of the traced step in ns; workers -- whether other processes load the data.
+    """
+    estimated, traced = overhead.estimated, overhead.traced_ns
+    if overhead.measured_ns is not None:
+        lengths = [overhead.measured_ns]
+        if overhead.at_most and estimated:
+            lengths.append(min(overhead.measured_ns, estimated.ends[0]))
+        return [without_profiler(parts, overhead, length, True, workers) for length in lengths]
+    if estimated is None or estimated.ends[0] >= EQUAL * traced:
+        return [Step(parts, False)]
+    lengths = [estimated.likely, *estimated.ends]
+    return [without_profiler(parts, overhead, length, False, workers) for length in lengths]
+
+
+def without_profiler(
+    parts: dict[str, float], overhead: Overhead, length_ns: float, measured: bool, workers: bool
+) -> Step:
+    """Return the step without the profiler, which takes length_ns.
+
+    If the length was measured, time that it has beyond the traced steps is the part `unseen`. If
+    worker processes load the data and the wait for them wasn't timed, that time is the wait.
+    """
+    parts = dict(parts)
+    data_timed = measured and overhead.shift_ns is not None and "data_wait" in parts
+    if data_timed:
+        assert overhead.shift_ns is not None
+        # Differences that steps have anyway don't count.
+        is_clear = abs(overhead.shift_ns) >= MISSING / 3 * length_ns
+        longer = (overhead.shift_ns if is_clear else 0.0) - overhead.data_cost_ns
+        parts["data_wait"] = max(0.0, parts["data_wait"] + longer)
+        rest = overhead.cost_ns - overhead.data_cost_ns
+        overhead = replace(overhead, cost_ns=rest, data_cost_ns=0.0)
+    unseen = _unseen(parts, overhead, length_ns) if measured else 0.0
+    excess = max(sum(parts.values()) + unseen - length_ns, 0.0)
+    _shorten(parts, excess, overhead, measured, data_timed)
+    if unseen:
+        is_wait = workers and overhead.shift_ns is None and "data_wait" in parts
+        name = "data_wait" if is_wait else "unseen"
+        parts[name] = parts.get(name, 0.0) + unseen
+    if measured:
+        _stretch(parts, length_ns, ("data_wait",) if data_timed and not unseen else ())
+    return Step(parts, measured, untypical=bool(unseen))
+
+
+def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> float:
+    """Return the time in ns that the unprofiled step has beyond the traced steps without the
+    profiler's cost; 0 if the traced steps can explain its length.
+    """
+    traced = sum(parts.values())
+    removed = _removable(parts, overhead.cost_ns, overhead.data_cost_ns)
+    longest = (1 + VARIATION) * (traced - removed * (1 - MIN_EVENT_NS / MAX_EVENT_NS))
+    return length_ns - traced + removed if length_ns - longest >= MISSING * length_ns else 0.0
+
+
+def _shorten(
+    parts: dict[str, float], excess: float, overhead: Overhead, measured: bool, data_timed: bool
+) -> None:
+    """Remove the excess from the parts: its share in `data` from the wait for data, then as much as
+    possible from the parts that the profiler lengthens, and the rest from the other host parts.
+
+    If the step was measured, time beyond the profiler's cost was lost to other programs in the
+    traced steps. If the wait for data was timed, too, it gives time only if nothing else is left.
+    """
+    in_data = excess * overhead.data_cost_ns / overhead.cost_ns if overhead.cost_ns else 0.0
+    meanwhile = max(excess - overhead.cost_ns, 0.0) if measured else 0.0
+    excess -= _take(parts, ("data_wait",), min(in_data, excess))
+    excess -= _take(parts, (CPU_STEAL,), min(meanwhile, excess))
+    for group in _late_groups(parts):
+        excess -= _take(parts, group, excess)
+    last = ("data_wait",) if data_timed else ()
+    excess -= _take(parts, tuple(part for part in OTHER_HOST_PARTS if part not in last), excess)
+    _take(parts, last, excess)
+
+
+def _take(parts: dict[str, float], group: Sequence[str], amount: float) -> float:
+    """Shorten these parts in proportion by this amount, as far as possible. Return by how much."""
+    there = sum(parts.get(part, 0.0) for part in group)
+    taken = min(amount, there)
+    if taken > 0:
+        parts |= {part: parts[part] * (1 - taken / there) for part in group if part in parts}
+    return taken
+
+
+def _stretch(parts: dict[str, float], length_ns: float, fixed: Sequence[str]) -> None:
+    """Scale the parts that aren't fixed so that all parts add up to this length."""
+    kept = sum(parts.get(part, 0.0) for part in fixed)
+    others = sum(parts.values()) - kept
+    if others <= 0 or kept > length_ns:
+        fixed, kept, others = (), 0.0, sum(parts.values())
+    factor = (length_ns - kept) / others if others else 1.0
+    for part in parts:
+        parts[part] *= 1.0 if part in fixed else factor

@@ -1,0 +1,233 @@
+"""What one profile adds to the facts of its run, and which profiles of a run are judged."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.common import equal, event_arrays, plain_events, plain_host_events
+from tidyprof.analyses.kernels import kernel_totals
+from tidyprof.analyses.roofline import (
+    l1_shares_by_access_bytes,
+    roof_shares,
+    roofline_ceilings,
+    roofline_points,
+)
+from tidyprof.analyses.steps import marks_to_try, plain_steps
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
+from tidyprof.tables.profiles import ignored_lines, rank_in_name
+from tidyprof.tables.records import PlainEvents
+from tidyprof.triage.device_parts import device_facts
+from tidyprof.triage.facts import AMD, NVIDIA, OTHER, RankFacts
+from tidyprof.triage.host_parts import foreign_events, host_facts, named_gpu, ran_on_host
+
+REPLAYING = ("rocprof-compute",)
+"""Tools that run each kernel several times to count, so that their times are no timeline of the
+program.
+"""
+
+COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
+"""Columns of events that triage needs; leaving out the others saves most of the time."""
+
+SAMPLES = ("power", "power_cap", "gpu_busy")
+"""Counters of a system log that triage needs."""
+
+
+class Kind(NamedTuple):
+    """What decides which profiles of a run `triage` judges.
+
+    host_events  -- how many there are. has_rank -- whether any event has a rank.
+    has_timeline -- whether there are device events with the program's own times.
+    on_host      -- whether the run had no GPU.
+    """
+
+    tool: str
+    host_events: int
+    has_rank: bool
+    has_timeline: bool
+    on_host: bool
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one profile adds to the facts of its run: everything that `triage` needs of it.
+
+    ranks   -- the facts of each rank, if the profile is judged. values -- facts of the run.
+    samples -- time_ns, device, name, value of SAMPLES. kernels -- the table of `kernel_totals`,
+               empty if the profile is judged.
+    offered -- markers of steps to try, with their counts. ignored -- files that weren't read.
+    files   -- rank -> its file, if each rank has a separate file.
+    """
+
+    kind: Kind
+    origin: str
+    world_size: int | None
+    values: dict[str, Any]
+    ranks: tuple[RankFacts, ...]
+    samples: pd.DataFrame
+    kernels: pd.DataFrame
+    offered: tuple[tuple[str, int], ...]
+    ignored: tuple[str, ...]
+    files: dict[int, str]
+
+
+def kind_of(profile: Profile) -> Kind:
+    """Return the kind of a profile."""
+    tool = str(profile.meta.get("tool", ""))
+    return Kind(
+        tool=tool,
+        host_events=len(plain_host_events(profile)),
+        has_rank=bool((event_arrays(profile)["rank"] != ABSENT).any()),
+        has_timeline=has_device_events(profile) and tool not in REPLAYING,
+        on_host=ran_on_host(profile),
+    )
+
+
+def judged_ones(kinds: Sequence[Kind]) -> set[int]:
+    """Return the numbers of the profiles to judge: those with a timeline from the tool that knows
+    most of the host. If none has device events, those of a run without a GPU.
+    """
+    timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
+    if not timed:
+        return {i for i, kind in enumerate(kinds) if kind.on_host}
+    best = max(timed, key=lambda i: kinds[i].host_events)
+    # Several files of one tool are ranks of one run, but only their ranks prove that.
+    same = {i for i in timed if kinds[i].tool == kinds[best].tool}
+    return same if all(kinds[i].has_rank for i in same) else {best}
+
+
+def has_device_events(profile: Profile) -> bool:
+    """Return True if anything ran on a device."""
+    return len(plain_events(profile, DEVICE_KINDS)) > 0
+
+
+def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> Recording:
+    """Return what a profile adds, with the facts of its ranks only if it is judged. Raises
+    ValueError as `step_budget` does.
+    """
+    parts = list(ranks_apart(profile)) if judged else []
+    unmarked = kind.has_timeline and not any(
+        len(plain_steps(part, mark=mark)) for _, part, _ in parts
+    )
+    facts: Callable[..., RankFacts] = device_facts if kind.has_timeline else host_facts
+    return Recording(
+        kind=kind,
+        origin=str(profile.origin),
+        world_size=profile.meta.get("world_size"),
+        values=_values(profile, kind),
+        ranks=tuple(facts(*one, mark) for one in parts),
+        samples=_samples(profile),
+        kernels=pd.DataFrame() if judged else kernel_totals(profile),
+        offered=tuple(marks_to_try(parts[0][1])) if parts and unmarked else (),
+        ignored=tuple(ignored_lines(profile.meta)),
+        files=files_of_ranks(profile),
+    )
+
+
+def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
+    foreign = None if has_device_events(profile) else foreign_events(profile)
+    counters = profile.counters
+    is_counted = "kernel" in counters.columns and bool(counters["kernel"].notna().any())
+    return {
+        "tool": kind.tool,
+        "rocm": str(profile.meta.get("rocm") or ""),
+        "vendor": vendor_of(profile),
+        "foreign_events": f"{foreign[1]:,} events of the category {foreign[0]}" if foreign else "",
+        "named_gpu": "" if kind.tool != "torch.profiler" else named_gpu(profile),
+        "out_of_memory": str(profile.meta.get("out_of_memory") or ""),
+        "counters": is_counted,
+        "top_kernel_roof_share": _roof_share(profile) if is_counted else None,
+    }
+
+
+def _samples(profile: Profile) -> pd.DataFrame:
+    if not len(profile.counters):
+        return profile.counters
+    chosen = is_one_of(profile.counters["name"], list(SAMPLES))
+    table = {
+        column: profile.counters[column].array[chosen]
+        for column in ("time_ns", "device", "name", "value")
+    }
+    return pd.DataFrame(table | {"name": table["name"].astype(str)})
+
+
+def _roof_share(profile: Profile) -> float | None:
+    """Return what the kernel with the most time reaches of the limit that it is nearest to:
+    arithmetic, memory or a cache; None if unknown.
+
+    Operations, bytes and limits are those of `roofline_points` and `roofline_ceilings`.
+    """
+    try:
+        points, ceilings = roofline_points(profile), roofline_ceilings(profile)
+    except ValueError:
+        return None
+    top = points.head(1)
+    for point in top[top["duration_ns"] > 0].to_dict("records"):
+        shares = roof_shares(point, ceilings.set_index("name")["value"].to_dict())
+        return max(l1_shares_by_access_bytes(profile, shares).values(), default=None)
+    return None
+
+
+def files_of_ranks(profile: Profile) -> dict[int, str]:
+    """Return rank -> its file, if each rank has a separate file."""
+    files = list(profile.meta.get("files", ()))
+    ranks = np.unique(event_arrays(profile)["rank"]).tolist()
+    if not files:
+        return {}
+    if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
+        return {ranks[0]: str(files[0])}
+    root = Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
+    named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
+    # Two files of one rank, or two without any, leave open whose they are.
+    if len(named) < len(files):
+        return {}
+    return {rank: file for rank, file in named.items() if rank is not None}
+
+
+_OF_NVIDIA = re.compile(
+    r"nvidia|tesla|geforce|quadro|\b[rg]tx\b|\b([av]100|h[12]00|[bg]b?[23]00|l40s?|t4)\b", re.I
+)
+"""Names of NVIDIA's GPUs."""
+
+
+def vendor_of(profile: Profile) -> str:
+    """Return whose GPU a profile is of: AMD if nothing in it shows another vendor."""
+    backend, gpu = profile.meta.get("backend"), str(profile.meta.get("gpu", ""))
+    if backend == "cuda" or _OF_NVIDIA.search(gpu):
+        return NVIDIA
+    return OTHER if backend == "xpu" or foreign_events(profile) else AMD
+
+
+def ranks_apart(profile: Profile) -> Iterator[tuple[str, Profile, PlainEvents]]:
+    """Yield for each rank its name, its profile, and its Python functions, which nobody marked as
+    ranges.
+
+    With many ranks, looking something up for one must not search the events of all. The profile is
+    the whole one if that has one rank, or events without a rank.
+    """
+    events, columns = profile.events, event_arrays(profile)
+    is_function = np.zeros(len(events), bool)
+    if "source_category" in events.columns:
+        is_function = is_one_of(columns["source_category"], ["python_function"])
+    stacks = PlainEvents(columns, np.flatnonzero(is_function))
+    ranks = np.unique(columns["rank"][~is_function])
+    alone = len(ranks) < 2 or ABSENT in ranks
+    name = f"rank {ranks[0]}" if len(ranks) == 1 and ranks[0] != ABSENT else ""
+    if alone and not len(stacks):
+        yield name, profile, stacks
+        return
+    events = rows(events[[column for column in events.columns if column in COLUMNS]], ~is_function)
+    if alone:
+        yield name, replace(profile, events=events), stacks
+        return
+    for rank, of_rank in events.groupby("rank", sort=True):
+        own = stacks[equal(stacks["rank"], rank)]
+        yield f"rank {rank}", replace(profile, events=of_rank), own

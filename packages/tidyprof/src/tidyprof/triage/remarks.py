@@ -1,0 +1,266 @@
+"""What a report says beyond its cause: notes, what the files can't show, and what to record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tidyprof.analyses.common import four_digits
+from tidyprof.triage.confidence import (
+    NO_BOTTLENECK,
+    TOO_MANY,
+    WARN,
+    capital,
+    doubts_of_links,
+    graphs_may_lack_kernels,
+    like_communication,
+    lost_launches,
+    replay_words,
+)
+from tidyprof.triage.cpu_time import CPU_STEAL
+from tidyprof.triage.facts import AMD
+from tidyprof.triage.profiler_overhead import EQUAL
+from tidyprof.triage.rules import (
+    COUNTERS,
+    LIMIT,
+    LIMITS,
+    OTHER_ROWS,
+    Part,
+    View,
+    for_vendor,
+    percent,
+)
+from tidyprof.triage.run_facts import Run
+
+UNEVEN = 1.25
+"""The report notes uneven steps if the longest is this many times the shortest."""
+
+NAMED = 0.05
+"""The report notes kernels with names like communication from this share of the time."""
+
+QUIET = "Record again on an otherwise idle machine; top shows which programs use the CPU."
+ROCPROFV3 = (
+    "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
+)
+MONITOR = "amd-smi monitor -p -t -u -m"
+RUN = "tidyprof run --steps 5 -- python train.py"
+RECORD_HOST = {
+    "torch.profiler": RUN,
+    "rocmProfileData": "runTracer.sh -o trace.rpd python train.py",
+}
+"""Tool -> how it records the host as well; rocprofv3 for others. All hold for ROCm 6.4 to 10.2."""
+
+COMMANDS = (ROCPROFV3, MONITOR, LIMITS, COUNTERS, RECORD_HOST["rocmProfileData"])
+"""The commands to type into a shell."""
+
+
+def step_note(view: View) -> str:
+    """Return what kind of step the table of parts divides, and how its length is known."""
+    run, overhead, facts = view.run, view.run.overhead, view.run.facts
+    if not run.marked:
+        return "the whole trace; no steps are marked"
+    steps = int(facts.number("judged_steps"))
+    count = f"{steps} step{'s' * (steps != 1)}"
+    if overhead.measured_ns is not None:
+        return f"without the profiler ({overhead.source})"
+    estimated = overhead.estimated
+    if estimated is None or estimated.likely >= EQUAL * overhead.traced_ns:
+        return f"traced, {count}"
+    low, high = (four_digits(end / 1e6) for end in (estimated.low, estimated.high))
+    return f"estimated, {low} to {high} ms; traced {four_digits(overhead.traced_ns / 1e6)} ms"
+
+
+def notes_of(view: View) -> Iterator[str]:
+    """Yield what is unusual about the steps and the work."""
+    facts, overhead = view.run.facts, view.run.overhead
+    if overhead.ignored_step:
+        yield "--step-time-ms is as long as the traced step, so it doesn't count."
+    if overhead.rare_share >= WARN:
+        yield f"Only some steps: long steps take {percent(overhead.rare_share)} of the whole run."
+    if facts.holds("rare_work"):
+        share = percent(facts.number("rare_work_share"))
+        yield f"Only some steps, left out here: {facts.text('rare_work')} ({share} of the trace)."
+    yield from doubts_of_links(view)
+    if facts.holds("out_of_memory"):
+        yield facts.text("out_of_memory")
+
+
+def details_of(view: View) -> Iterator[str]:
+    """Yield what else is unusual about the steps and the work."""
+    run, facts = view.run, view.run.facts
+    marker = facts.text("step_marker")
+    if marker and marker != "ProfilerStep#N":
+        yield f"Steps start with each `{marker}`: the profiler's step() wasn't called."
+    shortest, longest = facts.number("shortest_step_ns"), facts.number("longest_step_ns")
+    if run.marked and longest > UNEVEN * shortest:
+        ends = f"{four_digits(shortest / 1e6)} to {four_digits(longest / 1e6)} ms"
+        yield f"The traced steps are uneven: {ends}."
+    if facts.number("earlier_work_ns"):
+        spent = four_digits(facts.number("earlier_work_ns") / 1e6)
+        yield f"Left out: {spent} ms in which the GPU did work that isn't in the file."
+    if like_communication(view) >= NAMED:
+        share = percent(facts.number("unknown_collective_amount"))
+        text = f"{share} of kernel time looks like communication, but counts as compute"
+        yield f"{text}: {facts.text('unknown_collective')}."
+    if words := replay_words(view):
+        yield f"{capital(words)}: the profiler may have lost some."
+    if facts.number("graph_share") >= WARN:
+        yield f"Graphs launched {percent(facts.number('graph_share'))} of the device events."
+    if facts.number("recomputed_share") >= 0.01:
+        share = percent(facts.number("recomputed_share"))
+        yield f"Gradient checkpointing recomputes the forward pass: {share} of the work."
+
+
+def missing(view: View) -> tuple[tuple[str, ...], str]:
+    """Return what the files can't show, the most important first, and the command for the first."""
+    run = view.run
+    host = RECORD_HOST.get(run.facts.text("tool"), ROCPROFV3)
+    gaps = [*_missing_host(run, host), *_missing_steps(run), *_missing_ranks(run, host)]
+    if (
+        run.facts.holds("compiled")
+        and run.facts.holds("trains")
+        and not run.facts.number("recomputed_share")
+    ):
+        gaps.append(
+            ("Whether the compiled backward pass recomputes parts of the forward pass.", "")
+        )
+    if not run.on_host:
+        gaps += _missing_device(run)
+    gaps = [(text, for_vendor(command, run)) for text, command in gaps]
+    sentences = tuple(f"{text} Record: {command}" if command else text for text, command in gaps)
+    return sentences, next((command for _, command in gaps if command), "")
+
+
+Gaps = Iterator[tuple[str, str]]
+"""What isn't known, and the command that would record it."""
+
+
+def _missing_host(run: Run, host: str) -> Gaps:
+    facts = run.facts
+    if run.on_host:
+        yield "What a GPU would do: none took part.", ""
+    elif not run.parts:
+        yield "Steps and idle time: the files have no device events.", host
+    elif not run.heard:
+        yield "Why the device was idle: the files have no host calls.", host
+    elif not facts.number("calls"):
+        yield "Whether the host waited: the files have no runtime calls.", host
+    elif facts.number("unlinked_share") >= WARN:
+        share = percent(facts.number("unlinked_share"))
+        yield f"When {share} of the device's work was launched: it has no launch record.", host
+
+
+def _missing_steps(run: Run) -> Gaps:
+    facts = run.facts
+    if run.parts and not run.marked:
+        text = "Whether something comes once or in each step: no steps are marked."
+        if facts.holds("marker_to_try"):
+            text += f" Try --step-marker {facts.text('marker_to_try')}."
+        yield text, RUN if facts.holds("operators") else ""
+    elif run.parts and facts.number("steps") < 3:
+        yield f"Whether steps are alike: {facts.number('steps'):.0f} was recorded.", RUN
+
+
+def _missing_ranks(run: Run, host: str) -> Gaps:
+    facts = run.facts
+    ranks, size = facts.number("ranks"), facts.number("world_size")
+    if size and ranks < size:
+        yield f"Who waits for whom: {ranks:.0f} of {size:.0f} ranks are here.", host
+
+
+def _missing_device(run: Run) -> Gaps:
+    facts = run.facts
+    if not facts.known("top_kernel_roof_share"):
+        yield "How close kernels are to their roofs: no roofline counters.", COUNTERS
+    if not facts.known("capped_share"):
+        what = "no power cap" if facts.holds("power_log") else "no power log"
+        yield (
+            f"Whether clocks were reduced: {what}.",
+            LIMITS if facts.holds("power_log") else MONITOR,
+        )
+
+
+def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
+    """Return the evidence of a verdict without a cause: what takes the most time."""
+    facts = view.run.facts
+    largest = next((part for part in parts if part.name != OTHER_ROWS[CPU_STEAL]), None)
+    if cause == NO_BOTTLENECK and facts.holds("largest_operator"):
+        share = percent(facts.number("largest_operator_amount"))
+        function = facts.text("largest_operator_function")
+        inside = f", mostly in {function}" if function else ""
+        return f"{facts.text('largest_operator')} takes {share} of the operators' time{inside}."
+    if cause == NO_BOTTLENECK and facts.holds("top_kernel"):
+        share = percent(facts.number("top_kernel_share"))
+        return f"The largest kernel, {facts.text('top_kernel')}, takes {share} of kernel time."
+    if largest is None:
+        return "The files have no time to divide."
+    left = 1 - sum(part.share for part in parts if part.name == OTHER_ROWS[CPU_STEAL])
+    share = percent(largest.share / left if left else 0.0)
+    function = (
+        facts.text("loading_function")
+        if largest.name == "data"
+        else (
+            facts.text("outside_function")
+            if largest.name == "outside PyTorch"
+            else facts.text("largest_operator_function")
+        )
+    )
+    named = f", in {function}" if function else ""
+    rest = " of the rest" if left < 1 else ""
+    return f"The largest part is {largest.name}, {share}{rest}{named}."
+
+
+def next_step(view: View, cause: str, command: str) -> str:
+    """Return what to do if no cause is known; command -- what would record what is missing."""
+    run, facts = view.run, view.run.facts
+    if cause == NO_BOTTLENECK:
+        if run.on_host:
+            return "Use fewer, larger or cheaper operators: python -m tidyprof summary FILE"
+        return command or "Measure before you change anything: tidyprof gate."
+    if max(facts.number("cpu_steal_share"), view.share(CPU_STEAL)) >= LIMIT:
+        return QUIET
+    if replay_words(view) or graphs_may_lack_kernels(view):
+        if facts.text("vendor") != AMD:
+            return "Record without graphs."
+        if facts.number("empty_replays"):
+            return "Record with PyTorch 2.12 or newer, or without graphs (docs/known-issues.md)."
+        return "Record with DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=0, or without graphs."
+    if facts.number("clock_conflict_share") >= TOO_MANY:
+        return "Record again with another release of the profiler; don't mix files of two clocks."
+    if lost_launches(facts.number("launches_without_work"), facts.number("launches")) >= TOO_MANY:
+        return "Record again, fewer steps at a time or with another release of the profiler."
+    if view.step.untypical:
+        return "Record more steps: tidyprof run --steps 20 -- python train.py"
+    return command or "Record again with more of the host: " + for_vendor(ROCPROFV3, run)
+
+
+def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
+    """Return why files without a timeline have no verdict, what that means, and what to do."""
+    facts = run.facts
+    tables = "Look at the memory tables: python -m tidyprof memory FILE"
+    if facts.holds("named_gpu"):
+        return (
+            f"no event of a GPU is in the file, although it names {facts.text('named_gpu')}",
+            "Operators hand work to a GPU, so their times don't show where the step goes.",
+            f"Record the GPU as well: {RUN}",
+        )
+    if facts.holds("foreign_events"):
+        return (
+            f"{facts.text('foreign_events')} are of an accelerator that tidyprof doesn't support",
+            "The GPU's work isn't in the file.",
+            "Use the profiler of that accelerator's vendor.",
+        )
+    if facts.holds("out_of_memory"):
+        return "the program ran out of memory", facts.text("out_of_memory"), tables
+    if "snapshot" in facts.text("tool"):
+        return "a memory snapshot has no times", "It shows who allocates memory.", tables
+    return (
+        "no device event is in the files, so where time goes is unknown",
+        "A verdict needs the times of kernels and of the calls that launch them.",
+        f"Record: {command}",
+    )
+
+
+def new_notes(notes: Iterable[str], doubts: Sequence[str]) -> tuple[str, ...]:
+    """Return the notes that no doubt contains."""
+    said = " ".join(doubts)
+    return tuple(note for note in notes if note.rstrip(".") not in said)

@@ -1,0 +1,663 @@
+"""The rules: which part of a step each cause explains, what shows it, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidyprof.analyses.common import four_digits
+from tidyprof.triage.cpu_time import CPU_STEAL
+from tidyprof.triage.facts import AMD, NVIDIA
+from tidyprof.triage.host_activity import WORKERS
+from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
+from tidyprof.triage.run_facts import Run
+
+LIMIT = 0.20
+"""Share of the step from which a cause limits a run: without it a step would be 1.25 times as fast.
+Smaller shares are within what runs on one machine differ by (docs/gate.md).
+"""
+
+MANY_COPIES = 16
+"""With this many copies to the device per batch they come one by one: a batch is images and labels,
+with masks and positions a handful.
+"""
+
+OFFLOADED = 0.1
+"""If exposed copies take this share of the time in each direction, data is parked on the host."""
+
+FEW_CALLS = 1.0
+"""Allocating calls per step from which memory stalls the GPU: a caching allocator makes none in a
+steady step.
+"""
+
+SLOW_START = 2.0
+"""Ratio of the first step to the median of the others from which it is a start-up."""
+
+FEW_LAUNCHES = 16
+"""A host that launches fewer kernels than this between two waits can't run ahead of the device: in
+third-party programs it was 1 and 6 with a wait in each loop, and 29 or more otherwise.
+"""
+
+ONE_KERNEL = 0.5
+"""A kernel with this share of all kernel time is the one to look at, in a run that computes for at
+least this share of its time.
+"""
+
+CAPPED = 0.5
+"""Share of busy samples at the power cap from which the cap sets the speed."""
+
+NEAR_ROOF = 0.5
+"""Share of its limit that a good kernel reaches at least: AMD's measured matrix products on MI300X
+reach 654 of 1307 TFLOP/s in FP16.
+"""
+
+COUNTERS = "rocprof-compute profile --name run -- python train.py"
+LIMITS = "amd-smi static --limit"
+
+TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
+"""How commands call the recorded program, by what is known of it."""
+
+OF_NVIDIA = {
+    "rocprofv3": "nsys profile --output run python train.py",
+    "rocprof-compute": "ncu --set roofline --export run python train.py",
+    "amd-smi monitor": "nvidia-smi dmon --select puc",
+    "amd-smi static": "nvidia-smi --query --display=POWER",
+}
+"""How a command for AMD GPUs starts -> what does the same for NVIDIA GPUs (manuals of Nsight
+Systems, Nsight Compute, nvidia-smi).
+"""
+
+
+@dataclass(frozen=True)
+class View:
+    """A run, and its step without the profiler: what a rule judges."""
+
+    run: Run
+    step: Step
+
+    def share(self, *parts: str) -> float:
+        """Return the share (0 to 1) of these parts of the step."""
+        return self.step.share(*parts)
+
+    def ms(self, *parts: str) -> str:
+        """Return the time of these parts in words: `42.1 of 50.3 ms per step`."""
+        taken, whole = sum(self.step.parts.get(part, 0.0) for part in parts), self.step.length_ns
+        per_step = " per step" if self.run.marked else ""
+        return f"{four_digits(taken / 1e6)} of {four_digits(whole / 1e6)} ms{per_step}"
+
+    def count(self, name: str) -> str:
+        """Return a count per step in words."""
+        return f"{four_digits(self.run.facts.number(name))}{' per step' if self.run.marked else ''}"
+
+
+Text = Callable[[View], str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One cause: the parts of the step that it explains are a row of the table of parts.
+
+    headline -- the verdict in words; `{}` stands for the share. why -- what shows it; fix -- what
+    to do or to record next. lesson -- the number of the lesson that teaches it.
+    parts    -- of the step. fraction -- how much of the last of them (0 to 1) belongs to the cause.
+    applies  -- whether the cause may be blamed at all; its row is there in any case.
+    is_idle  -- whether the device waits, so that the verdict needs to know who launched what.
+    on_gpu, on_cpu -- which runs can have it.
+    """
+
+    cause: str
+    row: str
+    headline: str
+    why: Text
+    fix: Text
+    lesson: str
+    parts: Callable[[View], tuple[str, ...]]
+    applies: Callable[[View], bool] = lambda view: True
+    fraction: Callable[[View], float] = lambda view: 1.0
+    is_idle: bool = True
+    on_gpu: bool = True
+    on_cpu: bool = False
+
+    def covers(self, run: Run) -> bool:
+        """Return True if this kind of run can have the cause."""
+        return self.on_cpu if run.on_host else self.on_gpu
+
+
+class Row(NamedTuple):
+    """One row of the table of parts: its name, its time in ns, and the rule that explains it."""
+
+    name: str
+    ns: float
+    rule: Rule | None = None
+
+
+class Part(NamedTuple):
+    """One row of the table of parts. share is of the step (0 to 1); is_cause marks the headline."""
+
+    name: str
+    ns: float
+    share: float
+    is_cause: bool
+
+
+def percent(share: float) -> str:
+    """Return a share (0 to 1) as a person reads it."""
+    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
+
+
+def program(run: Run) -> str:
+    """Return how to call the program in a command: a training run, another Python program, or any
+    program.
+    """
+    if not run.facts.holds("operators") and not run.facts.text("tool").startswith("torch"):
+        return OTHER_PROGRAM
+    trains = run.facts.holds("trains") or not run.facts.holds("operators")
+    return TRAINING if trains else INFERENCE
+
+
+def for_vendor(command: str, run: Run) -> str:
+    """Return a command for the GPU and the program of the run; empty if none is known for it."""
+    tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
+    vendor = run.facts.text("vendor") or AMD
+    if tool and vendor != AMD:
+        command = OF_NVIDIA[tool] if vendor == NVIDIA else ""
+    return command.replace(TRAINING, program(run))
+
+
+def copies_per_batch(run: Run) -> float:
+    """Return the copies to the device per batch: a step is one, or as many as the loader delivered.
+    0 if unknown.
+    """
+    batches = run.facts.number("batches")
+    if not batches and not run.marked:
+        return 0.0
+    return run.facts.number("copies_to_device") / max(batches, 1.0)
+
+
+def _one_by_one(view: View) -> bool:
+    return copies_per_batch(view.run) >= MANY_COPIES
+
+
+def _offloading(view: View) -> bool:
+    return min(view.share("exposed_copy"), view.share("fetching")) >= OFFLOADED
+
+
+def _copy_parts(view: View) -> tuple[str, ...]:
+    """Return the parts of exposed copies. If they come one by one, the host hands them over and
+    waits for them in other parts. Copies to the host count if as much goes back to the device.
+    """
+    if _one_by_one(view):
+        return ("data_wait", "blocked_host", "exposed_copy")
+    return ("fetching", "exposed_copy") if _offloading(view) else ("exposed_copy",)
+
+
+def waits_often(run: Run) -> bool:
+    """Return True if the host waits after every few launches, so that no work is ever queued."""
+    waits = run.facts.number("waiting_calls")
+    return waits > 0 and run.facts.number("kernels") < FEW_LAUNCHES * waits
+
+
+def _sync_parts(view: View) -> tuple[str, ...]:
+    """Return the parts in which the host waits. If it waits after every few launches and that
+    limits the run, it can't run ahead, and the idle time between its launches belongs to the waits.
+    """
+    waits = ("blocked_host", "stalled", "fetching")
+    if waits_often(view.run) and view.share(*waits) >= LIMIT:
+        return ("launch_bound", *waits)
+    return waits
+
+
+def _only(*parts: str) -> Callable[[View], tuple[str, ...]]:
+    return lambda view: parts
+
+
+def startup_share(view: View) -> float:
+    """Return the share (0 to 1) of all recorded steps that one-time work takes: slow first launches
+    of any step, or what the first step takes beyond the others.
+    """
+    facts = view.run.facts
+    share, traced = view.share("start_up"), view.run.parts.get("start_up", 0.0)
+    if view.run.marked:
+        # Without the profiler, other steps keep as much of theirs as the judged steps do.
+        kept = share * view.run.overhead.traced_ns / traced if traced else 1.0
+        share = max(share, facts.number("startup_share") * kept)
+    first = facts.number("first_step_ratio")
+    if first >= SLOW_START:
+        share = max(share, (first - 1) / (first + facts.number("steps") - 1))
+    return min(share, 0.999)
+
+
+def with_startup(view: View) -> View:
+    """Return the view of a mean recorded step if one-time work limits the run: the judged steps
+    leave out the first step, which has it.
+    """
+    share, parts = startup_share(view), dict(view.step.parts)
+    if share < LIMIT or share <= view.share("start_up"):
+        return view
+    others = sum(length for part, length in parts.items() if part != "start_up")
+    parts["start_up"] = others * share / (1 - share)
+    return View(view.run, view.step._replace(parts=parts))
+
+
+def _kernel_share(view: View) -> float:
+    """Return the share of computation in the largest kernel, 0 if it doesn't dominate."""
+    facts = view.run.facts
+    share = facts.number("top_kernel_share")
+    computes = not view.step.parts or view.share("compute") >= ONE_KERNEL
+    if share < ONE_KERNEL or facts.text("top_kernel_category") == "collective" or not computes:
+        return 0.0
+    return share
+
+
+def _capped_share(view: View) -> float:
+    share = view.run.facts.number("capped_share")
+    return share if share >= CAPPED else 0.0
+
+
+def _in_function(function: str) -> str:
+    return f", in {function}" if function else ""
+
+
+def _data_why(view: View) -> str:
+    facts = view.run.facts
+    loader = facts.text("loader")
+    text = f"The step waits for data for {view.ms('data_wait')}"
+    text += f"{_in_function(facts.text('loading_function'))}."
+    return f"{text} The DataLoader runs {loader}." if loader else text
+
+
+def _data_fix(view: View) -> str:
+    facts = view.run.facts
+    if function := facts.text("loading_function"):
+        name = function.partition(", called from")[0].rpartition(": ")[2]
+        return (
+            f"Move the work of {name} before the training loop, do it once per batch, or load with"
+            " num_workers=4."
+        )
+    if facts.text("loader") == WORKERS:
+        return (
+            "Time the DataLoader alone with more workers. If that doesn't help, profile the"
+            " dataset's __getitem__."
+        )
+    if not facts.text("loader") and facts.number("loading_share") < 0.5:
+        return (
+            "Your own code prepares the batch: do it on whole batches, or in a DataLoader with"
+            " num_workers=4."
+        )
+    return "Load with num_workers=4, then move the transforms to whole batches or to the GPU."
+
+
+def _outside_why(view: View) -> str:
+    facts = view.run.facts
+    where = f" in your part `{part}`" if (part := facts.text("outside_part")) else ""
+    text = f"No operator runs and nothing is launched for {view.ms('silent')}{where}"
+    return f"{text}{_in_function(facts.text('outside_function'))}."
+
+
+def _outside_fix(view: View) -> str:
+    function = view.run.facts.text("outside_function")
+    if not function:
+        return (
+            "Record again with --with-stack to name the function. Common ones: data preparation,"
+            " logging, checkpoints, a lock."
+        )
+    name = function.partition(", called from")[0].rpartition(": ")[2]
+    return f"Call {name} less often, in another thread, or on larger pieces."
+
+
+def _sync_why(view: View) -> str:
+    facts = view.run.facts
+    most = f", mostly {call}" if (call := facts.text("waiting_call")) else ""
+    idle = view.ms(*_sync_parts(view))
+    return (
+        f"The GPU idles for {idle} in or after {view.count('waiting_calls')} waiting calls{most}."
+    )
+
+
+def _launch_why(view: View) -> str:
+    facts = view.run.facts
+    idle = view.ms("launch_bound", "waiting_launch")
+    text = f"The GPU idles for {idle}, and {view.count('kernels')} kernels are launched."
+    for name in ("launch_module", "launch_operator"):
+        if facts.number(f"{name}_amount") >= LIMIT:
+            share = percent(facts.number(f"{name}_amount"))
+            return f"{text} {share} of the idle time is under {facts.text(name)}."
+    return text
+
+
+GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
+"""HIP graphs give wrong results on MI300X (ROCm/clr#279) from the first of these releases on; the
+second is the first in which they are right again.
+"""
+
+
+def _graphs_are_safe(run: Run) -> bool:
+    """Return False if the run's ROCm release gives wrong results with graphs, or may do so: a file
+    may state only the start of a release, or none.
+    """
+    if run.facts.text("vendor") != AMD:
+        return True
+    release = tuple(map(int, re.findall(r"\d+", run.facts.text("rocm"))[:3]))
+    return bool(release) and not GRAPHS_WRONG[: len(release)] <= release < GRAPHS_RIGHT
+
+
+def _launch_fix(view: View) -> str:
+    run = view.run
+    is_torch = run.facts.holds("operators") or run.facts.text("tool").startswith("torch")
+    if not is_torch:
+        return "Give each launch more work: larger or fewer kernels, or graphs (hipGraphLaunch)."
+    fixes = ["a larger batch"]
+    fixes += [] if run.facts.holds("compiled") else ["torch.compile"]
+    fixes += ["a fused optimizer"] if run.facts.holds("trains") else []
+    fixes += [] if run.facts.number("graph_share") or not _graphs_are_safe(run) else ["CUDA graphs"]
+    return f"Give each launch more work: {', '.join(fixes)}."
+
+
+def _startup_why(view: View) -> str:
+    facts = view.run.facts
+    if facts.holds("library_search"):
+        spent = four_digits(facts.number("library_search_amount") / 1e6)
+        return f"{facts.text('library_search')} tries out a library's kernels for {spent} ms."
+    if facts.number("first_step_ratio") >= SLOW_START:
+        ratio = four_digits(facts.number("first_step_ratio"))
+        return f"The first step takes {ratio} times as long as the median of the others."
+    if facts.number("slow_launches"):
+        spent = four_digits(facts.number("slow_launches_ns") / 1e6)
+        return f"{facts.text('slow_launches')} first launches of kernels take {spent} ms together."
+    call = f", with the host in {name}" if (name := facts.text("longest_gap_call")) else ""
+    length = four_digits(facts.number("longest_gap_ns") / 1e6)
+    return f"One idle interval of {length} ms comes once{call}."
+
+
+def _startup_fix(view: View) -> str:
+    facts = view.run.facts
+    if facts.holds("library_search"):
+        return (
+            "Record steps whose input sizes came before. If new sizes come all the time, pad them"
+            " to a few."
+        )
+    if facts.holds("operators"):
+        return "Skip the first steps and record again: tidyprof run --skip-steps 30."
+    return "Repeat the work in the program and look at later rounds: one-time work is paid once."
+
+
+def _straggler_why(view: View) -> str:
+    facts = view.run.facts
+    rank, part = facts.text("straggler"), part_name(facts.text("straggler_part"))
+    last = f"{facts.text('straggler_last')} of {facts.text('compared_collectives')}"
+    more = percent(facts.number("straggler_excess"))
+    return (
+        f"Rank {rank} arrives last in {last} collectives. It spends {more} of its time more than"
+        f" the others on its own work, mostly {part}."
+    )
+
+
+def _straggler_fix(view: View) -> str:
+    facts, table, files = view.run.facts, view.run.rank_table, view.run.files
+    late = int(facts.number("straggler"))
+    assert table is not None
+    others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
+    waiting = int(others["rank"].iloc[0])
+    late_file, other_file = (
+        shlex.quote(files[rank]) if rank in files else f"RANK{rank}" for rank in (late, waiting)
+    )
+    if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
+        return f"See what makes it late: python -m tidyprof triage {late_file}"
+    by = " --by operator" if facts.holds("operators") else ""
+    return (
+        f"Deal the work out evenly. What it does more: python -m tidyprof compare {other_file}"
+        f" {late_file}{by}"
+    )
+
+
+def _communication_why(view: View) -> str:
+    text = f"No computation hides {view.ms('exposed_communication')} of communication."
+    if view.run.rank_table is not None:
+        return text
+    return f"{text} With one rank, waiting and transfer can't be told apart."
+
+
+def _communication_fix(view: View) -> str:
+    ranks = view.run.facts.number("ranks")
+    if view.run.rank_table is None or view.run.facts.number("world_size") > ranks:
+        return "Record every rank, to see whether one arrives last or the network is slow."
+    return "Send fewer bytes, or overlap the transfer with computation."
+
+
+def _kernel_why(view: View) -> str:
+    facts = view.run.facts
+    share, calls = percent(facts.number("top_kernel_share")), facts.number("top_kernel_calls")
+    text = f"{facts.text('top_kernel')} takes {share} of all kernel time in {calls:,.0f} calls."
+    if not facts.known("top_kernel_roof_share"):
+        return text
+    roof = facts.number("top_kernel_roof_share")
+    if roof > 1:
+        return f"{text} It reaches {percent(roof)} of its roof, so its bytes or its roof are wrong."
+    near = "near" if roof >= NEAR_ROOF else "far from"
+    return f"{text} At {percent(roof)} it is {near} its roof."
+
+
+def _kernel_fix(view: View) -> str:
+    command = for_vendor(COUNTERS, view.run)
+    if view.run.facts.known("top_kernel_roof_share"):
+        return "Look for a faster implementation, fewer calls, or a smaller data type."
+    return (
+        f"Measure how close it is to its roof: {command}"
+        if command
+        else ("Count its operations and bytes with the profiler of your GPU's vendor.")
+    )
+
+
+def _operator_why(view: View) -> str:
+    facts = view.run.facts
+    most = facts.text("small_operator")
+    count = four_digits(facts.number("small_operator_amount"))
+    named = f", such as {count} {most} per step" if most else ""
+    return f"Loops over operators below 20 µs take {view.ms('small')}{named}."
+
+
+RULES = (
+    Rule(
+        "exposed-copies",
+        "copies",
+        "copies that no computation hides take {}",
+        lambda view: (
+            f"Copies to the device, {view.count('copies_to_device')}, take"
+            f" {view.ms(*_copy_parts(view))}, and nothing else runs."
+        ),
+        lambda view: (
+            "Copy once per batch: pin_memory=True in the DataLoader, and"
+            " .to(device, non_blocking=True) on the whole batch."
+        ),
+        "02",
+        _copy_parts,
+    ),
+    Rule(
+        "allocator-churn",
+        "allocation",
+        "allocating and freeing memory stalls the GPU for {}",
+        lambda view: (
+            f"The GPU idles for {view.ms('allocation')} in {view.count('allocations')} calls that"
+            " allocate or free memory."
+        ),
+        lambda view: (
+            "Try a smaller batch, and compare torch.cuda.memory_stats()['num_alloc_retries'] before"
+            " and after ten steps."
+        ),
+        "11",
+        _only("allocation"),
+        applies=lambda view: view.run.facts.number("allocations") >= FEW_CALLS,
+    ),
+    Rule(
+        "input-bound",
+        "data",
+        "each step waits for data {} of the time",
+        _data_why,
+        _data_fix,
+        "02",
+        _only("data_wait"),
+        on_cpu=True,
+    ),
+    Rule(
+        "recompilation",
+        "compilation",
+        "the compiler recompiles for {} of the step",
+        lambda view: f"torch's compiler is at work for {view.ms('compiling')}.",
+        lambda view: f"Find the guard that fails: TORCH_LOGS=recompiles {program(view.run)}",
+        "10",
+        _only("compiling"),
+        on_cpu=True,
+    ),
+    Rule(
+        "outside-torch",
+        "outside PyTorch",
+        "the CPU is busy outside PyTorch for {} of the step",
+        _outside_why,
+        _outside_fix,
+        "03",
+        _only("silent"),
+        on_cpu=True,
+    ),
+    Rule(
+        "sync-bound",
+        "waiting for the GPU",
+        "the CPU waits for the GPU, which then runs out of work for {} of the step",
+        _sync_why,
+        lambda view: (
+            "Remove .item(), .cpu() and blocking copies from the loop."
+            " torch.cuda.set_sync_debug_mode('warn') names the lines."
+        ),
+        "02",
+        _sync_parts,
+    ),
+    Rule(
+        "startup",
+        "one-time work",
+        "one-time work takes {} of the recorded time",
+        _startup_why,
+        _startup_fix,
+        "00",
+        _only("start_up"),
+        on_cpu=True,
+    ),
+    Rule(
+        "straggler",
+        "waiting for one rank",
+        "the other ranks wait for one rank for {} of the step",
+        _straggler_why,
+        _straggler_fix,
+        "07",
+        _only("waiting_straggler"),
+        is_idle=False,
+        on_cpu=True,
+    ),
+    Rule(
+        "exposed-communication",
+        "communication",
+        "communication that no computation hides takes {} of the step",
+        _communication_why,
+        _communication_fix,
+        "07",
+        _only("exposed_communication"),
+        is_idle=False,
+        on_cpu=True,
+    ),
+    Rule(
+        "operator-overhead",
+        "small operators",
+        "loops over tiny operators take {} of the step",
+        _operator_why,
+        lambda view: (
+            "Replace the Python loop by one operator on the whole tensor, or by torch._foreach_..."
+            " on a list of tensors."
+        ),
+        "03",
+        _only("small"),
+        on_gpu=False,
+        on_cpu=True,
+    ),
+    Rule(
+        "launch-bound",
+        "launching",
+        "the CPU launches kernels too slowly: the GPU waits for {} of the step",
+        _launch_why,
+        _launch_fix,
+        "02",
+        _only("launch_bound", "waiting_launch"),
+    ),
+    Rule(
+        "power-capped",
+        "compute at power cap",
+        "the GPU runs at its power cap for {}",
+        lambda view: (
+            f"{percent(view.run.facts.number('capped_share'))} of the samples of busy devices are"
+            " at the power cap."
+        ),
+        lambda view: (
+            for_vendor(LIMITS, view.run) or "Look up the power cap with your GPU vendor's tool."
+        ),
+        "01",
+        _only("compute"),
+        fraction=_capped_share,
+        is_idle=False,
+    ),
+    Rule(
+        "dominant-kernel",
+        "largest kernel",
+        "one kernel takes {}",
+        _kernel_why,
+        _kernel_fix,
+        "05",
+        _only("compute"),
+        fraction=_kernel_share,
+        is_idle=False,
+    ),
+)
+"""All rules. A part belongs to the first rule that explains it."""
+
+COMPUTE_RULES = ("power-capped", "dominant-kernel")
+"""Causes that describe a device that computes: they count only if nothing else is blamed."""
+
+OTHER_ROWS = {
+    "exposed_communication": "communication",
+    "waiting_ranks": "waiting for ranks",
+    "between": "between operators",
+    "other": "unexplained idle time",
+    CPU_STEAL: "other programs",
+    "unseen": "not in the trace",
+    "blocked_host": "waiting for the GPU",
+    "silent": "outside PyTorch",
+    "data_wait": "data",
+    "start_up": "one-time work",
+    "small": "small operators",
+    "compiling": "compilation",
+    "exposed_copy": "copies",
+    "stalled": "waiting for the GPU",
+    "fetching": "waiting for the GPU",
+}
+"""Part -> its name in the table of parts, if that differs."""
+
+
+def part_name(part: str) -> str:
+    """Return what the table of parts calls a part."""
+    return OTHER_ROWS.get(part, part.replace("_", " "))
+
+
+def rows_of(view: View) -> list[Row]:
+    """Return the rows of the table of parts, which add up to the step: one for each rule that
+    explains something, and the parts that no rule explains.
+    """
+    left, rows = dict(view.step.parts), []
+    for rule in RULES:
+        if not rule.covers(view.run):
+            continue
+        *whole, last = rule.parts(view)
+        taken = left.get(last, 0.0) * rule.fraction(view)
+        left[last] = left.get(last, 0.0) - taken
+        taken += sum(left.pop(part, 0.0) for part in whole)
+        rows.append(Row(rule.row, taken, rule))
+    rows += [Row(part_name(part), length) for part, length in left.items()]
+    return rows

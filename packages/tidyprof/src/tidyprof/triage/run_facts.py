@@ -1,0 +1,361 @@
+"""The facts of one run from all its recordings, and the parts of its traced step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.collectives import joined_entries
+from tidyprof.analyses.common import join
+from tidyprof.analyses.ranks import compare_ranks
+from tidyprof.triage.cpu_time import CPU_STEAL
+from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS
+from tidyprof.triage.facts import AMD, Facts, Gap, Replays, combined, share_of
+from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Overhead, overhead_of
+from tidyprof.triage.recording import Recording
+
+OWN_PARTS = (
+    *HOST_COMPUTE,
+    "small",
+    "exposed_copy",
+    "blocked_host",
+    "allocation",
+    "data_wait",
+    "compiling",
+    "between",
+    "silent",
+    "stalled",
+)
+"""What can make one rank late. Waiting for others can't, and neither can launching: if all ranks
+launch slowly, one of them comes last and the others' devices wait, which lengthens no step.
+"""
+
+ONE_GAP, ALONE = 0.5, 3.0
+"""An idle interval with this share of all idle time, and this many times the next one, comes once
+and not in each step.
+"""
+
+AT_CAP = 0.97
+"""Share of the power cap from which a sample counts as capped: a capped socket hovers just below
+its limit.
+"""
+
+LATE = 0.20
+"""A rank that spends this share of its time more than the others on its own work makes them wait.
+The table of parts then shows the ranks that wait.
+"""
+
+BUSY_PERCENT = 90.0
+"""Samples of a device that is less busy don't show what limits it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as the rules see it.
+
+    parts  -- of the traced step in ns, means over the judged steps of all devices; empty without a
+              timeline. They are those of device_parts or host_parts, but communication is split:
+              waiting_straggler (for a rank that does more than the others), waiting_launch (for
+              ranks that launch late), waiting_ranks (for changing ranks).
+    on_host, marked -- whether the run had no GPU, and whether its steps are marked.
+    rank_table -- the table of `ranks`; None for one rank. files -- rank -> its file.
+    """
+
+    facts: Facts
+    parts: dict[str, float] = field(default_factory=dict)
+    overhead: Overhead = field(default_factory=Overhead)
+    on_host: bool = False
+    marked: bool = False
+    rank_table: pd.DataFrame | None = None
+    files: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def heard(self) -> bool:
+        """Whether anything that the host did is in the files."""
+        return self.facts.holds("calls") or self.facts.holds("operators")
+
+
+def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: float | None) -> Run:
+    """Return the run of these recordings. Raises ValueError as `compare_ranks` does.
+
+    judged -- the recordings with timelines, or those of a run without a GPU; others -- system logs
+    and counters. step_ns -- the step without a profiler, if the user knows it.
+    """
+    recordings = [*judged, *others]
+    ranks = [one for recording in judged for one in recording.ranks]
+    values = _values(recordings)
+    if not ranks:
+        tables = [one.kernels for one in others if len(one.kernels)]
+        return Run(Facts(values | _top_kernel(tables)))
+    budget = pd.concat([one.budget for one in ranks], ignore_index=True)
+    of_ranks, origin = combined(ranks)
+    values |= of_ranks | _step_values(budget) | _replay_values([one.replays for one in ranks])
+    values |= _top_kernel([one.kernels for one in ranks if len(one.kernels)])
+    overlaps = join([one.overlaps for one in ranks])
+    values["ranks"] = max(int(overlaps["rank"].nunique()), 1)
+    table = None
+    if values["ranks"] > 1:
+        table = compare_ranks(overlaps, joined_entries(one.entries for one in ranks))
+        values |= _rank_values(table, budget)
+    steady = budget[budget["steady"]]
+    if values.get("straggler_excess", 0.0) >= LATE:
+        steady = steady[steady["rank"] != values["straggler"]]
+    parts = {part: float(steady[f"{part}_ns"].mean()) for part in ranks[0].parts}
+    marked = bool(budget["step"].notna().any())
+    gap = max((one.gap for one in ranks if one.gap), key=lambda one: one.ns, default=None)
+    heard = bool(values["calls"] or values["operators"])
+    if gap is not None:
+        values |= _gap_values(gap)
+        if not marked and comes_once(gap, heard):
+            _move(parts, gap.parts, "start_up")
+    if table is not None:
+        _split_communication(parts, table, values, budget)
+    sizes = [one.world_size for one in judged if one.world_size]
+    values["world_size"] = max(sizes, default=None)
+    on_host = judged[0].kind.on_host
+    costs = [one.cost for one in ranks]
+    ends = float(steady["duration_ns"].min()), float(steady["duration_ns"].max())
+    overhead = overhead_of(parts, costs, marked, not on_host, step_ns, ends)
+    values |= _timed_values(costs) | {"events_per_step": overhead.events}
+    values["rare_steps_share"] = overhead.rare_share
+    files = dict(sorted(entry for one in judged for entry in one.files.items()))
+    return Run(Facts(values, origin), parts, overhead, on_host, marked, table, files)
+
+
+def _values(recordings: Sequence[Recording]) -> dict[str, Any]:
+    """Return the facts that need no timeline: of the first recording that states them."""
+    values: dict[str, Any] = {}
+    for one in reversed(recordings):
+        values |= {name: value for name, value in one.values.items() if value}
+    first = recordings[0].values
+    vendors = [one.values["vendor"] for one in recordings]
+    values |= {
+        "tool": first["tool"],
+        "rocm": first["rocm"],
+        "vendor": next((vendor for vendor in vendors if vendor != AMD), AMD),
+        "power_log": any("power" in one.samples["name"].tolist() for one in recordings),
+        "capped_share": capped_share([one.samples for one in recordings]),
+    }
+    offered = next((one.offered for one in recordings if one.offered), ())
+    if offered:
+        values["marker_to_try"] = f"'{offered[0][0]}', which comes {offered[0][1]:,} times"
+    return values
+
+
+def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
+    steady = budget[budget["steady"]]
+    whole, work = float(budget["duration_ns"].sum()), 0.0
+    values: dict[str, Any] = {}
+    if "earlier_ns" in budget:
+        busy = steady[[f"{part}_ns" for part in DEVICE_BUSY_PARTS]].sum(axis=1)
+        work = float(busy.sum())
+        of_devices = [steady["rank"], steady["process"], steady["device"]]
+        busy = busy.groupby(of_devices, dropna=False).sum()
+        busy /= steady["duration_ns"].groupby(of_devices, dropna=False).sum().clip(lower=1)
+        values = {
+            "least_busy_device": float(busy.min()),
+            "most_busy_device": float(busy.max()),
+            "earlier_work_ns": float(budget["earlier_ns"].sum()),
+            "unlinked_share": share_of(float(steady["unlinked_ns"].sum()), work),
+            "startup_share": share_of(float(budget["start_up_ns"].sum()), whole),
+            "steps_of_device": "on the device" if budget["by_launch"].any() else "on the host",
+        }
+    apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
+    rare = float(budget.loc[budget["apart"] != "", "duration_ns"].sum())
+    total = float(steady["duration_ns"].sum())
+    for name, column in (("cpu_steal_share", "waited_ns"), ("off_cpu_share", "lost_ns")):
+        if steady[column].notna().all():
+            values[name] = share_of(float(steady[column].sum()), total)
+    return values | {
+        "steps": int(budget["step"].nunique()) or 1,
+        "judged_steps": int(steady["step"].nunique()) or 1,
+        "traced_step_ns": float(steady["duration_ns"].mean()),
+        "shortest_step_ns": float(steady["duration_ns"].min()),
+        "longest_step_ns": float(steady["duration_ns"].max()),
+        "rare_work": "; ".join(f"step {row.step}: {row.apart}" for row in apart.itertuples()),
+        "rare_work_share": share_of(rare, whole),
+        "first_step_ratio": _first_step(budget[budget["apart"] == ""]),
+    }
+
+
+def _first_step(budget: pd.DataFrame) -> float | None:
+    """Return the first marked step over the median of the later ones, the least over devices; None
+    for one step. Other programs may have lengthened either, so the ratio without the time that they
+    took counts if it is smaller.
+    """
+    marked = budget[budget["step"].notna()]
+    ratios = []
+    for length in (marked["duration_ns"], marked["duration_ns"] - marked[f"{CPU_STEAL}_ns"]):
+        for _, steps in length.groupby(
+            [marked["rank"], marked["process"], marked["device"]], dropna=False
+        ):
+            first, *later = steps
+            if later:
+                ratios.append(first / max(np.median(later), 1))
+    return float(min(ratios)) if ratios else None
+
+
+def comes_once(gap: Gap, heard: bool) -> bool:
+    """Return True if the longest idle interval comes once. If nothing of the host is recorded, the
+    event that ends it must also be the first of its name.
+    """
+    is_alone = gap.share >= ONE_GAP and gap.over_second >= ALONE
+    return is_alone and (heard or gap.is_first)
+
+
+def _gap_values(gap: Gap) -> dict[str, Any]:
+    return {
+        "longest_gap_ns": gap.ns,
+        "longest_gap_share": gap.share,
+        "longest_gap_call": gap.call,
+    }
+
+
+def _move(parts: dict[str, float], amounts: dict[str, float], target: str) -> None:
+    """Move these amounts (ns) from the parts to the target, as far as the parts have them."""
+    for part, amount in amounts.items():
+        if part != target and part in parts:
+            moved = min(amount, parts[part])
+            parts[part] -= moved
+            parts[target] += moved
+
+
+def _replay_values(replays: Sequence[Replays]) -> dict[str, Any]:
+    most = max(replays, key=lambda one: (one.empty, one.launches))
+    return {
+        "graph_replays": most.launches,
+        "empty_replays": most.empty,
+        "median_replay": most.median,
+        "largest_replay": most.most,
+    }
+
+
+def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
+    if not tables:
+        return {}
+    together = pd.concat(tables).groupby("name", sort=True)
+    sums = together.agg(
+        short_name=("short_name", "first"),
+        category=("category", "first"),
+        calls=("calls", "sum"),
+        total_ns=("total_ns", "sum"),
+    )
+    top = sums.loc[sums["total_ns"].idxmax()]
+    return {
+        "top_kernel": str(top["short_name"]),
+        "top_kernel_share": share_of(float(top["total_ns"]), float(sums["total_ns"].sum())),
+        "top_kernel_calls": int(top["calls"]),
+        "top_kernel_category": str(top["category"]),
+    }
+
+
+def _timed_values(costs: Sequence[Any]) -> dict[str, Any]:
+    """Return the shares of the parts `data` and `between steps` in the timed steps."""
+    values = {}
+    for name, part in (
+        ("measured_data_share", "data"),
+        ("measured_between_share", "between steps"),
+    ):
+        shares = [
+            share_of(cost.timed.parts_ns.get(part, 0.0), sum(cost.timed.parts_ns.values()))
+            for cost in costs
+            if cost.timed and cost.timed.parts_ns
+        ]
+        if shares and len(shares) == len(costs):
+            values[name] = float(np.mean(shares))
+    return values
+
+
+def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "waiting_for_ranks": share_of(table["wait_ns"].sum(), table["total_ns"].sum()),
+        "straggler": table.attrs["straggler"],
+    }
+    if table.attrs["straggler"] is None:
+        return values
+    late = table["rank"] == table.attrs["straggler"]
+    worst = table[late].iloc[0]
+    share, part = _excess(budget, table.attrs["straggler"])
+    return values | {
+        "straggler_last": int(worst["arrived_last"]),
+        "compared_collectives": int(worst["compared"]),
+        "always_last": int(worst["rank"]) if worst["arrived_last"] == worst["compared"] else None,
+        "straggler_excess": share,
+        "straggler_part": part,
+        "straggler_compute_ns": float(worst["computation_ns"]),
+        "median_compute_ns": float(table.loc[~late, "computation_ns"].median()),
+    }
+
+
+def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str]:
+    """Return how much more time than the median of the others this rank spends in OWN_PARTS, as a
+    share (0 to 1) of the time that it had a CPU core; and the part with the largest difference.
+
+    The parts are without the time that other programs took, so that only the rank's own work
+    counts.
+    """
+    parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in budget]
+    columns = [*parts, "duration_ns", f"{CPU_STEAL}_ns"]
+    ranks = budget.groupby(["rank", "device"], dropna=False)[columns].sum().reset_index()
+    is_late = ranks["rank"] == straggler
+    late = ranks[is_late].max(numeric_only=True)
+    more = late[parts] - ranks.loc[~is_late, parts].median()
+    share = share_of(float(more.sum()), float(late["duration_ns"] - late[f"{CPU_STEAL}_ns"]))
+    return share, str(more.idxmax()).removesuffix("_ns")
+
+
+def _split_communication(
+    parts: dict[str, float], table: pd.DataFrame, values: dict[str, Any], budget: pd.DataFrame
+) -> None:
+    """Split exposed communication into transfer and the three kinds of waiting for ranks."""
+    if not table["compared"].any():
+        return
+    step = sum(parts.values())
+    caused = 0.0
+    if values.get("straggler_excess", 0.0) >= LATE:
+        is_late = table["rank"] == values["straggler"]
+        all_caused = float(table["caused_wait_ns"].sum())
+        caused = share_of(float(table.loc[is_late, "caused_wait_ns"].sum()), all_caused)
+        table = table[~is_late]
+    wait, transfer = (float(table[f"{name}_ns"].sum()) for name in ("wait", "transfer"))
+    waiting = parts["exposed_communication"] * share_of(wait, wait + transfer)
+    parts["exposed_communication"] -= waiting
+    straggler = caused * waiting
+    late = 0.0
+    if "launch_bound" in parts:
+        least = (table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()
+        leading = budget[budget["rank"] == table["rank"][least]]
+        # The rank that waits least sets the pace: where it launches, the others' devices wait.
+        pace = float(leading["launch_bound_ns"].sum() / max(leading["duration_ns"].sum(), 1)) * step
+        late = min(waiting - straggler, max(pace - parts["launch_bound"], 0.0))
+    parts |= {
+        "waiting_straggler": straggler,
+        "waiting_launch": late,
+        "waiting_ranks": waiting - straggler - late,
+    }
+
+
+def capped_share(tables: Sequence[pd.DataFrame]) -> float | None:
+    """Return the share of the samples of a busy device in which its power is at the cap, the
+    largest over devices; None if unknown.
+
+    tables -- time_ns, device, name, value. The cap is the device's `power_cap`, in any table.
+    """
+    filled = [table for table in tables if len(table)]
+    if not filled:
+        return None
+    wide = pd.concat(filled).pivot_table(
+        index=["device", "time_ns"], columns="name", values="value", aggfunc="last"
+    )
+    if not {"power", "power_cap"} <= set(wide.columns):
+        return None
+    cap = wide.groupby("device")["power_cap"].transform("max")
+    known = wide["power"].notna() & cap.notna()
+    if "gpu_busy" in wide:
+        known &= wide["gpu_busy"] >= BUSY_PERCENT
+    capped = (wide["power"] >= AT_CAP * cap)[known]
+    return float(capped.groupby("device").mean().max()) if len(capped) else None

@@ -1,0 +1,356 @@
+"""From the facts of a run to its diagnosis: the largest part that a rule explains, and how far to
+trust that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pandas as pd
+
+from tidyprof.analyses.common import each, four_digits
+from tidyprof.errors import SAME
+from tidyprof.tables.contract import Profile
+from tidyprof.triage.confidence import (
+    INCONCLUSIVE,
+    NO_BOTTLENECK,
+    blamed_rows,
+    capital,
+    doubts_of_cause,
+    doubts_of_health,
+    is_compute,
+    why_inconclusive,
+)
+from tidyprof.triage.facts import Fact
+from tidyprof.triage.host_activity import WORKERS
+from tidyprof.triage.profiler_overhead import (
+    HOST_COMPUTE,
+    MAX_STEP_NS,
+    MIN_STEP_NS,
+    Overhead,
+    Step,
+    steps_to_judge,
+)
+from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
+from tidyprof.triage.remarks import (
+    details_of,
+    missing,
+    new_notes,
+    next_step,
+    notes_of,
+    step_note,
+    why_no_cause,
+    why_no_timeline,
+)
+from tidyprof.triage.rules import (
+    COMPUTE_RULES,
+    LIMIT,
+    RULES,
+    Part,
+    Row,
+    Rule,
+    View,
+    percent,
+    rows_of,
+    with_startup,
+)
+from tidyprof.triage.run_facts import Run, run_of
+
+MAX_STEP_RATIO = 30.0
+"""No traced step lasts this many times the unprofiled one: a library's search made one 6 times as
+long.
+"""
+
+KNOWING = "To decide, pass the step time without the profiler: --step-time-ms MS"
+
+SHOWN = 0.005
+"""Share from which a part has a row in the table of parts."""
+
+
+class Alternative(NamedTuple):
+    """Another cause that this kind of run can have. blamed -- whether it limits the run, too."""
+
+    cause: str
+    share: float
+    blamed: bool
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What limits a run. No printer computes a number: all of them are here.
+
+    cause     -- of a rule, NO_BOTTLENECK or INCONCLUSIVE; share -- of the step (0 to 1).
+    headline, why, next_step, lesson -- in words. confident -- whether there are no doubts.
+    parts     -- the table of parts, the largest first; step_ns and step_note -- their sum.
+    notes     -- what every reader should know; details -- what else is unusual. unknown -- what
+                 the files can't show.
+    alternatives, facts, overhead, origins, rank_table -- behind it; broken -- ranks left out.
+    """
+
+    cause: str
+    headline: str
+    share: float
+    doubts: tuple[str, ...]
+    why: str
+    next_step: str
+    lesson: str
+    parts: tuple[Part, ...]
+    step_ns: float
+    step_note: str
+    notes: tuple[str, ...]
+    details: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+    unknown: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    overhead: Overhead
+    origins: tuple[str, ...]
+    on_host: bool
+    rank_table: pd.DataFrame | None
+    broken: tuple[str, ...] = ()
+
+    @property
+    def confident(self) -> bool:
+        """Whether nothing speaks against the cause."""
+        return not self.doubts
+
+
+class WrongStepError(ValueError):
+    """The user's step time can't be that of the recorded steps without a profiler."""
+
+
+def triage(
+    profiles: Profile | Iterable[Profile],
+    mark: str | None = None,
+    step_time_ms: float | None = None,
+) -> Diagnosis:
+    """Diagnose one run: its profile, those of its ranks, or those of several tools.
+
+    Device events of several tools are not mixed. The profile that knows most of the host is judged,
+    with the others of its tool; system logs and counters of all others add to it. `mark` is the
+    range or operator that starts each step, see `tidyprof.steps`; `step_time_ms` is the mean step
+    without a profiler, from any log. Raises ValueError without a profile, and as `step_budget` and
+    `ranks` do; WrongStepError, a ValueError, for a `step_time_ms` that no step can take or that is
+    far from the recorded steps, and if no step is marked.
+
+    >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
+    >>> found.cause, found.share, found.confident
+    ('launch-bound', 0.84, True)
+    """
+    given = list(each(profiles))
+    kinds = [kind_of(profile) for profile in given]
+    judged = judged_ones(kinds)
+    return diagnosis_of(
+        [recording_of(one, kinds[i], i in judged, mark) for i, one in enumerate(given)],
+        step_time_ms,
+    )
+
+
+def diagnosis_of(recordings: Sequence[Recording], step_time_ms: float | None) -> Diagnosis:
+    """Do what `triage` does, with its errors, for profiles that were reduced elsewhere."""
+    if not recordings:
+        raise ValueError("there is no profile to diagnose")
+    judged = judged_ones([one.kind for one in recordings])
+    others = [one for i, one in enumerate(recordings) if i not in judged]
+    step_ns = None if step_time_ms is None else 1e6 * step_time_ms
+    if step_ns is not None and not MIN_STEP_NS <= step_ns < MAX_STEP_NS:
+        raise WrongStepError(f"no step takes {step_time_ms:g} ms")
+    run = run_of([recordings[i] for i in sorted(judged)], others, step_ns)
+    _refuse_wrong_step(run, step_ns)
+    found = judge(run, tuple(dict.fromkeys(one.origin for one in recordings)))
+    ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
+    if found.cause == INCONCLUSIVE and any(not line.endswith(f"({SAME})") for line in ignored):
+        step = f"Look at the files that weren't read. Then: {found.next_step}"
+        found = replace(found, next_step=step)
+    return replace(found, unknown=(*ignored, *found.unknown))
+
+
+def _refuse_wrong_step(run: Run, step_ns: float | None) -> None:
+    if step_ns is None or not run.parts:
+        return
+    if not run.marked:
+        raise WrongStepError("no steps are marked, so a step time can't be compared with any")
+    traced = run.overhead.traced_ns
+    if traced and not 1 / MAX_STEP_RATIO < step_ns / traced < MAX_STEP_RATIO:
+        lengths = f"{four_digits(traced / 1e6)} ms, which is far from {step_ns / 1e6:g} ms"
+        raise WrongStepError(f"the recorded steps take {lengths}")
+
+
+def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
+    """Return the diagnosis with the ranks that are missing because their files can't be read, such
+    as `rank 3`.
+    """
+    if not broken:
+        return found
+    line = f"{' and '.join(broken)}: the file can't be read. Record again, or copy the whole file."
+    return replace(found, unknown=(line, *found.unknown), broken=tuple(broken))
+
+
+def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
+    """Return the diagnosis of a run for the step without the profiler. If the length of that is a
+    range, a confident diagnosis is the same at both ends of it.
+    """
+    workers = run.facts.text("loader") == WORKERS
+    steps = steps_to_judge(run.parts, run.overhead, workers) if run.parts else []
+    views = [with_startup(View(run, step)) for step in steps]
+    if not views:
+        return _without_timeline(run, origins)
+    found, *ends = (_judged(view, origins) for view in views)
+    doubts = [*_doubts_of_overhead(found, ends, run), *found.doubts]
+    return replace(found, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -> Iterator[str]:
+    """Yield why the profiler, or steps that aren't typical, leave open what limits the run."""
+    overhead = run.overhead
+    if overhead.rare_share >= LIMIT:
+        share = percent(overhead.rare_share)
+        yield f"Rare long steps take {share} of the run, and none of them was judged."
+    if found.cause == INCONCLUSIVE:
+        return
+    causes = list(dict.fromkeys(one.cause for one in (found, *ends)))
+    if len(causes) > 1:
+        yield f"The profiler's overhead decides between {' and '.join(causes)}. {KNOWING}."
+    elif found.confident and any(not one.confident for one in ends):
+        yield f"The profiler's overhead may be the difference. {KNOWING}."
+    elif found.cause == "launch-bound" and overhead.is_open and overhead.measured_ns is None:
+        yield f"The overhead of {run.facts.text('tool')} is unknown. {KNOWING}."
+
+
+def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
+    """Return the diagnosis of one view of a run."""
+    rows = rows_of(view)
+    blamed = blamed_rows(view, rows)
+    if reason := why_inconclusive(view, rows, blamed):
+        return _diagnosis(view, rows, origins, INCONCLUSIVE, reason)
+    if not blamed:
+        share = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
+        who = "the CPU" if view.run.on_host else "the GPU"
+        headline = (
+            f"{who} computes for {percent(share)} of the step, and no known cause takes"
+            f" {percent(LIMIT)}"
+        )
+        doubts = tuple(doubts_of_health(view, rows))
+        return _diagnosis(view, rows, origins, NO_BOTTLENECK, headline, share, doubts)
+    best = blamed[0]
+    assert best.rule is not None
+    share = best.ns / view.step.length_ns
+    doubts = tuple(doubts_of_cause(view, rows, blamed, share))
+    headline = best.rule.headline.format(percent(share))
+    return _diagnosis(view, rows, origins, best.rule.cause, headline, share, doubts, best)
+
+
+def _diagnosis(
+    view: View,
+    rows: Sequence[Row],
+    origins: tuple[str, ...],
+    cause: str,
+    headline: str,
+    share: float = 0.0,
+    doubts: tuple[str, ...] = (),
+    best: Row | None = None,
+) -> Diagnosis:
+    run, rule = view.run, best.rule if best else None
+    parts = _parts(view, rows, rule)
+    unknown, command = missing(view)
+    if rule:
+        why, fix, lesson = rule.why(view), rule.fix(view), rule.lesson
+    else:
+        why, fix, lesson = why_no_cause(view, cause, parts), next_step(view, cause, command), ""
+    blamed = blamed_rows(view, rows)
+    alternatives = tuple(
+        Alternative(row.rule.cause, row.ns / max(view.step.length_ns, 1e-9), row in blamed)
+        for row in sorted(rows, key=lambda row: -row.ns)
+        if row.rule and row.rule is not rule and _is_known(view, row.rule)
+    )
+    if cause == INCONCLUSIVE:
+        doubts = (f"{capital(headline)}.",)
+    return Diagnosis(
+        cause=cause,
+        headline=headline,
+        share=share,
+        doubts=doubts,
+        why=why,
+        next_step=fix,
+        lesson=lesson,
+        parts=parts,
+        step_ns=view.step.length_ns,
+        step_note=step_note(view),
+        notes=new_notes(notes_of(view), doubts),
+        details=tuple(details_of(view)),
+        alternatives=alternatives,
+        unknown=unknown,
+        facts=run.facts.listed(),
+        overhead=run.overhead,
+        origins=origins,
+        on_host=run.on_host,
+        rank_table=run.rank_table,
+    )
+
+
+def _is_known(view: View, rule: Rule) -> bool:
+    """Return True if the files can show this cause: without host calls they can't show why the
+    device idles, without a loader when data was prepared, and one rank can't show a straggler.
+    """
+    facts = view.run.facts
+    if rule.cause == "input-bound" and not facts.known("loading_share"):
+        return False
+    if rule.cause == "straggler" and view.run.rank_table is None:
+        return False
+    if rule.cause == "power-capped":
+        return facts.known("capped_share")
+    return not rule.is_idle or view.run.on_host or facts.holds("calls")
+
+
+def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ...]:
+    """Return the table of parts. The compute of a device is split only if that is the cause."""
+    sums: dict[str, float] = {}
+    caused = best.row if best else ""
+    for row in rows:
+        split = row.rule is None or row.rule is best or not is_compute(row)
+        name = row.name if split else "compute"
+        sums[name] = sums.get(name, 0.0) + row.ns
+    length = max(view.step.length_ns, 1e-9)
+    order = sorted(sums, key=lambda name: -sums[name])
+    parts = [Part(name, sums[name], sums[name] / length, name == caused) for name in order]
+    shown = [part for part in parts if part.share >= SHOWN or part.is_cause]
+    rest = sum(part.ns for part in parts if part not in shown)
+    return (*shown, *([Part("everything else", rest, rest / length, False)] if rest else []))
+
+
+def _without_timeline(run: Run, origins: tuple[str, ...]) -> Diagnosis:
+    """Return the diagnosis of files without a timeline: counters, logs, or too little."""
+    view = View(run, Step({}, False))
+    shares = [(rule.fraction(view), rule) for rule in RULES if rule.cause in COMPUTE_RULES]
+    share, rule = max(shares, key=lambda one: one[0] >= LIMIT)
+    unknown, command = missing(view)
+    if share >= LIMIT:
+        of = "of the busy samples" if rule.cause == "power-capped" else "of all kernel time"
+        headline = f"{rule.headline.format(percent(share))} {of}"
+        cause, why, fix, lesson = rule.cause, rule.why(view), rule.fix(view), rule.lesson
+        doubts: tuple[str, ...] = ()
+    else:
+        headline, why, fix = why_no_timeline(run, command)
+        cause, lesson, share, doubts = INCONCLUSIVE, "", 0.0, (f"{capital(headline)}.",)
+    return Diagnosis(
+        cause=cause,
+        headline=headline,
+        share=share,
+        doubts=doubts,
+        why=why,
+        next_step=fix,
+        lesson=lesson,
+        parts=(),
+        step_ns=0.0,
+        step_note="",
+        notes=tuple(notes_of(view)),
+        details=(),
+        alternatives=(),
+        unknown=unknown,
+        facts=run.facts.listed(),
+        overhead=run.overhead,
+        origins=origins,
+        on_host=run.on_host,
+        rank_table=None,
+    )
