@@ -46,7 +46,7 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
                 say(line)
         if found.ranks:
             left = "traces and times" if options.steps else "times"
-            say(f"Files    {folder}: {left} of each rank, measured on {origin_of(found)}")
+            say(f"Files    {folder}: {left} of each rank ({origin_of(found)})")
     if options.json is not None:
         told = {
             "run": {str(rank): about for rank, about in found.ranks.items()},

@@ -168,7 +168,8 @@ def _clock_words(view: View) -> str:
     facts = view.run.facts
     offset = four_digits(facts.number("clock_offset_ns") / 1e6)
     share = percent(facts.number("clock_conflict_share"))
-    return f"the clocks disagree: {share} of the GPU's work starts up to {offset} ms away from its launch"
+    away = f"starts up to {offset} ms away from its launch"
+    return f"the clocks disagree: {share} of the GPU's work {away}"
 
 
 def replay_words(view: View) -> str:

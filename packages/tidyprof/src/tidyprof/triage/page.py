@@ -5,6 +5,7 @@ loads nothing from elsewhere.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -196,13 +197,28 @@ def _figure(title: str, figure: TidyFigure, number: int) -> str:
     """Return a figure as SVG below its title, with its text alternative as a caption that everybody
     can read.
     """
+    # Thousands of boxes as vectors make a page of megabytes; the viewer shows each of them.
+    for axes in figure.axes:
+        for collection in axes.collections:
+            collection.set_rasterized(True)
     image = io.BytesIO()
     save(figure, image, "svg")
     svg = image.getvalue().decode("utf-8")
+    svg = _smaller(svg[svg.index("<svg") :], f"f{number}")
     name, caption = f"figure-{number}", _text(describe(figure))
     reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # by keys: it may scroll
     return (
         f'<figure>\n<h2 id="{name}">{_text(title)}</h2>\n'
-        f'<div class="picture" {reached}>{svg[svg.index("<svg") :]}</div>\n'
+        f'<div class="picture" {reached}>{svg}</div>\n'
         f"{viewer.panel(figure.closer)}<figcaption>{caption}</figcaption>\n</figure>"
     )
+
+
+def _smaller(svg: str, prefix: str) -> str:
+    """Return a picture with coordinates in hundredths of a point, and each style stated once."""
+    svg = re.sub(r"(\.\d\d)\d+", r"\1", svg).replace("\n", " ")
+    styles = sorted(set(re.findall(r' style="([^"]*)"', svg)))
+    classes = {style: f"{prefix}-{number}" for number, style in enumerate(styles)}
+    svg = re.sub(r' style="([^"]*)"', lambda match: f' class="{classes[match[1]]}"', svg)
+    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
+    return svg.replace(">", f"><style>{rules}</style>", 1)
