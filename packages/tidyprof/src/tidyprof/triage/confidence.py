@@ -206,7 +206,7 @@ def doubts_of_cause(
         yield f"{percent(share)} is little more than the {percent(LIMIT)} that a cause must take."
     working = 0.0 if run.on_host else view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     if best.cause == "launch-bound" and waits_often(run):
-        calls = f"{view.count('waiting_calls')} calls that wait"
+        calls = view.count("waiting_calls", "calls that wait")
         yield f"The host makes {calls}, so it can't run ahead: remove the waits first."
     if best.cause == "launch-bound" and working >= KEEPS_UP:
         yield f"The GPU works for {percent(working)} of the step: a larger batch may end this."

@@ -5,7 +5,6 @@ loads nothing from elsewhere.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ dt { grid-column: 1; font-weight: bold; }
 dd { grid-column: 2; margin: 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; font-weight: normal; white-space: nowrap; padding-right: .75rem; }
-td { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; width: 4.5rem; }
+td { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; padding-left: .5rem; }
 td.bar { width: 60%; text-align: left; padding-left: .75rem; }
 td.bar i { display: block; height: .9rem; background: var(--part); }
 tr.cause th, tr.cause td { font-weight: bold; }
@@ -53,7 +52,6 @@ figure > .picture { overflow-x: auto; }
 figure svg { display: block; min-width: 40rem; max-width: 100%; height: auto; }
 @media (max-width: 40rem) {
   body { font-size: .95rem; margin: .75rem auto; }
-  td { width: 3.2rem; }
   td.bar { width: 28%; }
   figure > .picture::before {
     content: "scroll for the rest of the picture \\2192";
@@ -204,21 +202,11 @@ def _figure(title: str, figure: TidyFigure, number: int) -> str:
     image = io.BytesIO()
     save(figure, image, "svg")
     svg = image.getvalue().decode("utf-8")
-    svg = _smaller(svg[svg.index("<svg") :], f"f{number}")
     name, caption = f"figure-{number}", _text(describe(figure))
     reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # by keys: it may scroll
     return (
         f'<figure>\n<h2 id="{name}">{_text(title)}</h2>\n'
-        f'<div class="picture" {reached}>{svg}</div>\n'
+        f'<div class="picture" {reached}>{svg[svg.index("<svg") :]}</div>\n'
         f"{viewer.panel(figure.closer)}<figcaption>{caption}</figcaption>\n</figure>"
     )
 
-
-def _smaller(svg: str, prefix: str) -> str:
-    """Return a picture with coordinates in hundredths of a point, and each style stated once."""
-    svg = re.sub(r"(\.\d\d)\d+", r"\1", svg).replace("\n", " ")
-    styles = sorted(set(re.findall(r' style="([^"]*)"', svg)))
-    classes = {style: f"{prefix}-{number}" for number, style in enumerate(styles)}
-    svg = re.sub(r' style="([^"]*)"', lambda match: f' class="{classes[match[1]]}"', svg)
-    rules = "".join(f".{name}{{{style}}}" for style, name in classes.items())
-    return svg.replace(">", f"><style>{rules}</style>", 1)

@@ -88,9 +88,10 @@ class View:
         per_step = " per step" if self.run.marked else ""
         return f"{four_digits(taken / 1e6)} of {four_digits(whole / 1e6)} ms{per_step}"
 
-    def count(self, name: str) -> str:
-        """Return a count per step in words."""
-        return f"{four_digits(self.run.facts.number(name))}{' per step' if self.run.marked else ''}"
+    def count(self, name: str, things: str) -> str:
+        """Return a count in words: `564 calls per step`."""
+        number = four_digits(self.run.facts.number(name))
+        return f"{number} {things}{' per step' if self.run.marked else ''}"
 
 
 Text = Callable[[View], str]
@@ -320,7 +321,7 @@ def _sync_why(view: View) -> str:
 def _launch_why(view: View) -> str:
     facts = view.run.facts
     idle = view.ms("launch_bound", "waiting_launch")
-    text = f"The GPU idles for {idle}, and {view.count('kernels')} kernels are launched."
+    text = f"The GPU idles for {idle}. The CPU launches {view.count('kernels', 'kernels')}."
     for name in ("launch_module", "launch_operator"):
         if facts.number(f"{name}_amount") >= LIMIT:
             share = percent(facts.number(f"{name}_amount"))
@@ -463,9 +464,9 @@ RULES = (
     Rule(
         "exposed-copies",
         "copies",
-        "copies that no computation hides take {}",
+        "copies that no computation hides take {} of the step",
         lambda view: (
-            f"Copies to the device, {view.count('copies_to_device')}, take"
+            f"{view.count('copies_to_device', 'copies to the device')} take"
             f" {view.ms(*_copy_parts(view))}, and nothing else runs."
         ),
         lambda view: (
@@ -478,10 +479,10 @@ RULES = (
     Rule(
         "allocator-churn",
         "allocation",
-        "allocating and freeing memory stalls the GPU for {}",
+        "allocating and freeing memory stalls the GPU for {} of the step",
         lambda view: (
-            f"The GPU idles for {view.ms('allocation')} in {view.count('allocations')} calls that"
-            " allocate or free memory."
+            f"The GPU idles for {view.ms('allocation')} while the CPU allocates or frees memory in"
+            f" {view.count('allocations', 'calls')}."
         ),
         lambda view: (
             "Try a smaller batch, and compare torch.cuda.memory_stats()['num_alloc_retries'] before"
@@ -591,7 +592,7 @@ RULES = (
     Rule(
         "power-capped",
         "compute at power cap",
-        "the GPU runs at its power cap for {}",
+        "the GPU runs at its power cap for {} of the step",
         lambda view: (
             f"{percent(view.run.facts.number('capped_share'))} of the samples of busy devices are"
             " at the power cap."
@@ -607,7 +608,7 @@ RULES = (
     Rule(
         "dominant-kernel",
         "largest kernel",
-        "one kernel takes {}",
+        "one kernel takes {} of the step",
         _kernel_why,
         _kernel_fix,
         "05",

@@ -327,7 +327,7 @@ def _without_timeline(run: Run, origins: tuple[str, ...]) -> Diagnosis:
     unknown, command = missing(view)
     if share >= LIMIT:
         of = "of the busy samples" if rule.cause == "power-capped" else "of all kernel time"
-        headline = f"{rule.headline.format(percent(share))} {of}"
+        headline = f"{rule.headline.partition(' of the step')[0].format(percent(share))} {of}"
         cause, why, fix, lesson = rule.cause, rule.why(view), rule.fix(view), rule.lesson
         doubts: tuple[str, ...] = ()
     else:
