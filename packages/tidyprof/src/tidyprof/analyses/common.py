@@ -349,3 +349,24 @@ def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[s
             " write ranks into their names"
         )
     return {"rank": rank, "process": int(processes[0])}
+
+
+def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
+    """For each gap the name of the host event that overlaps it longest, the shortest such event on
+    a tie; None where no event covers this share of the gap.
+    """
+    names = np.full(len(idle), None, dtype=object)
+    start, end = start_and_end(host)
+    event, gap = overlapping(start, end, idle.starts, idle.ends)
+    # An event without a duration inside of a gap overlaps it by nothing.
+    lasting = end[event] > start[event]
+    event, gap = event[lasting], gap[lasting]
+    shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
+    enough = shared >= least * (idle.ends - idle.starts)[gap]
+    event, gap, shared = event[enough], gap[enough], shared[enough]
+    # By gap, and the best event of each gap first.
+    order = np.lexsort((end[event] - start[event], -shared, gap))
+    gap, event = gap[order], event[order]
+    best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
+    names[gap[best]] = categorical_of(host["name"])[event[best]].tolist()
+    return names

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.budget import category_of_call, device_parts, idle_around, waiting_calls
-from tidyprof.analyses.collectives import collective_entries
+from tidyprof.analyses.collectives import collective_entries, communication, host_entries
 from tidyprof.analyses.common import (
     by_device,
     equal,
@@ -20,6 +20,7 @@ from tidyprof.analyses.common import (
     has_launches,
     launch_times,
     launches_of,
+    longest_overlap,
     names_matching,
     occupied,
     of_each_name,
@@ -29,8 +30,6 @@ from tidyprof.analyses.common import (
     start_and_end,
 )
 from tidyprof.analyses.device_time import Idleness, overlap
-from tidyprof.analyses.gaps import longest_overlap
-from tidyprof.analyses.host_collectives import communication, host_entries
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
 from tidyprof.tables.codes import ABSENT, is_like_communication, nullable

@@ -19,6 +19,7 @@ from tidyprof.analyses.common import (
     events_of_process,
     four_digits,
     host_events,
+    longest_overlap,
     names_matching,
     occupied,
     owners_of,
@@ -26,7 +27,6 @@ from tidyprof.analyses.common import (
     plain_host_events,
     start_and_end,
 )
-from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals

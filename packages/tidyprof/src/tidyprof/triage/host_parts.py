@@ -9,21 +9,20 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.budget import step_budget
+from tidyprof.analyses.collectives import COMMUNICATION, communication, host_entries
 from tidyprof.analyses.common import (
     OWNER,
     events_of_process,
     names_matching,
     occupied,
     owners_of,
-    plain_events,
     plain_host_events,
     result,
     start_and_end,
 )
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.host_collectives import COMMUNICATION, communication, host_entries
 from tidyprof.analyses.steps import mark_of_steps, phase_time
-from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.cpu_time import CPU_STEAL, thread_times, without_steal
@@ -121,65 +120,6 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
         gap=None,
         replays=Replays(),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
-    )
-
-
-GPU_BACK_ENDS = ("nccl", "rccl")
-"""Back ends of torch.distributed that communicate between GPUs only."""
-
-
-def ran_on_host(profile: Profile) -> bool:
-    """Return True if torch.profiler found no GPU: then operators are all the work there was.
-
-    If the file names a GPU and has no event of one, operators may merely have handed work over.
-    """
-    return (
-        profile.meta.get("backend") == "cpu"
-        and not len(plain_events(profile, DEVICE_KINDS))
-        and len(plain_host_events(profile, "operator")) > 0
-        and not named_gpu(profile)
-        and not foreign_events(profile)
-    )
-
-
-def named_gpu(profile: Profile) -> str:
-    """Return the GPU that a file without device events names, or how else it shows that there was
-    one; empty if it shows none.
-    """
-    if len(plain_events(profile, DEVICE_KINDS)):
-        return ""
-    if gpu := profile.meta.get("gpu"):
-        return str(gpu)
-    backend = str((profile.meta.get("distributed") or {}).get("backend", ""))
-    if "gloo" not in backend and any(name in backend for name in GPU_BACK_ENDS):
-        return f"a GPU, by its communication with {backend}"
-    return ""
-
-
-def foreign_events(profile: Profile) -> tuple[str, int] | None:
-    """Return the category with the most events of an accelerator that tidyprof doesn't know, and
-    how many there are; None if there are none or if the file has events of a known GPU.
-    """
-    if profile.meta.get("backend") != "cpu":
-        return None
-    counts = {
-        name: count
-        for name, count in profile.meta["events_by_category"].items()
-        if _is_foreign(name)
-    }
-    largest = max(counts, key=counts.get, default=None)
-    return None if largest is None else (largest, counts[largest])
-
-
-def _is_foreign(category: str) -> bool:
-    """Return True if torch's profiler writes events of an accelerator under this category.
-
-    The names are those of ActivityType.cpp of https://github.com/pytorch/kineto, for MTIA, HPU and
-    PrivateUse1 as well.
-    """
-    ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
-    return category.endswith(ends) or category.startswith(
-        ("hpu_", "mtia_", "privateuse1_", "npu", "async_npu")
     )
 
 

@@ -22,9 +22,8 @@ from tidyprof.escaping import html_text, typeset
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
-from tidyprof.triage.host_parts import ran_on_host
 from tidyprof.triage.printers import cells, evidence, headline, remarks, summary
-from tidyprof.triage.recording import judged_ones, kind_of, ranks_apart
+from tidyprof.triage.recording import judged_ones, kind_of, ran_on_host, ranks_apart
 from tidyprof.triage.verdict import Diagnosis
 
 MAX_FILES = 5
@@ -40,7 +39,8 @@ dt { grid-column: 1; font-weight: bold; }
 dd { grid-column: 2; margin: 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; }
 th { text-align: left; font-weight: normal; white-space: nowrap; padding-right: .75rem; }
-td { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; padding-left: .5rem; }
+td { text-align: right; white-space: nowrap; padding-left: .5rem; }
+td { font-variant-numeric: tabular-nums; }
 td.bar { width: 60%; text-align: left; padding-left: .75rem; }
 td.bar i { display: block; height: .9rem; background: var(--part); }
 tr.cause th, tr.cause td { font-weight: bold; }
@@ -209,4 +209,3 @@ def _figure(title: str, figure: TidyFigure, number: int) -> str:
         f'<div class="picture" {reached}>{svg[svg.index("<svg") :]}</div>\n'
         f"{viewer.panel(figure.closer)}<figcaption>{caption}</figcaption>\n</figure>"
     )
-

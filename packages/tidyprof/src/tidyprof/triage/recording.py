@@ -27,7 +27,7 @@ from tidyprof.tables.profiles import ignored_lines, rank_in_name
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.device_parts import device_facts
 from tidyprof.triage.facts import AMD, NVIDIA, OTHER, RankFacts
-from tidyprof.triage.host_parts import foreign_events, host_facts, named_gpu, ran_on_host
+from tidyprof.triage.host_parts import host_facts
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that their times are no timeline of the
@@ -107,6 +107,65 @@ def judged_ones(kinds: Sequence[Kind]) -> set[int]:
 def has_device_events(profile: Profile) -> bool:
     """Return True if anything ran on a device."""
     return len(plain_events(profile, DEVICE_KINDS)) > 0
+
+
+GPU_BACK_ENDS = ("nccl", "rccl")
+"""Back ends of torch.distributed that communicate between GPUs only."""
+
+
+def ran_on_host(profile: Profile) -> bool:
+    """Return True if torch.profiler found no GPU: then operators are all the work there was.
+
+    If the file names a GPU and has no event of one, operators may merely have handed work over.
+    """
+    return (
+        profile.meta.get("backend") == "cpu"
+        and not len(plain_events(profile, DEVICE_KINDS))
+        and len(plain_host_events(profile, "operator")) > 0
+        and not named_gpu(profile)
+        and not foreign_events(profile)
+    )
+
+
+def named_gpu(profile: Profile) -> str:
+    """Return the GPU that a file without device events names, or how else it shows that there was
+    one; empty if it shows none.
+    """
+    if len(plain_events(profile, DEVICE_KINDS)):
+        return ""
+    if gpu := profile.meta.get("gpu"):
+        return str(gpu)
+    backend = str((profile.meta.get("distributed") or {}).get("backend", ""))
+    if "gloo" not in backend and any(name in backend for name in GPU_BACK_ENDS):
+        return f"a GPU, by its communication with {backend}"
+    return ""
+
+
+def foreign_events(profile: Profile) -> tuple[str, int] | None:
+    """Return the category with the most events of an accelerator that tidyprof doesn't know, and
+    how many there are; None if there are none or if the file has events of a known GPU.
+    """
+    if profile.meta.get("backend") != "cpu":
+        return None
+    counts = {
+        name: count
+        for name, count in profile.meta["events_by_category"].items()
+        if _is_foreign(name)
+    }
+    largest = max(counts, key=counts.get, default=None)
+    return None if largest is None else (largest, counts[largest])
+
+
+def _is_foreign(category: str) -> bool:
+    """Return True if torch's profiler writes events of an accelerator under this category.
+
+    The names are those of ActivityType.cpp of https://github.com/pytorch/kineto, for MTIA, HPU and
+    PrivateUse1 as well.
+    """
+    ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
+    return category.endswith(ends) or category.startswith(
+        ("hpu_", "mtia_", "privateuse1_", "npu", "async_npu")
+    )
 
 
 def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> Recording:

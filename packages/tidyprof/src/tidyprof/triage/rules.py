@@ -313,9 +313,8 @@ def _sync_why(view: View) -> str:
     facts = view.run.facts
     most = f", mostly {call}" if (call := facts.text("waiting_call")) else ""
     idle = view.ms(*_sync_parts(view))
-    return (
-        f"The GPU idles for {idle} in or after {view.count('waiting_calls')} waiting calls{most}."
-    )
+    waits = view.count("waiting_calls", "waiting calls")
+    return f"The GPU idles for {idle} in or after {waits}{most}."
 
 
 def _launch_why(view: View) -> str:
