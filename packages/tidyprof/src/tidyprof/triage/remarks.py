@@ -214,7 +214,7 @@ def next_step(view: View, cause: str, command: str) -> str:
     run, facts = view.run, view.run.facts
     if cause == NO_BOTTLENECK:
         if run.on_host:
-            return "Use fewer, larger or cheaper operators: python -m tidyprof summary FILE"
+            return "Use fewer, larger or cheaper operators: tidyprof summary FILE"
         return (
             f"To learn more, record: {command}"
             if command
@@ -240,7 +240,7 @@ def next_step(view: View, cause: str, command: str) -> str:
 def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
     """Return why files without a timeline have no verdict, what that means, and what to do."""
     facts = run.facts
-    tables = "Look at the memory tables: python -m tidyprof memory FILE"
+    tables = "Look at the memory tables: tidyprof memory FILE"
     if facts.holds("named_gpu"):
         return (
             f"no event of a GPU is in the file, although it names {facts.text('named_gpu')}",

@@ -329,7 +329,7 @@ def _launch_why(view: View) -> str:
     for name in ("launch_module", "launch_operator"):
         if facts.number(f"{name}_amount") >= LIMIT:
             share = percent(facts.number(f"{name}_amount"))
-            return f"{text} {share} of the idle time is under {facts.text(name)}."
+            return f"{text} {share} of that is under {facts.text(name)}."
     return text
 
 
@@ -399,8 +399,8 @@ def _straggler_why(view: View) -> str:
     last = f"{facts.text('straggler_last')} of {facts.text('compared_collectives')}"
     more = percent(facts.number("straggler_excess"))
     return (
-        f"Rank {rank} arrives last in {last} collectives. It spends {more} of its time more than"
-        f" the others on its own work, mostly {part}."
+        f"Rank {rank} arrives last in {last} collectives and spends {more} of its time more on its"
+        f" own work, mostly {part}."
     )
 
 
@@ -414,12 +414,9 @@ def _straggler_fix(view: View) -> str:
         shlex.quote(files[rank]) if rank in files else f"RANK{rank}" for rank in (late, waiting)
     )
     if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
-        return f"See what makes it late: python -m tidyprof triage {late_file}"
+        return f"See what makes it late: tidyprof triage {late_file}"
     by = " --by operator" if facts.holds("operators") else ""
-    return (
-        f"Deal the work out evenly. What it does more: python -m tidyprof compare {other_file}"
-        f" {late_file}{by}"
-    )
+    return f"Deal the work out evenly. Compare: tidyprof compare {other_file} {late_file}{by}"
 
 
 def _communication_why(view: View) -> str:
@@ -591,7 +588,7 @@ RULES = (
     Rule(
         "launch-bound",
         "launching",
-        "the CPU launches kernels too slowly: the GPU waits for {} of the step",
+        "the GPU waits for the CPU to launch kernels for {} of the step",
         _launch_why,
         _launch_fix,
         "02",
