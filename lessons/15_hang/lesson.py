@@ -27,7 +27,7 @@ from proflab import exercise, show_table, show_text
 lesson = proflab.start("15")
 folder = lesson.folder
 shutil.copy(lesson.file("hangs.py"), folder)
-shutil.copy(lesson.file("../../snippets/15_who_is_missing.py"), folder / "who_is_missing.py")
+shutil.copy(lesson.file("../../snippets/15_find_missing_ranks.py"), folder / "find_missing_ranks.py")
 recorded = lesson.file("recorded")
 
 # %%
@@ -79,7 +79,7 @@ print(
 
 # %% language="bash"
 # cd $FOLDER
-# python hangs.py live who_is_missing.py late skipped other_size other_order dead cured 2> live.err
+# python hangs.py live find_missing_ranks.py late skipped other_size other_order dead cured 2> live.err
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]
@@ -151,7 +151,7 @@ q.check(answer)
 
 # %%
 for name in ("late", "skipped", "other_size", "other_order", "dead"):
-    found = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name))
+    found = tidyprof.find_missing_ranks(tidyprof.read_flight_recorder(recorded / name))
     show_text(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
 
 # %% [markdown]
@@ -177,7 +177,7 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 # %%
 late = tidyprof.read_flight_recorder(recorded / "late")
 early = late[~((late["rank"] == 1) & (late["number"] == 2))]
-show_text(tidyprof.who_is_missing(early).sentence)
+show_text(tidyprof.find_missing_ranks(early).sentence)
 
 # %% [markdown]
 # They do not prove that rank 1 is dead or hangs. It was writing a checkpoint: its Python stack says so (`py-spy dump`,
@@ -305,7 +305,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # %% [markdown]
 # ## At work, without this course
 #
-# {snippet 15_who_is_missing.py}
+# {snippet 15_find_missing_ranks.py}
 #
 # It uses functions of PyTorch whose names begin with an underscore, so they may change; it was tried with torch 2.15.
 

@@ -59,7 +59,7 @@ class _Wait:
     record: int
 
 
-def who_is_missing(calls: pd.DataFrame) -> Hang:
+def find_missing_ranks(calls: pd.DataFrame) -> Hang:
     """What the table of `read_flight_recorder` says about a job that hangs.
 
     Of several groups it is about the one where a rank is missing that waits nowhere itself; where

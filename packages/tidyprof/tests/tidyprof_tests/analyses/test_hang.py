@@ -24,7 +24,7 @@ RECORDED = REPOSITORY / "lessons/15_hang/recorded"
 
 
 def found(folder: Path) -> kinds.Hang:
-    return tidyprof.who_is_missing(tidyprof.read_flight_recorder(folder))
+    return tidyprof.find_missing_ranks(tidyprof.read_flight_recorder(folder))
 
 
 def call(number: int, name: str = "gloo:all_reduce", line: int = 7, **other: Any) -> dict[str, Any]:
@@ -400,7 +400,7 @@ def test_the_command_shows_and_writes_it(tmp_path: Path, capsys) -> None:
 @pytest.mark.long
 def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     program = [sys.executable, REPOSITORY / "lessons/15_hang/hangs.py", tmp_path]
-    snippet = REPOSITORY / "snippets/15_who_is_missing.py"
+    snippet = REPOSITORY / "snippets/15_find_missing_ranks.py"
     write(tmp_path / "cured", {0: [call(99)], 1: [], 2: []})  # an earlier run's
     subprocess.run([*program, snippet, "dead", "cured"], check=True, timeout=PATIENCE_S)
     assert found(tmp_path / "cured").kind == kinds.NOBODY
