@@ -126,7 +126,7 @@ if __name__ == "__main__":
                 (0, "no call", "") if rank in found else (0, "no dump: dead, or it wrote none", "")
             )
             number, call, line = found.get(rank, ({},))[0].get(group, none)
-            behind = "  <-- behind" if number < newest else ""
+            behind = "  <-- behind, unless its dump is older" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")
     for rank, (_, pending) in sorted(found.items()):
         for call in pending[:1]:
