@@ -31,7 +31,7 @@ from tidyprof.analyses import (
     steps,
 )
 from tidyprof.analyses.gpu_peaks import occupancy
-from tidyprof.analyses.hang import who_is_missing
+from tidyprof.analyses.hang import find_missing_ranks
 from tidyprof.errors import ProfileReadError
 from tidyprof.export.chrome_trace import write_chrome_trace
 from tidyprof.names.short_names import category, short_name
@@ -81,6 +81,7 @@ __all__ = [
     "collectives",
     "compare",
     "compare_ranks",
+    "find_missing_ranks",
     "gaps",
     "kernels",
     "launches",
@@ -114,6 +115,5 @@ __all__ = [
     "step_budget",
     "steps",
     "triage",
-    "who_is_missing",
     "write_chrome_trace",
 ]
