@@ -349,7 +349,14 @@ def profile_of(
             part.records["rank"] = np.full(len(part.records), part.rank, np.int64)
             part.counters = [table.assign(rank=part.rank) for table in part.counters]
     counters = counter_table([table for part in parts for table in part.counters])
-    return Profile(event_table(joined([part.records for part in parts]), texts), counters, facts)
+    records = joined([part.records for part in parts])
+    device = records.get("device")[ON_DEVICE[records["kind"]]]
+    if 0 < (without := int((device == ABSENT).sum())) < len(device):
+        facts["warnings"].append(
+            f"{without:,} of {len(device):,} device events state no device, so tables of each device"
+            " leave them out."
+        )
+    return Profile(event_table(records, texts), counters, facts)
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
+from tidyprof_tests import perfetto_writer as perfetto
 
 CASES = Path(__file__).parent / "field_cases"
 
@@ -41,3 +42,34 @@ def test_a_step_without_launches_has_the_work_that_starts_in_it(unlinked, tmp_pa
         if event["cat"] == "kernel" and 1_095_000 <= event["ts"] < 1_190_000:
             event["args"]["correlation"] = 0
     assert device_steps_ms(unlinked, tmp_path) == [95] * 5
+
+
+def perfetto_trace(path: Path, *work: bytes) -> tidyprof.Profile:
+    """Read a trace of rocprofv3 with work on a queue of agent 4 and on a stream of no agent."""
+    stream = perfetto.track(77, name='STREAM [" 1 "] ', parent=perfetto.PROCESS)
+    perfetto.write_trace(path, perfetto.start(), perfetto.tracks(), stream, *work)
+    return tidyprof.read(path)
+
+
+COPY = "__amd_rocclr_copyBuffer.kd"
+
+
+@pytest.mark.parametrize(
+    ("place", "device"),
+    [
+        ({"track": 77, "agent": "Agent-4"}, 4),
+        ({"track": 77, "agent": "Agent-5"}, 5),
+        ({"track": perfetto.QUEUE}, 4),
+    ],
+)
+def test_a_copy_by_a_kernel_is_of_its_agent_or_track(tmp_path, place, device):
+    copy = perfetto.slice_(perfetto.BASE, perfetto.BASE + 9, COPY, "kernel_dispatch", **place)
+    assert perfetto_trace(tmp_path / "a.pftrace", copy).events["device"].tolist() == [device]
+
+
+def test_work_of_an_unknown_device_is_no_second_device(tmp_path):
+    kernel = perfetto.kernel(perfetto.BASE, perfetto.BASE + 9, "k", 1)
+    copy = perfetto.slice_(perfetto.BASE, perfetto.BASE + 5, COPY, "kernel_dispatch", track=77)
+    profile = perfetto_trace(tmp_path / "a.pftrace", kernel, copy)
+    assert tidyprof.busy(profile)["device"].tolist() == [4]
+    assert any("device" in warning for warning in profile.meta["warnings"])
