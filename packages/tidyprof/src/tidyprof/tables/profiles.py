@@ -353,8 +353,8 @@ def profile_of(
     device = records.get("device")[ON_DEVICE[records["kind"]]]
     if 0 < (without := int((device == ABSENT).sum())) < len(device):
         facts["warnings"].append(
-            f"{without:,} of {len(device):,} device events state no device, so tables of each device"
-            " leave them out."
+            f"{without:,} of {len(device):,} device events state no device, so the tables of each"
+            " device leave them out."
         )
     return Profile(event_table(records, texts), counters, facts)
 

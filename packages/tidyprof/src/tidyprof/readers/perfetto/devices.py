@@ -135,9 +135,9 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
     Returns entries of `Profile.meta`.
 
     An event on a device has the device that its arguments name, else that of its track. A copy with
-    a source or destination belongs to the one that its name makes a GPU. rocprof-sys counts GPUs where
-    it names the device of a kernel, and agents where it names that of a copy: if each way names one
-    GPU only, they are taken as the same, else copies have no device.
+    a source or destination belongs to the one that its name makes a GPU. rocprof-sys counts GPUs
+    where it names the device of a kernel, and agents where it names that of a copy: if each way
+    names one GPU only, they are taken as the same, else copies have no device.
     """
     lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
     of_track = {
