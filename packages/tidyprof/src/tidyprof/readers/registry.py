@@ -64,7 +64,7 @@ FORMATS = (
     ),
     Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys"),
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3"),
-    Format("rocprof 1 (CSV)", "rocprof_v1", "read_rocprof_v1"),
+    Format("rocprof 1 and rocprofv2 (CSV)", "rocprof_v1", "read_rocprof_v1"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )

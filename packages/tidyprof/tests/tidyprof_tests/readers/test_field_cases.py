@@ -73,3 +73,25 @@ def test_work_of_an_unknown_device_is_no_second_device(tmp_path):
     profile = perfetto_trace(tmp_path / "a.pftrace", kernel, copy)
     assert tidyprof.busy(profile)["device"].tolist() == [4]
     assert any("device" in warning for warning in profile.meta["warnings"])
+
+
+ROCPROFV2 = (
+    "Dispatch_ID,GPU_ID,Queue_ID,PID,TID,Grid_Size,Workgroup_Size,LDS_Per_Workgroup,"
+    "Scratch_Per_Workitem,Arch_VGPR,Accum_VGPR,SGPR,Wave_Size,Kernel_Name,Start_Timestamp,"
+    "End_Timestamp,Correlation_ID"
+)
+
+
+@pytest.mark.parametrize("counters", [{}, {"SQ_WAVES": 1024, "GRBM_COUNT": 77}])
+def test_dispatches_of_rocprofv2_are_a_timeline(tmp_path, counters):
+    lines = [",".join([ROCPROFV2, *counters])]
+    for i, start in enumerate((1_000_000, 1_001_000)):
+        row = f'{i},2,1,42,42,65536,256,0,0,64,0,32,64,"k<1, 2> (.kd)",{start},{start + 250},{i}'
+        lines.append(",".join([row, *map(str, counters.values())]))
+    (tmp_path / "results_42.csv").write_text("\n".join([*lines, ""]))
+    profile = tidyprof.read(tmp_path)
+    assert profile.meta["tool"] == "rocprofv2"
+    assert tidyprof.busy(profile)[["device", "span_ns", "sum_ns"]].values.tolist() == [
+        [2, 1_250, 500]
+    ]
+    assert sorted(profile.counters["name"].unique()) == sorted(counters)

@@ -1,8 +1,9 @@
-"""Which files the first rocprof wrote, and their contents."""
+"""Which files rocprof 1 and rocprofv2 wrote, and their contents."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ STATISTICS_SUBJECTS = {
 """Last part of the name of a table of statistics -> its subject, in rocprofv3's words."""
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
+_OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
 _NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.(json|db)(\.gz|\.zst)?$", re.IGNORECASE)
 NOT_READ = "rocprof 1's trace, of which only the tables are read"
@@ -33,7 +35,7 @@ NOT_READ = "rocprof 1's trace, of which only the tables are read"
 class V1File:
     """One file.
 
-    role   -- `kernels` or `statistics`.
+    role   -- `kernels` (of rocprof 1 or rocprofv2) or `statistics`.
     prefix -- folder and start of the name, which all files of a run share.
     """
 
@@ -53,7 +55,7 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
     stem = _NAME.sub("", path.name)
     header = header_of(head) or []
     names = {name.lower() for name in header}
-    if {"index", "kernelname"} <= names:
+    if {"index", "kernelname"} <= names or is_of_rocprofv2(path, header):
         return V1File(path, "kernels", path.parent / stem, tuple(header))
     if names == _STATISTICS:
         run, _, subject = stem.rpartition(".")
@@ -64,6 +66,14 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
             tuple(header),
         )
     return None
+
+
+def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
+    """Return True if rocprofv2 wrote a CSV file with this header. rocprof-compute keeps similar
+    columns in its own files, which have sysinfo.csv next to them.
+    """
+    is_similar = path.name.startswith("pmc_perf") or (path.parent / "sysinfo.csv").exists()
+    return {*header} >= _OF_ROCPROFV2 and not is_similar
 
 
 def is_trace(head: bytes) -> bool:
