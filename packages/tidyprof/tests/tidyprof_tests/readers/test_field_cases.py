@@ -95,3 +95,12 @@ def test_dispatches_of_rocprofv2_are_a_timeline(tmp_path, counters):
         [2, 1_250, 500]
     ]
     assert sorted(profile.counters["name"].unique()) == sorted(counters)
+
+
+@pytest.mark.parametrize(("flags", "gpu"), [(0x4C, "gfx942"), (0x4F, "gfx950"), (0x3F, "gfx90a")])
+def test_a_code_object_without_a_target_states_its_gpu_in_the_header(tmp_path, flags, gpu):
+    data = bytearray((CASES / "code-object-v3.co").read_bytes())
+    data[48] = flags
+    (tmp_path / "k.co").write_bytes(data)
+    table = tidyprof.read_assembly(tmp_path / "k.co")
+    assert table[["target", "vgprs", "lds_bytes"]].values.tolist() == [[gpu, 512, 65536]]
