@@ -10,6 +10,7 @@ import pytest
 
 import tidyprof
 from tidyprof_tests import perfetto_writer as perfetto
+from tidyprof_tests.readers.test_rocprof_v1 import KERNELS
 
 CASES = Path(__file__).parent / "field_cases"
 
@@ -104,3 +105,18 @@ def test_a_code_object_without_a_target_states_its_gpu_in_the_header(tmp_path, f
     (tmp_path / "k.co").write_bytes(data)
     table = tidyprof.read_assembly(tmp_path / "k.co")
     assert table[["target", "vgprs", "lds_bytes"]].values.tolist() == [[gpu, 512, 65536]]
+
+
+STATISTICS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n'
+
+
+@pytest.mark.parametrize("first", ["", "plain,2,2,1,0.0\n", '"quoted<1, 2>",2,2,1,0.0\n'])
+def test_names_without_quotes_in_statistics_of_rocprof_keep_their_commas(tmp_path, first):
+    rows = "void k<For<V<int**>, 4u> >(For<b>),2,542000,271000,51.2\nk<int, true>,2,6,3,48.8\n"
+    (tmp_path / "results.stats.csv").write_text(STATISTICS + first + rows)
+    (tmp_path / "results.csv").write_bytes(KERNELS)
+    table = tidyprof.read(tmp_path).meta["stats"]["kernel"]
+    assert table[["name", "total_ns"]].values.tolist()[-2:] == [
+        ["void k<For<V<int**>, 4u> >(For<b>)", 542000],
+        ["k<int, true>", 6],
+    ]
