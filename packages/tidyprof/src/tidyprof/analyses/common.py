@@ -149,8 +149,8 @@ def by_device(
         columns["launched_ns"][device_rows] = (columns["start_ns"] + columns["duration_ns"])[calls]
     for rank in _distinct(events["rank"]):
         own = of_rank(events, rank)
-        numbered = [device for device in _distinct(own["device"]) if device is not None]
-        for device in numbered or [None]:
+        devices = _distinct(own["device"])
+        for device in [one for one in devices if one is not None] or devices:
             yield {"rank": rank, "device": device}, rows(own, equal(own["device"], device))
 
 

@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
+from tidyprof.errors import (
+    CUT_SHORT,
+    DAMAGED,
+    NO_ROWS,
+    TOO_LARGE,
+    NothingRecordedError,
+    ProfileReadError,
+)
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines, read_bytes
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 
@@ -149,7 +156,7 @@ class CsvFile:
         Raises ProfileReadError if the last row lacks it, or if there is no row.
         """
         if not len(rows) and not self.short:
-            raise ProfileReadError(self.path, *NO_ROWS)
+            raise NothingRecordedError(self.path, *NO_ROWS)
         if rows[last].null_count:
             is_empty = [column.is_null() for column in rows.columns]
             rows = rows.filter(pc.invert(reduce(pc.and_, is_empty)))

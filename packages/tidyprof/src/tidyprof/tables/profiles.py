@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import OWN, SAME, ProfileReadError
+from tidyprof.errors import NOTHING, OWN, SAME, NothingRecordedError, ProfileReadError
 from tidyprof.names.short_names import short_name
 from tidyprof.tables.codes import (
     ABSENT,
@@ -41,6 +41,9 @@ from tidyprof.tables.contract import (
 )
 from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.records import Records, joined, no_records, nothing
+
+_File = TypeVar("_File")
+_Content = TypeVar("_Content")
 
 _NUMBER = r"[-_.=\[(]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
@@ -307,6 +310,23 @@ class Part:
         return extent_of(
             self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns"))
         )
+
+
+def read_recorded(
+    files: Iterable[_File], read: Callable[[_File], _Content]
+) -> tuple[list[_Content], dict[Path, str]]:
+    """Return what `read` returns of each file, and the files in which nothing was recorded -> why
+    they are left out. Raises the first NothingRecordedError if all files are such.
+    """
+    found, empty = [], []
+    for file in files:
+        try:
+            found.append(read(file))
+        except NothingRecordedError as error:
+            empty.append(error)
+    if empty and not found:
+        raise empty[0]
+    return found, {Path(error.path): NOTHING for error in empty}
 
 
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:

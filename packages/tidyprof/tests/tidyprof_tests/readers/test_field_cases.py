@@ -10,6 +10,7 @@ import pytest
 
 import tidyprof
 from tidyprof_tests import perfetto_writer as perfetto
+from tidyprof_tests import rocprofv3_writer as rocprofv3
 from tidyprof_tests.readers.test_rocprof_v1 import KERNELS
 
 CASES = Path(__file__).parent / "field_cases"
@@ -120,3 +121,38 @@ def test_names_without_quotes_in_statistics_of_rocprof_keep_their_commas(tmp_pat
         ["void k<For<V<int**>, 4u> >(For<b>)", 542000],
         ["k<int, true>", 6],
     ]
+
+
+def idle_trace(path: Path) -> None:
+    perfetto.write_trace(path.with_suffix(".pftrace"), perfetto.start(), perfetto.tracks())
+
+
+def idle_table(path: Path) -> None:
+    path.with_name(f"{path.name}_kernel_trace.csv").write_text(rocprofv3.kernel_csv([]))
+
+
+def idle_json(path: Path) -> None:
+    rocprofv3.write_results(path.with_name(f"{path.name}_results.json"))
+
+
+def busy_trace(path: Path) -> None:
+    perfetto.write_trace(path.with_suffix(".pftrace"), perfetto.small_trace())
+
+
+def busy_tables(path: Path) -> None:
+    rocprofv3.write_small_run(path.parent, path.name)
+
+
+@pytest.mark.parametrize(
+    ("idle", "busy"),
+    [(idle_trace, busy_trace), (idle_table, busy_tables), (idle_json, busy_tables)],
+)
+def test_processes_that_recorded_nothing_are_left_out_and_named(tmp_path, idle, busy):
+    idle(tmp_path / "75")
+    idle(tmp_path / "76")
+    with pytest.raises(tidyprof.ProfileReadError):
+        tidyprof.read(tmp_path)
+    busy(tmp_path / "77")
+    profile = tidyprof.read(tmp_path)
+    assert len(profile.device_events)
+    assert sorted(Path(file).name[:2] for file in profile.meta["ignored_files"]) == ["75", "76"]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
+from tidyprof.errors import DAMAGED, NO_ROWS, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.csv_files import CsvFile
 
@@ -107,7 +107,7 @@ def read_statistics(
     rows = csv_file.frame(types)
     columns: dict[str, Any] = {_NAMES[column.lower()]: rows[column].to_pylist() for column in types}
     if not len(rows) + csv_file.short:
-        raise ProfileReadError(path, *NO_ROWS)
+        raise NothingRecordedError(path, *NO_ROWS)
     columns["percent"] = [_decimal(text) for text in columns["percent"]]
     _refuse_contradictions(path, columns, csv_file.short)
     table = (
