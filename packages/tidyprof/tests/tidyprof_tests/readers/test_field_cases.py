@@ -156,3 +156,40 @@ def test_processes_that_recorded_nothing_are_left_out_and_named(tmp_path, idle, 
     profile = tidyprof.read(tmp_path)
     assert len(profile.device_events)
     assert sorted(Path(file).name[:2] for file in profile.meta["ignored_files"]) == ["75", "76"]
+
+
+DISPATCHES = [
+    ("plan", 40_000),
+    ("attention", 16_000_000),
+    ("fill", 9_000),
+    ("attention", 15_000_000),
+]
+
+
+def workload(folder: Path, factor: float, counted: range = range(4)) -> tidyprof.Profile:
+    """Read a workload. Kernels take `factor` times as long with counters, and only some have any."""
+    header = "Dispatch_ID,Kernel_Name,GPU_ID,{}Start_Timestamp,End_Timestamp\n"
+    tables = {"timestamps.csv": (range(4), 1, ""), "pmc_perf.csv": (counted, factor, "1024,")}
+    for name, (rows, times, waves) in tables.items():
+        lines = [
+            f"{i},{DISPATCHES[i][0]},2,{waves}{10**9 * (i + 1)},"
+            f"{10**9 * (i + 1) + int(DISPATCHES[i][1] * times)}\n"
+            for i in rows
+        ]
+        (folder / name).write_text("".join([header.format("SQ_WAVES," * bool(waves)), *lines]))
+    (folder / "sysinfo.csv").write_text("gpu_model\nMI300X\n")
+    return tidyprof.read(folder)
+
+
+@pytest.mark.parametrize(("factor", "warnings"), [(0.001, 1), (2.5, 1), (1.3, 0)])
+def test_times_of_a_workload_are_of_the_run_without_counters(tmp_path, factor, warnings):
+    profile = workload(tmp_path, factor)
+    assert profile.events["duration_ns"].tolist() == [time for _, time in DISPATCHES]
+    assert len(profile.meta["warnings"]) == warnings
+
+
+def test_dispatches_without_counters_keep_their_times(tmp_path):
+    profile = workload(tmp_path, 1.0, range(1, 3))
+    assert profile.events["duration_ns"].tolist() == [time for _, time in DISPATCHES]
+    assert profile.counters["kernel"].tolist() == ["attention", "fill"]
+    assert any("2 of the 4" in warning for warning in profile.meta["warnings"])
