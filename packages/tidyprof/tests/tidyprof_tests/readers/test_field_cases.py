@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import tidyprof
+from tidyprof.cli.main import main
 from tidyprof_tests import perfetto_writer as perfetto
 from tidyprof_tests import rocprofv3_writer as rocprofv3
+from tidyprof_tests import snapshot_writer
 from tidyprof_tests.readers.test_rocprof_v1 import KERNELS
 
 CASES = Path(__file__).parent / "field_cases"
@@ -193,3 +195,18 @@ def test_dispatches_without_counters_keep_their_times(tmp_path):
     assert profile.events["duration_ns"].tolist() == [time for _, time in DISPATCHES]
     assert profile.counters["kernel"].tolist() == ["attention", "fill"]
     assert any("2 of the 4" in warning for warning in profile.meta["warnings"])
+
+
+@pytest.mark.parametrize("free", ["device_free", "addr"])
+def test_a_snapshot_names_the_allocations_that_failed(tmp_path, free, capsys):
+    snapshot = snapshot_writer.small_snapshot()
+    failed = snapshot["device_traces"][0][-1]
+    del failed["device_free"]
+    failed |= {free: 5 * 2**20, "frames": [snapshot_writer.TRAIN]}
+    path = snapshot_writer.write(tmp_path / "rank3.pickle", snapshot)
+    known = {"requested_bytes": 18 * 2**20, "free_bytes": 5 * 2**20, "device": 0, "rank": 3}
+    line = "/home/me/train.py(12): step"
+    assert tidyprof.read(path).meta["oom"] == [known | {"source_line": line}]
+    main(["summary", str(path)])
+    shown = capsys.readouterr().out
+    assert all(part in shown for part in ("18.0 MiB", "5.0 MiB", line))
