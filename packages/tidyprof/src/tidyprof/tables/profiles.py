@@ -369,6 +369,7 @@ def profile_of(
             part.records["rank"] = np.full(len(part.records), part.rank, np.int64)
             part.counters = [table.assign(rank=part.rank) for table in part.counters]
     counters = counter_table([table for part in parts for table in part.counters])
+    facts["warnings"] += impossible_zeros(counters)
     records = joined([part.records for part in parts])
     device = records.get("device")[ON_DEVICE[records["kind"]]]
     if 0 < (without := int((device == ABSENT).sum())) < len(device):
@@ -377,6 +378,32 @@ def profile_of(
             " device leave them out."
         )
     return Profile(event_table(records, texts), counters, facts)
+
+
+_NEVER_ZERO = re.compile(
+    r"(SQ_(WAVES|WAVE_CYCLES|CYCLES|BUSY_CYCLES|BUSY_CU_CYCLES)|GRBM_(COUNT|GUI_ACTIVE))(_sum|_avr)?"
+    r"|Wavefronts"
+)
+"""Counters that count in each kernel that runs."""
+
+
+def impossible_zeros(counters: pd.DataFrame) -> list[str]:
+    """Return a warning if counters of kernels are 0 that can't be."""
+    if "kernel" not in counters:
+        return []
+    names = counters["name"].cat.categories
+    own = counters[counters["name"].isin([name for name in names if _NEVER_ZERO.fullmatch(name)])]
+    zeros = own.loc[own["value"] == 0, "name"].value_counts()
+    listed = ", ".join(
+        f"{name} in {count:,} of {(own['name'] == name).sum():,} dispatches"
+        for name, count in zeros[zeros > 0].items()
+    )
+    if not listed:
+        return []
+    return [
+        f"counters that can't be 0 for a kernel that ran are 0 ({listed}), so the others are"
+        " doubtful, too. Likely cause: this release of ROCm doesn't support them on this GPU."
+    ]
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ from tidyprof.readers.rocprof_compute.workload import (
 )
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import Part, profile_of
+from tidyprof.tables.profiles import Part, impossible_zeros, profile_of
 from tidyprof.tables.records import Records
 
 _DRIVER_IDS_FROM = 256
@@ -116,6 +116,7 @@ def read_rocprof_compute(
         part.facts["device_numbering"] = "driver id"
     profile = profile_of([part], texts, {"tool": "rocprof-compute"}, origin)
     profile.counters = counters
+    profile.meta["warnings"] += impossible_zeros(counters)
     profile.meta["repairs"] |= dropped
     return profile
 
