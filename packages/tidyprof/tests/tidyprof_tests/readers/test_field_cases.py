@@ -10,6 +10,7 @@ import pytest
 
 import tidyprof
 from tidyprof.cli.main import main
+from tidyprof_tests import chrome_writer as chrome
 from tidyprof_tests import perfetto_writer as perfetto
 from tidyprof_tests import rocprofv3_writer as rocprofv3
 from tidyprof_tests import snapshot_writer
@@ -223,3 +224,14 @@ def test_waves_of_a_kernel_that_ran_are_not_zero(tmp_path, values, doubtful):
     (tmp_path / "1_counter_collection.csv").write_text(table)
     warnings = tidyprof.read(tmp_path).meta["warnings"]
     assert any("SQ_WAVES" in warning for warning in warnings) == doubtful
+
+
+@pytest.mark.parametrize("content", [bytes(400), bytes(8) + b'{"schemaVersion": 1', b"\x1f\x8b"])
+def test_a_rank_whose_file_is_damaged_at_its_start_is_missing(tmp_path, capsys, content):
+    events = [chrome.call("hipLaunchKernel", 5_000, 900, 1), chrome.kernel("k", 7_000, 900, 1)]
+    for rank in (0, 1, 3):
+        header = chrome.HEADER | {"distributedInfo": {"rank": rank, "world_size": 4}}
+        chrome.write_trace(tmp_path / f"trace_rank{rank}.json", events, header=header)
+    (tmp_path / "trace_rank2.json").write_bytes(content)
+    main(["triage", str(tmp_path)])
+    assert "rank 2" in capsys.readouterr().out
