@@ -7,8 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
+from tidyprof.errors import EMPTY, FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
+from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.readers.rocprofv3.columns import header_of
 
 HEAD_BYTES = 2**16
@@ -27,6 +28,7 @@ _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
 _OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
 _NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.(json|db)(\.gz|\.zst)?$", re.IGNORECASE)
+_JSON_START = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}')
 NOT_READ = "rocprof 1's trace, of which only the tables are read"
 """Why results.json and results.db are left out."""
 
@@ -78,11 +80,24 @@ def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
 
 def is_trace(head: bytes) -> bool:
     """Whether a file that starts with `head` is rocprof's database or its JSON, whose times are
-    named `BeginNs`.
+    named `BeginNs`, if there are any.
     """
     if head.startswith(SQLITE_MAGIC):
-        return b'"BeginNs" INTEGER' in head
-    return head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
+        return b'"BeginNs" INTEGER' in head or b"CREATE TABLE KERN " in head
+    return bool(_JSON_START.match(head)) or (
+        head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
+    )
+
+
+def _is_empty(trace: Path) -> bool:
+    """Return True if nothing was recorded in a trace."""
+    head = head_or_nothing(trace, HEAD_BYTES)
+    if not head.startswith(SQLITE_MAGIC):
+        return b'"BeginNs"' not in head
+    with open_database(trace) as database:
+        return not any(
+            database.rows(f"SELECT 1 FROM {quoted(table)} LIMIT 1") for table in database.tables
+        )
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -153,6 +168,9 @@ def _not_read(trace: Path) -> ProfileReadError:
     start = _TRACE_NAME.sub("", trace.name)
     tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
     again = "record again with rocprofv3 --runtime-trace"
+    if _is_empty(trace):
+        cause = "the program launched none, or ended before rocprof wrote"
+        return NothingRecordedError(trace, "rocprof 1 recorded no kernel", cause, again)
     return ProfileReadError(
         trace,
         NOT_READ,
