@@ -250,8 +250,8 @@ def triage(
     take or that is far from the recorded steps, and where no step is marked.
 
     >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
-    >>> found.cause, found.share
-    ('launch-bound', 1.0)
+    >>> found.cause, round(found.share, 2)
+    ('launch-bound', 0.56)
     """
     given = list(each(profiles))
     kinds = [kind_of(profile) for profile in given]
