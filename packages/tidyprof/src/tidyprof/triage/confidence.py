@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidyprof.analyses.budget import LOST, WARN_LOST
 from tidyprof.analyses.common import four_digits
 from tidyprof.triage.cpu_time import BUSY_MACHINE, CPU_STEAL
 from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS, SILENT_NS
@@ -37,7 +38,7 @@ COMPUTING = 0.7
 causes may add up.
 """
 
-WARN, TOO_MANY = 0.05, 1 / 3
+WARN, TOO_MANY = WARN_LOST, LOST
 """Shares of launches or events that contradict each other from which the report warns, and from
 which it has no verdict.
 """
