@@ -56,7 +56,7 @@ def test_the_parts_of_any_trace_add_up(seed: int, tmp_path: Path):
     draw = random.Random(seed)
     events = [any_event(draw) for _ in range(draw.choice((1, 5, 30, 120)))]
     path = write_trace(tmp_path / "trace.json", events, header=draw.choice((HEADER, WITHOUT_A_GPU)))
-    found = tidyprof.triage(tidyprof.read(path, python_functions=True))
+    found = tidyprof.diagnose(tidyprof.read(path, python_functions=True))
     assert headline(found)
     assert facts(found)
     assert as_json(found)

@@ -65,7 +65,7 @@ def watched(
 
 
 def checked(path: Path) -> tidyprof.Diagnosis:
-    return tidyprof.triage(tidyprof.read(path))
+    return tidyprof.diagnose(tidyprof.read(path))
 
 
 @pytest.mark.parametrize("device", [0, 5], ids=["processor", "GPU"])
@@ -184,7 +184,7 @@ def test_time_that_others_took_of_the_recorded_steps_is_none_of_the_untraced_one
     lengths = {"data": 60, "forward": 20, "optimizer": 20}
     busy = {"data": 0.3, "forward": 0.5}
     path = watched(tmp_path / "trace.json", busy, lengths=lengths, watch_untraced=UNTRACED)
-    found = tidyprof.triage(tidyprof.read(path))
+    found = tidyprof.diagnose(tidyprof.read(path))
     assert found.cause == "late-data"
     assert found.share == pytest.approx(0.8, abs=0.05)
     assert found.signs.shares["taken"] == pytest.approx(0, abs=0.01)
@@ -201,7 +201,7 @@ def test_a_load_that_was_there_before_the_recording_too_is_told_as_without_those
     busy = {"data": queued}
     alone = checked(watched(tmp_path / "alone.json", busy, lengths=lengths))
     path = watched(tmp_path / "timed.json", busy, lengths=lengths, watch_untraced=untraced)
-    found = tidyprof.triage(tidyprof.read(path))
+    found = tidyprof.diagnose(tidyprof.read(path))
     assert alone.signs.shares["taken"] == pytest.approx(0.6 * queued)
     assert found.signs.shares == pytest.approx(alone.signs.shares)
 
@@ -221,4 +221,4 @@ def test_samples_without_a_judged_step_take_nothing(begins_after: bool, tmp_path
     parts = [["data", BASE_NS + MS, 50 * MS, 25 * MS, 25 * MS]]
     header = HEADER | {"watch_parts": parts, "watch_untraced": UNTRACED}
     path = write_trace(tmp_path / "trace.json", events, header=header)
-    assert tidyprof.triage(tidyprof.read(path)).signs.shares.get("taken", 0) == 0
+    assert tidyprof.diagnose(tidyprof.read(path)).signs.shares.get("taken", 0) == 0

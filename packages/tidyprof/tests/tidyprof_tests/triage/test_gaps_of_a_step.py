@@ -123,7 +123,7 @@ def made_step(number: int) -> list[TraceEvent]:
 def test_each_way_to_be_idle_has_its_part(tmp_path: Path) -> None:
     events = [event for step in (1, 2, 3) for event in made_step(step)]
     path = write_trace(tmp_path / "trace.json", events)
-    shares = tidyprof.triage(tidyprof.read(path)).signs.shares
+    shares = tidyprof.diagnose(tidyprof.read(path)).signs.shares
     # Behind the late copy 0.4 ms to the launch and 0.1 to its copy, between copies 0.3, of 20.
     assert shares["stalled"] == pytest.approx(0.8 / 20)
     assert shares["exposed_communication"] == pytest.approx(3 / 20)

@@ -99,7 +99,7 @@ def recorded(path: Path, loss: Callable[[torch.Tensor], torch.Tensor], stacks: b
 
 def seen(path: Path) -> bool:
     """Whether triage sees it, however short it was beside what other programs took."""
-    return tidyprof.triage(tidyprof.read(path, python_functions=True)).signs.again > 0
+    return tidyprof.diagnose(tidyprof.read(path, python_functions=True)).signs.again > 0
 
 
 @pytest.mark.parametrize("stacks", [False, True], ids=["operators", "stacks"])
@@ -145,4 +145,4 @@ def test_on_a_gpu_it_is_a_share_of_the_device_s_work(tmp_path: Path) -> None:
             ]
     path = write_trace(tmp_path / "trace.json", events)
     assert seen(path)
-    assert tidyprof.triage(tidyprof.read(path)).signs.again == pytest.approx(0.3)
+    assert tidyprof.diagnose(tidyprof.read(path)).signs.again == pytest.approx(0.3)

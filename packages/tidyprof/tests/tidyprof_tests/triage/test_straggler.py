@@ -75,13 +75,13 @@ def test_a_rank_that_computes_longer_is_compared_with_one_that_waits(
         assert shown.startswith("straggler")
         assert command in shown
         assert "computes longer" in shown
-    assert command in tidyprof.triage(tidyprof.read(folder)).next_step
+    assert command in tidyprof.diagnose(tidyprof.read(folder)).next_step
     assert main(command.split()[1:]) == 0
 
 
 def test_a_rank_that_is_silent_computes_no_longer_and_is_judged_alone(tmp_path: Path):
     folder = two_ranks(tmp_path, (30, 20), (50, 1))
-    found = tidyprof.triage(tidyprof.read(folder))
+    found = tidyprof.diagnose(tidyprof.read(folder))
     assert found.cause == "straggler"
     assert found.signs.excess.part == "silent"
     assert "computes longer" not in found.evidence[0]
@@ -90,5 +90,5 @@ def test_a_rank_that_is_silent_computes_no_longer_and_is_judged_alone(tmp_path: 
 
 def test_ranks_that_are_late_in_turn_are_no_stragglers(tmp_path: Path):
     folder = two_ranks(tmp_path, (80, 10), (1, 1), gpu=True, in_turn=True)
-    found = tidyprof.triage(tidyprof.read(folder))
+    found = tidyprof.diagnose(tidyprof.read(folder))
     assert found.cause == "can't tell"
