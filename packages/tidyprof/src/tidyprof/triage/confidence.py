@@ -120,7 +120,7 @@ def why_inconclusive(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> 
 REASONS = {
     "unseen": "the traced steps lack {} of a step without the profiler",
     "waiting_ranks": "ranks wait for changing ranks for {} of the step",
-    "other": "the GPU is idle for {} of the step, and the files don't show why",
+    "other": "the GPU is idle for {} of the time, and the files don't show why",
     CPU_STEAL: "other programs had the CPU for {} of the step",
 }
 """Part without a cause -> why it leaves the cause of the run open."""

@@ -214,8 +214,12 @@ def next_step(view: View, cause: str, command: str) -> str:
     run, facts = view.run, view.run.facts
     if cause == NO_BOTTLENECK:
         if run.on_host:
-            return "Use fewer, larger or cheaper operators: python -m tidyprof summary FILE"
-        return command or "Measure before you change anything: tidyprof gate."
+            return "Use fewer, larger or cheaper operators: tidyprof summary FILE"
+        return (
+            f"To learn more, record: {command}"
+            if command
+            else ("Measure before you change anything: tidyprof gate.")
+        )
     if max(facts.number("cpu_steal_share"), view.share(CPU_STEAL)) >= LIMIT:
         return QUIET
     if replay_words(view) or graphs_may_lack_kernels(view):
@@ -230,13 +234,13 @@ def next_step(view: View, cause: str, command: str) -> str:
         return "Record again, fewer steps at a time or with another release of the profiler."
     if view.step.untypical:
         return "Record more steps: tidyprof run --steps 20 -- python train.py"
-    return command or "Record again with more of the host: " + for_vendor(ROCPROFV3, run)
+    return f"Record: {command or for_vendor(ROCPROFV3, run)}"
 
 
 def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
     """Return why files without a timeline have no verdict, what that means, and what to do."""
     facts = run.facts
-    tables = "Look at the memory tables: python -m tidyprof memory FILE"
+    tables = "Look at the memory tables: tidyprof memory FILE"
     if facts.holds("named_gpu"):
         return (
             f"no event of a GPU is in the file, although it names {facts.text('named_gpu')}",

@@ -88,6 +88,11 @@ class View:
         per_step = " per step" if self.run.marked else ""
         return f"{four_digits(taken / 1e6)} of {four_digits(whole / 1e6)} ms{per_step}"
 
+    @property
+    def whole(self) -> str:
+        """What the shares are of, in words."""
+        return "the step" if self.run.marked else "the trace"
+
     def count(self, name: str, things: str) -> str:
         """Return a count in words: `564 calls per step`."""
         number = four_digits(self.run.facts.number(name))
@@ -324,7 +329,7 @@ def _launch_why(view: View) -> str:
     for name in ("launch_module", "launch_operator"):
         if facts.number(f"{name}_amount") >= LIMIT:
             share = percent(facts.number(f"{name}_amount"))
-            return f"{text} {share} of the idle time is under {facts.text(name)}."
+            return f"{text} {share} of that is under {facts.text(name)}."
     return text
 
 
@@ -357,19 +362,23 @@ def _launch_fix(view: View) -> str:
 
 
 def _startup_why(view: View) -> str:
+    """Return the largest piece of one-time work."""
     facts = view.run.facts
-    if facts.holds("library_search"):
-        spent = four_digits(facts.number("library_search_amount") / 1e6)
-        return f"{facts.text('library_search')} tries out a library's kernels for {spent} ms."
-    if facts.number("first_step_ratio") >= SLOW_START:
+    if facts.number("first_step_ratio") >= SLOW_START and not facts.holds("library_search"):
         ratio = four_digits(facts.number("first_step_ratio"))
         return f"The first step takes {ratio} times as long as the median of the others."
-    if facts.number("slow_launches"):
-        spent = four_digits(facts.number("slow_launches_ns") / 1e6)
-        return f"{facts.text('slow_launches')} first launches of kernels take {spent} ms together."
     call = f", with the host in {name}" if (name := facts.text("longest_gap_call")) else ""
-    length = four_digits(facts.number("longest_gap_ns") / 1e6)
-    return f"One idle interval of {length} ms comes once{call}."
+    pieces = {
+        f"{facts.text('library_search')} tries out a library's kernels": facts.number(
+            "library_search_amount"
+        ),
+        "First launches of kernels load code": facts.number("slow_launches_ns"),
+        f"An idle interval comes once{call}": 0.0
+        if view.run.marked
+        else facts.number("longest_gap_ns"),
+    }
+    text = max(pieces, key=lambda piece: pieces[piece])
+    return f"{text}: {four_digits(pieces[text] / 1e6)} ms."
 
 
 def _startup_fix(view: View) -> str:
@@ -390,8 +399,8 @@ def _straggler_why(view: View) -> str:
     last = f"{facts.text('straggler_last')} of {facts.text('compared_collectives')}"
     more = percent(facts.number("straggler_excess"))
     return (
-        f"Rank {rank} arrives last in {last} collectives. It spends {more} of its time more than"
-        f" the others on its own work, mostly {part}."
+        f"Rank {rank} arrives last in {last} collectives and spends {more} of its time more on its"
+        f" own work, mostly {part}."
     )
 
 
@@ -405,12 +414,9 @@ def _straggler_fix(view: View) -> str:
         shlex.quote(files[rank]) if rank in files else f"RANK{rank}" for rank in (late, waiting)
     )
     if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
-        return f"See what makes it late: python -m tidyprof triage {late_file}"
+        return f"See what makes it late: tidyprof triage {late_file}"
     by = " --by operator" if facts.holds("operators") else ""
-    return (
-        f"Deal the work out evenly. What it does more: python -m tidyprof compare {other_file}"
-        f" {late_file}{by}"
-    )
+    return f"Deal the work out evenly. Compare: tidyprof compare {other_file} {late_file}{by}"
 
 
 def _communication_why(view: View) -> str:
@@ -582,7 +588,7 @@ RULES = (
     Rule(
         "launch-bound",
         "launching",
-        "the CPU launches kernels too slowly: the GPU waits for {} of the step",
+        "the GPU waits for the CPU to launch kernels for {} of the step",
         _launch_why,
         _launch_fix,
         "02",

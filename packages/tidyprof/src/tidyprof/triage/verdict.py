@@ -228,7 +228,7 @@ def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
         share = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
         who = "the CPU" if view.run.on_host else "the GPU"
         headline = (
-            f"{who} computes for {percent(share)} of the step, and no known cause takes"
+            f"{who} computes for {percent(share)} of {view.whole}, and no known cause takes"
             f" {percent(LIMIT)}"
         )
         doubts = tuple(doubts_of_health(view, rows))
@@ -237,7 +237,7 @@ def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
     assert best.rule is not None
     share = best.ns / view.step.length_ns
     doubts = tuple(doubts_of_cause(view, rows, blamed, share))
-    headline = best.rule.headline.format(percent(share))
+    headline = best.rule.headline.format(percent(share)).replace("the step", view.whole)
     return _diagnosis(view, rows, origins, best.rule.cause, headline, share, doubts, best)
 
 
