@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 LIMIT_S, WATCH_S, RANKS = 4, 0.5, 3
-spec = importlib.util.spec_from_file_location("who_is_missing", sys.argv[2])
-who_is_missing = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(who_is_missing)  # sets TORCH_FR_BUFFER_SIZE, so before torch
+spec = importlib.util.spec_from_file_location("find_missing_ranks", sys.argv[2])
+find_missing_ranks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(find_missing_ranks)  # sets TORCH_FR_BUFFER_SIZE, so before torch
 
 import torch
 import torch.distributed as dist
@@ -63,7 +63,7 @@ def run(hang, rank, folder):
     meeting = f"file://{folder.resolve()}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS, timeout=limit)
     began = time.time()
-    stop = who_is_missing.watch(folder, rank, every=WATCH_S)
+    stop = find_missing_ranks.watch(folder, rank, every=WATCH_S)
     try:
         dist.all_reduce(torch.ones(4))  # a step that goes well
         hang(rank)

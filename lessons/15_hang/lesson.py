@@ -27,7 +27,7 @@ from proflab import exercise, show_table, show_text
 lesson = proflab.start("15")
 folder = lesson.folder
 shutil.copy(lesson.file("hangs.py"), folder)
-shutil.copy(lesson.file("../../snippets/15_who_is_missing.py"), folder / "who_is_missing.py")
+shutil.copy(lesson.file("../../snippets/15_find_missing_ranks.py"), folder / "find_missing_ranks.py")
 recorded = lesson.file("recorded")
 
 # %%
@@ -79,7 +79,7 @@ print(
 
 # %% language="bash"
 # cd $FOLDER
-# python hangs.py live who_is_missing.py late skipped other_size other_order dead cured 2> live.err
+# python hangs.py live find_missing_ranks.py late skipped other_size other_order dead cured 2> live.err
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]
@@ -151,14 +151,15 @@ q.check(answer)
 
 # %%
 for name in ("late", "skipped", "other_size", "other_order", "dead"):
-    found = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name))
+    found = tidyprof.find_missing_ranks(tidyprof.read_flight_recorder(recorded / name))
     show_text(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
 
 # %% [markdown]
-# Your own run, above, may differ from the recording: a rank that died just after a dump was written is *behind* instead
-# of without a dump. With two ranks that call different things nobody is the odd one out, and the command says so.
-# It also says "can't tell" where the buffer no longer holds the place at which the ranks parted: then set
-# `TORCH_FR_BUFFER_SIZE` higher, which is the number of calls that are kept.
+# Your own run above may differ from the recording. If rank 1 died just after it wrote a dump, the verdict is
+# *inconclusive* instead of *no dump*, because that dump is older than the call in which the others wait. If two ranks
+# call different things, the command can't say which one is wrong. The verdict is also *inconclusive* if the buffer no
+# longer holds the call at which the ranks parted. Then set `TORCH_FR_BUFFER_SIZE`, the number of calls that are kept,
+# higher.
 #
 # In `other_size` the sizes are part of the evidence. Look into the logs of that run: who noticed?
 
@@ -171,17 +172,25 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 #
 # ## Trap: late is not a hang
 #
-# A call that is not in a dump may still come. Here are the dumps of `late` as they were two seconds after rank 0 made
-# call 2; the time-out is 4 s:
+# A call that is not in a dump may still come. Here are the dumps of `late` as they were two seconds after ranks 0 and 2
+# made call 2. The timeout is 4 s:
 
 # %%
 late = tidyprof.read_flight_recorder(recorded / "late")
 early = late[~((late["rank"] == 1) & (late["number"] == 2))]
-show_text(tidyprof.who_is_missing(early).sentence)
+moment = early["called_ns"].max() + 2 * 10**9
+early.attrs |= {"written_ns": dict.fromkeys(range(3), moment), "logs": {}}
+show_text(tidyprof.find_missing_ranks(early).sentence)
 
 # %% [markdown]
-# They do not prove that rank 1 is dead or hangs. It was writing a checkpoint: its Python stack says so (`py-spy dump`,
-# or faulthandler).
+# These dumps don't prove that rank 1 is dead or hangs. It was writing a checkpoint, as its Python stack shows (`py-spy
+# dump`, or faulthandler).
+#
+# Dumps of different ages are the same trap. For example, gloo often aborts a rank without a word, so its last dump is
+# from before the abort. Another rank that wrote its dump later has more calls, although the aborted rank made those,
+# too. Therefore `tidyprof hang` compares the ages of the dumps first. A rank is *behind* only if its dump is younger
+# than the call that it lacks, and if that call waited longer than its timeout. The time of a dump is the time of its
+# file, so copy dumps with `cp -p`.
 #
 # `late` holds all calls, with the time of each since 1970 in ns (`called_ns`) and the time-out (`timeout_ms`). On
 # several machines clocks may differ; here they don't.
@@ -281,6 +290,7 @@ q.check(answer)
 # | left the path | the branch between the two lines |
 # | other call | the order of calls on the odd rank, and the number of its batches |
 # | other size | the shapes on the odd rank, above all of its last batch |
+# | inconclusive | dumps of all ranks from one moment after the timeout, and until then the logs |
 
 # %%
 says = {file: file.read_text() for file in skipped.glob("log_*")}
@@ -293,7 +303,8 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # ## What this tool cannot see
 #
 # - Why a rank did not come. It shows the last call before, not what happened since.
-# - Whether a rank that is behind is dead: a dump from before looks the same.
+# - Whether a rank that is behind is dead.
+# - Where a rank is now, if its dump is older than the others' last call.
 # - Wrong pairs of the same name, size and line.
 # - Messages between two ranks (`send`, `recv`) of gloo, which records none.
 # - Hangs outside of collectives: a lock, a file system, a loader.
@@ -305,7 +316,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # %% [markdown]
 # ## At work, without this course
 #
-# {snippet 15_who_is_missing.py}
+# {snippet 15_find_missing_ranks.py}
 #
 # It uses functions of PyTorch whose names begin with an underscore, so they may change; it was tried with torch 2.15.
 

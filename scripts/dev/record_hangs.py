@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons/15_hang"
-SNIPPET = LESSON.parents[1] / "snippets/15_who_is_missing.py"
+SNIPPET = LESSON.parents[1] / "snippets/15_find_missing_ranks.py"
 KINDS = ("late", "skipped", "other_size", "other_order", "dead", "cured")
 
 

@@ -42,7 +42,7 @@ REPORTS: dict[str, tuple[str, list[str | Path]]] = {
     "07_ranks": ("07_who_waits.py", [*RANKS]),
     "08_runs": ("08_compare_two_runs.py", ["before/*.csv", "after/*.csv"]),
     "13_runs": ("13_slower.py", ["before", "after"]),
-    "15_hang": ("15_who_is_missing.py", [LESSONS / "15_hang/recorded/skipped"]),
+    "15_hang": ("15_find_missing_ranks.py", [LESSONS / "15_hang/recorded/skipped"]),
     "16_kernels": ("16_compiler.py", ["compiled"]),
     "17_ranks": ("17_sharded.py", [*RANKS]),
 }
@@ -92,7 +92,7 @@ def test_the_report_is_the_expected_one(
         ("02_step_budget.py", "no trace"),
         ("04_busy_time.py", "no trace"),
         ("06_rpd_report.py", "no trace"),
-        ("15_who_is_missing.py", "cos\nsystem\n(S'touch ran'\ntR."),
+        ("15_find_missing_ranks.py", "cos\nsystem\n(S'touch ran'\ntR."),
         ("16_compiler.py", "no trace"),
         ("17_sharded.py", "no trace"),
     ],
@@ -101,7 +101,7 @@ def test_what_is_no_trace_fails_and_runs_nothing(
     snippet: str, text: str, bare: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "rank_0").write_text(text)
-    arguments = ["."] if snippet == "15_who_is_missing.py" else ["rank_0", "rank_0"]
+    arguments = ["."] if snippet == "15_find_missing_ranks.py" else ["rank_0", "rank_0"]
     done = bare("python", f"snippets/{snippet}", *arguments, check=False)
     assert done.returncode
     assert not (tmp_path / "ran").exists()

@@ -31,7 +31,7 @@ from tidyprof.analyses import (
     steps,
 )
 from tidyprof.analyses.gpu_peaks import occupancy
-from tidyprof.analyses.hang import who_is_missing
+from tidyprof.analyses.hang import find_missing_ranks
 from tidyprof.errors import ProfileReadError
 from tidyprof.export.chrome_trace import write_chrome_trace
 from tidyprof.names.short_names import category, short_name
@@ -81,7 +81,11 @@ __all__ = [
     "collectives",
     "compare",
     "compare_ranks",
+<<<<<<< HEAD
     "diagnose",
+=======
+    "find_missing_ranks",
+>>>>>>> triage
     "gaps",
     "kernels",
     "launches",
@@ -114,6 +118,10 @@ __all__ = [
     "speed_of_light",
     "step_budget",
     "steps",
+<<<<<<< HEAD
     "who_is_missing",
+=======
+    "triage",
+>>>>>>> triage
     "write_chrome_trace",
 ]

@@ -47,6 +47,7 @@ TOO_LARGE = (
 
 SAME = "what was read says the same"
 OWN = "a recording of its own, by"
+NOTHING = "nothing was recorded in it"
 FOREIGN = "no file of this tool, or damaged at its start"
 SEVERAL_NUMBERS = "several numbers for one label"
 """Why a reader leaves a file out; OWN goes on with the name of a format."""
@@ -90,6 +91,10 @@ class ProfileReadError(Exception):
     def __reduce__(self) -> tuple[type[ProfileReadError], tuple[str, str, str, str]]:
         """Pickle the four parts, so that the error crosses a process pool."""
         return type(self), (self.path, self.finding, self.cause, self.next_step)
+
+
+class NothingRecordedError(ProfileReadError):
+    """A sound file without a record. The file of another process of the same run may have some."""
 
 
 class SeveralRecordingsError(ProfileReadError):

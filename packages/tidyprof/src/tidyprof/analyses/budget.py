@@ -14,6 +14,7 @@ from tidyprof.analyses.common import (
     by_device,
     events_of_process,
     launch_times,
+    launches_of,
     names_matching,
     occupied,
     owner_of,
@@ -36,7 +37,7 @@ from tidyprof.analyses.steps import (
     with_mark_of,
 )
 from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import ORDER, Profile
+from tidyprof.tables.contract import ORDER, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
@@ -116,6 +117,38 @@ def category_of_call(name: str) -> str | None:
     )
 
 
+GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
+CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
+LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
+
+LOST = 1 / 3
+"""If this share of a step's launches has no work in the file, its idle time has no cause."""
+
+
+def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
+    """Return the calls that launch kernels, without those that a graph records, and for each
+    whether its kernel is missing in the file. If no launch is linked to work, none is missing.
+    """
+    calls = plain_host_events(profile, "runtime")
+    launching = names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
+    launching &= ~capturing(profile).contains(calls["start_ns"])
+    _, linked = launches_of(profile)
+    calls = calls[launching]
+    is_lost = ~np.isin(calls.rows, linked)
+    return calls, is_lost & bool(len(linked))
+
+
+def capturing(profile: Profile) -> Intervals:
+    """Return when a stream recorded launches into a graph without running them."""
+    calls = plain_host_events(profile, "runtime")
+    begin, finish = (
+        np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE
+    )
+    # A capture lasts until the next end of any, or without one to the end of the trace.
+    ends = np.append(finish, np.iinfo(np.int64).max)[np.searchsorted(finish, begin)]
+    return Intervals.union(begin, ends)
+
+
 DEVICE_PARTS = (
     "compute",
     "exposed_communication",
@@ -181,7 +214,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
       data_wait_ns               else idle while the host was in the phase `data`
           (steps.PHASE_PATTERNS)
       launch_bound_ns            else idle because nothing was queued: the host launched the next
-                                 work only after the device had run dry
+                                 work only after the device had run out of it. 0 if LOST of the
+                                 step's launches have no work in the file
       other_ns                   idle although the next work was queued, its launch was not
                                  recorded, or the device did something that is not in the file
                                  (device_time.Idleness.earlier)
@@ -227,8 +261,33 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
             columns = _device_columns(
                 events, of_device, events_of_process(host, owner), blocked, data
             )
+            unknown = _lost_steps(profile, owner, of_device, events_of_process(host, owner))
+            columns["other_ns"] += np.where(unknown, columns["launch_bound_ns"], 0)
+            columns["launch_bound_ns"] = np.where(unknown, 0, columns["launch_bound_ns"])
             rows += of_device.assign(**{**place, **owner, **columns}).to_dict("records")
     return _with_untraced(profile, with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile)))
+
+
+def _lost_steps(
+    profile: Profile, owner: dict[str, Any], own: pd.DataFrame, host: pd.DataFrame
+) -> np.ndarray:
+    """Return for each of the steps `own` whether LOST of its launches have no work in the file, so
+    that nobody knows why the device was idle. host -- the host's steps.
+    """
+    calls, is_lost = kernel_launches(profile)
+    lost, launched = (
+        np.sort(events_of_process(chosen, owner)["start_ns"]) for chosen in (calls[is_lost], calls)
+    )
+    if not len(lost):
+        return np.zeros(len(own), bool)
+    begin, finish = start_and_end(host if len(host) else own)
+    many, few = (
+        np.searchsorted(times, finish) - np.searchsorted(times, begin) for times in (launched, lost)
+    )
+    is_unknown = few >= LOST * np.maximum(many, 1)
+    if not len(host):
+        return is_unknown
+    return np.isin(whole_numbers(own["step"]), whole_numbers(host["step"])[is_unknown])
 
 
 def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:

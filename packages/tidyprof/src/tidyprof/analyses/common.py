@@ -136,7 +136,8 @@ def by_device(
     profile: Profile, kinds: Kinds = DEVICE_KINDS
 ) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
     """For each GPU its place (rank and device) and its events of these kinds, in order of rank and
-    device.
+    device. Events without a device are those of one GPU if no event of the rank has a device;
+    otherwise, they belong to an unknown GPU and are left out.
 
     The events have a column `launched_ns`: when the call that launched them returned, ABSENT where
     none is known.
@@ -148,7 +149,8 @@ def by_device(
         columns["launched_ns"][device_rows] = (columns["start_ns"] + columns["duration_ns"])[calls]
     for rank in _distinct(events["rank"]):
         own = of_rank(events, rank)
-        for device in _distinct(own["device"]):
+        devices = _distinct(own["device"])
+        for device in [one for one in devices if one is not None] or devices:
             yield {"rank": rank, "device": device}, rows(own, equal(own["device"], device))
 
 

@@ -1,5 +1,5 @@
-"""Who is missing: the calls of all ranks side by side, and the first place where they stop being
-the same.
+"""Which rank do the others wait for? The calls of all ranks side by side, and the first place where
+they differ.
 """
 
 from __future__ import annotations
@@ -7,27 +7,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import pandas as pd
 
+from tidyprof.analyses.dump_ages import NEXT_STEP, DumpAges
 from tidyprof.analyses.messages import Message, pending_messages
 
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "_allgather_base")
 """Collectives whose input has the same size on every rank (documentation of torch.distributed)."""
 
 OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY, UNKNOWN = KINDS = (
-    *(
-        "other call",
-        "other size",
-        "left the path",
-        "wait for each other",
-        "behind",
-        "message pending",
-        "no dump",
-    ),
-    *("late", "nobody is missing", "can't tell"),
+    "other call",
+    "other size",
+    "left the path",
+    "wait for each other",
+    "behind",
+    "message pending",
+    "no dump",
+    "late",
+    "nobody is missing",
+    "inconclusive",
 )
 """What can be found. Of several groups the verdict is the first of these that holds for one, unless
 the ranks that are missing there wait themselves in another group.
@@ -48,19 +50,21 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A rank, the ranks that it waits for, and where it waits: the name of a group (None: in a
-    message), the call in words, and the number of its record.
+    """A rank, the ranks that it seems to wait for, and where it waits: the name of a group (None:
+    in a message), and the call in words.
     """
 
     rank: int
     others: frozenset[int]
     group: str | None
     call: str
-    record: int
 
 
-def who_is_missing(calls: pd.DataFrame) -> Hang:
-    """What the table of `read_flight_recorder` says about a job that hangs.
+def find_missing_ranks(calls: pd.DataFrame) -> Hang:
+    """Return what the table of `read_flight_recorder` shows about a job that hangs.
+
+    A rank is behind only if its dump is young enough to show that. Otherwise, the verdict is
+    inconclusive, unless the ranks made different calls before.
 
     Of several groups it is about the one where a rank is missing that waits nowhere itself; where
     all wait for each other, about the group of the rank that leaves the others' path. Sends and
@@ -68,12 +72,14 @@ def who_is_missing(calls: pd.DataFrame) -> Hang:
     (<NA> where there is none), the `number`, `call`, `elements` and `line` of its last call, and
     `after_ns`: how much later that call came than the first rank's call of that number.
     """
-    calls = _prepared(calls)
-    collectives = calls[~calls["message"]]
-    names = sorted({*calls.attrs["groups"], *collectives["group"]})
-    groups = [_group(calls, name, several=len(names) > 1) for name in names]
-    messages = pending_messages(calls)
-    waits = [wait for group in groups for wait in group.waits()] + _in_messages(calls, messages)
+    # The table has whole paths, and sentences only the names of files.
+    short = {"path": calls["line"], "line": _short(calls["line"])}
+    calls = calls.assign(**short, stack=calls["stack"].fillna(""))
+    names = sorted({*calls.attrs["groups"], *calls.loc[~calls["message"], "group"]})
+    ages = DumpAges(calls)
+    groups = [_group(calls, name, ages, several=len(names) > 1) for name in names]
+    messages = pending_messages(calls, ages)
+    waits = [wait for group in groups for wait in group.waits()] + _in_messages(messages)
     missing = {rank for wait in waits for rank in wait.others}
     free = missing - {wait.rank for wait in waits}
     hangs = {group.name: _hang(calls, group, waits) for group in groups if not _mute(group)}
@@ -89,34 +95,22 @@ def who_is_missing(calls: pd.DataFrame) -> Hang:
         late = [hang for hang in of_free if hang.kind == LATE and free & {*hang.ranks}]
         hang = _first(late or of_free) if of_free else _pending(calls, messages, free)
     elif skipped or missing:
-        hang = _first(skipped) if skipped else _circle(calls, waits, missing)
+        hang = _first(skipped) if skipped else _circle(calls, groups, waits, missing)
     elif messages:
         hang = _pending(calls, messages, free)
     elif hangs:
         hang = _first(list(hangs.values()))
     else:
-        kind, blamed, sentence = _cannot_tell(_NO_CALL)
-        hang = Hang(
-            kind, tuple(blamed), sentence, _table(calls, calls, sorted(calls.attrs["dumps"]))
-        )
-    logs = [
-        calls.attrs["logs"][rank] for rank in hang.ranks[:MOST_NAMED] if rank in calls.attrs["logs"]
-    ]
-    return (
-        replace(hang, sentence=f"{hang.sentence} {'; '.join(logs)}.")
-        if logs and hang.kind in _SILENT
-        else hang
-    )
+        hang = _whole(_inconclusive(_NO_CALL), calls, calls, sorted(calls.attrs["dumps"]))
+    logs = _logs(calls, hang.ranks) if hang.kind in _SILENT else ""
+    return replace(hang, sentence=f"{hang.sentence}{logs}")
 
 
-def _prepared(calls: pd.DataFrame) -> pd.DataFrame:
-    """The table with values for what may be <NA>, and for columns and attrs that a table made by
-    hand may lack.
-    """
-    missing = {"message": False} if "message" not in calls else {}
-    prepared = calls.assign(**missing, stack=calls["stack"].fillna(""))
-    prepared.attrs = {"groups": {}, "dumps": {}, "unreadable": {}, "logs": {}} | calls.attrs
-    return prepared
+def _logs(calls: pd.DataFrame, ranks: Iterable[int]) -> str:
+    """How the logs of some ranks end; empty if there are none."""
+    logs = calls.attrs["logs"]
+    ends = "; ".join(logs[rank] for rank in [*ranks][:MOST_NAMED] if rank in logs)
+    return f" {ends}." * bool(ends)
 
 
 def _mute(group: _Group) -> bool:
@@ -140,10 +134,12 @@ def _hang(calls: pd.DataFrame, group: _Group, waits: list[_Wait]) -> Hang:
     """The verdict on one group."""
     elsewhere = {wait.rank for wait in waits if wait.group != group.name}
     rows = calls[(calls["group"] == group.name) & ~calls["message"]]
-    kind, blamed, sentence = _verdict(group, elsewhere)
-    return Hang(
-        kind, tuple(blamed), sentence, _table(calls, rows, sorted({*group.last, *group.silent}))
-    )
+    return _whole(_verdict(group, elsewhere), calls, rows, sorted({*group.last, *group.silent}))
+
+
+def _whole(verdict: Verdict, calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> Hang:
+    """The verdict, with a table of the last calls of some ranks among these rows."""
+    return Hang(verdict.kind, tuple(verdict.blamed), verdict.sentence, _table(calls, rows, ranks))
 
 
 class Verdict(NamedTuple):
@@ -167,18 +163,17 @@ class _Group:
     """The calls of one process group: those of each rank with a dump, by number; the ranks without
     a dump; whether buffers have lost calls.
 
+    calls -- the calls of all groups.
     title -- ` of group 3`, empty where there is only one group.
-    newest_record -- rank -> its last record in all groups.
-    unreadable -- rank -> a file named as its dump that can't be read.
     """
 
+    calls: pd.DataFrame
+    ages: DumpAges
     name: str
     title: str
     of_rank: dict[int, pd.DataFrame]
     silent: list[int]
     overwritten: bool
-    newest_record: dict[int, int]
-    unreadable: dict[int, str]
 
     @property
     def last(self) -> dict[int, int]:
@@ -200,7 +195,7 @@ class _Group:
 
     def first_open(self, rank: int) -> int | None:
         """The number of the first call that a rank has not left; None where it has left all, as
-        after a time-out.
+        after a timeout.
         """
         of = self.of_rank[rank]
         still = of.index[~of["retired"] & (of["state"] != "completed")]
@@ -210,20 +205,28 @@ class _Group:
         """Rank -> its call of that number, for the ranks whose buffers hold it."""
         return {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
 
+    @cached_property
+    def doubts(self) -> dict[int, str]:
+        """Rank -> why its dump can't show that it is behind, for the ranks where that holds."""
+        last = self.last
+        whys = {rank: self.ages.doubt(rank, self.name, number) for rank, number in last.items()}
+        return {rank: why for rank, why in whys.items() if why}
+
     def waits(self) -> list[_Wait]:
         """The ranks that may stand in the last call that they made here, and those they wait
         for.
         """
         last = self.last
         late = self.late()
+        newest_record = self.calls.groupby("rank")["record"].max()
         waits = []
         for rank, number in last.items():
             if not number:
                 continue
             call = self.of_rank[rank].loc[number]
-            # A call that was retired, as after a time-out, is still open if the rank made no other
+            # A call that was retired, as after a timeout, is still open if the rank made no other
             # one since, in whatever group.
-            open_still = not call["retired"] or call["record"] == self.newest_record[rank]
+            open_still = not call["retired"] or call["record"] == newest_record[rank]
             if call["state"] == "completed" or not open_still:
                 continue
             # A rank behind that is inside an earlier call is not missing: it waits there itself.
@@ -233,12 +236,13 @@ class _Group:
                 others |= {*late.ranks}
             if others:
                 text = f"collective {number}{self.title}, {call['call']} at {call['line']}"
-                waits.append(_Wait(rank, frozenset(others), self.name, text, call["record"]))
+                waits.append(_Wait(rank, frozenset(others), self.name, text))
         return waits
 
     def late(self) -> _Late | None:
-        """The first call that a rank made after the time-out of the rank that made it first."""
-        times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()}).dropna()
+        """The first call that a rank made after the timeout of the rank that made it first."""
+        times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()})
+        times = times.dropna().astype("int64")
         for number, called in times.iterrows():
             first = called.idxmin()
             limit_s = self.of_rank[first].loc[number, "timeout_ms"] / 1e3
@@ -246,14 +250,14 @@ class _Group:
             late = [int(rank) for rank in called.index if after_s[rank] > limit_s]
             if late:
                 how = (
-                    f"{after_s[late].max():.1f} s after rank {first}'s, and the time-out is"
+                    f"{after_s[late].max():.1f} s after rank {first}'s, and the timeout is"
                     f" {limit_s:g} s"
                 )
                 return _Late(int(number), late, how)
         return None
 
 
-def _group(calls: pd.DataFrame, name: str, several: bool) -> _Group:
+def _group(calls: pd.DataFrame, name: str, ages: DumpAges, several: bool) -> _Group:
     """The calls of a group. Where no dump states the group's ranks, as with gloo, a rank without a
     dump may belong to it.
     """
@@ -261,24 +265,14 @@ def _group(calls: pd.DataFrame, name: str, several: bool) -> _Group:
     dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
     everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
     ranks = {*groups.get(name, everybody - {*dumps}), *rows["rank"]}
-    rows = rows.assign(line=_short(rows["line"]))  # the table has the whole path
     # The last record of a number is the end of a batch of collectives, which has their state.
     of_rank = {
         rank: rows[rows["rank"] == rank].drop_duplicates("number", keep="last").set_index("number")
         for rank in sorted(ranks & {*dumps})
     }
     lost = bool(calls.groupby("rank")["record"].min().reindex(list(of_rank)).fillna(0).any())
-    newest = calls.groupby("rank")["record"].max().to_dict()
     silent = sorted(ranks - {*of_rank})
-    return _Group(
-        name,
-        f" of group {name}" * several,
-        of_rank,
-        silent,
-        lost,
-        newest,
-        calls.attrs["unreadable"],
-    )
+    return _Group(calls, ages, name, f" of group {name}" * several, of_rank, silent, lost)
 
 
 def _short(lines: pd.Series) -> pd.Series:
@@ -290,9 +284,9 @@ def _short(lines: pd.Series) -> pd.Series:
 def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
     """The verdict on one group by its calls. elsewhere -- ranks that wait in another group."""
     if not any(group.last.values()):
-        return _cannot_tell(_NO_CALL)
+        return _inconclusive(_NO_CALL)
     if group.overwritten and min(group.last.values()) < group.oldest:
-        return _cannot_tell(f"the buffers hold no call that all ranks still have. {_LARGER}")
+        return _inconclusive(f"the buffers hold no call that all ranks still have. {_LARGER}")
     # From the oldest call on: what differs first explains what differs later.
     parted = None
     for number in group.numbers:
@@ -303,7 +297,7 @@ def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
                 f"{_ranks(lacking, 'has', 'have')} no record of collective {number}{group.title},"
                 " but of later ones"
             )
-            return _cannot_tell(f"{text}. {_LARGER}")
+            return _inconclusive(f"{text}. {_LARGER}")
         found = _mismatch(f"{number}{group.title}", at)
         differs = found or len({one["stack"] for one in at.values()}) > 1
         if differs and group.overwritten and number == group.oldest:
@@ -311,7 +305,7 @@ def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
                 f"the ranks differ at collective {number}, the oldest that all buffers hold; what"
                 " came before is"
             )
-            return _cannot_tell(f"{text} overwritten. {_LARGER}")
+            return _inconclusive(f"{text} overwritten. {_LARGER}")
         if found:
             return found
         parted = number if differs and parted is None else parted
@@ -322,8 +316,8 @@ _NO_CALL = "no dump holds a call of this group: was TORCH_FR_BUFFER_SIZE 0?"
 _LARGER = "Set TORCH_FR_BUFFER_SIZE higher and run again."
 
 
-def _cannot_tell(why: str) -> Verdict:
-    return Verdict(UNKNOWN, [], f"Can't tell: {why}")
+def _inconclusive(why: str) -> Verdict:
+    return Verdict(UNKNOWN, [], f"Inconclusive: {why}")
 
 
 def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
@@ -370,39 +364,41 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
     # A rank that waits in another group is behind because of that, so others come before it.
     behind = [rank for rank in last if last[rank] < newest]
     behind = [rank for rank in behind if rank not in elsewhere] or behind
+    doubts = {rank: group.doubts[rank] for rank in behind if rank in group.doubts}
     waiting = [rank for rank in last if last[rank] == newest]
     call = group.of_rank[waiting[0]].loc[newest]
     place = f"collective {newest}{group.title}, {call['call']} at {call['line']}"
-    waits = f"{_ranks(waiting, 'waits', 'wait')} in {place}."
+    called = f"The last call of {_named(waiting)} is {place}."
     if group.silent:
-        also = f" {_ranks(behind, 'is', 'are')} behind, too." if behind else ""
-        return _without_dump(group, f"{waits}{also}")
+        return _without_dump(group, called)
     if not behind:
         return _nobody(group)
     if parted is not None:
-        at = group.at(parted)
-        left = [rank for rank in behind if at[rank]["stack"] != at[waiting[0]]["stack"]]
+        left = _left_the_path(group, parted, behind)
         if left:
-            here, there = _apart(at[left[0]], at[waiting[0]])
-            lines = f"at {here}, while {_ranks(waiting, 'is', 'are').lower()} at {there}"
-            text = (
-                f"{_ranks(left, 'leaves', 'leave')} the others' path at collective"
-                f" {parted}{group.title}: {lines}."
-            )
-            return Verdict(SKIPPED, left, f"{text} {_BRANCH} {waits}")
+            return left._replace(sentence=f"{left.sentence} {_BRANCH} {called}")
+    if len(doubts) == len(behind):
+        lines = f" The ranks' lines differ since collective {parted}." if parted else ""
+        text = f"{doubts[behind[0]]}.{lines} {NEXT_STEP} {called}"
+        return _inconclusive(f"{text}{_logs(group.calls, doubts)}")
+    waits = f"{_ranks(waiting, 'waits', 'wait')} in {place}."
+    return _behind(group, [rank for rank in behind if rank not in doubts], waits)
+
+
+def _behind(group: _Group, behind: list[int], waits: str) -> Verdict:
+    """The verdict on the ranks that the dumps show to be behind."""
     # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only
     # called less ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
     numbers = [number for number in inside.values() if number]
     if len(numbers) == len(inside):
-        number = min(numbers)
         text = (
-            f"Nobody is missing: all ranks are inside collective {number}{group.title}, or have"
-            " called ahead of it."
+            f"Nobody is missing: all ranks are inside collective {min(numbers)}{group.title}, or"
+            " have called ahead of it."
         )
         return Verdict(NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU).")
     behind = [rank for rank in behind if not inside[rank]]
-    number = last[behind[0]]
+    number = group.last[behind[0]]
     own = (
         f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}"
         if number
@@ -410,6 +406,34 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
     )
     text = f"{_ranks(behind, 'is', 'are')} behind, with {own}: {_LOOK}. {waits}"
     return Verdict(BEHIND, behind, text)
+
+
+def _left_the_path(group: _Group, parted: int, behind: list[int]) -> Verdict | None:
+    """The ranks that are on a path of their own since call number `parted`; None if unclear.
+
+    Of several paths it is the one of the ranks that are behind. Where a dump can't show that its
+    rank is behind, it is the one with a step that a rank made once and no other rank ever, to a
+    call that the others make, too: lines of rank 0 alone, for example, are no other path.
+    """
+    at = group.at(parted)
+    suspects, doubtful = behind, any(rank in group.doubts for rank in behind)
+    if doubtful:
+        odd = [rank for rank in at if rank in _deviations(group.calls, list(at))]
+        suspects = odd if len(odd) < len(at) else behind
+    others = [rank for rank in at if rank not in suspects]
+    first = max(others, key=lambda rank: group.last[rank])
+    usual, shared = at[first], {*group.of_rank[first]["stack"]}
+    stacks = {rank: at[rank]["stack"] for rank in suspects if at[rank]["stack"] != usual["stack"]}
+    left = [rank for rank, stack in stacks.items() if not doubtful or stack in shared]
+    if not left:
+        return None
+    here, there = _apart(at[left[0]], usual)
+    lines = f"at {here}, while {_ranks(others, 'is', 'are').lower()} at {there}"
+    text = (
+        f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}{group.title}:"
+        f" {lines}."
+    )
+    return Verdict(SKIPPED, left, text)
 
 
 def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
@@ -423,16 +447,17 @@ def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[0] != pair[1]), (one["line"], other["line"]))
 
 
-def _without_dump(group: _Group, waits: str) -> Verdict:
+def _without_dump(group: _Group, called: str) -> Verdict:
     """The verdict where dumps are missing: a rank whose dump can't be read has left one."""
-    gone = [rank for rank in group.silent if rank not in group.unreadable]
-    there = [rank for rank in group.silent if rank in group.unreadable]
-    files = "; ".join(group.unreadable[rank] for rank in there[:MOST_NAMED])
+    unreadable = group.calls.attrs["unreadable"]
+    gone = [rank for rank in group.silent if rank not in unreadable]
+    there = [rank for rank in group.silent if rank in unreadable]
+    files = "; ".join(unreadable[rank] for rank in there[:MOST_NAMED])
     broken = f"the dump is there and can't be read: {files}."
     if not gone:
-        return _cannot_tell(f"{broken} {waits}")
+        return _inconclusive(f"{broken} {called}")
     also = f" Of {_named(there)} {broken}" if there else ""
-    text = f"{_ranks(gone, 'left', 'left')} no dump: {_LOOK}.{also} {waits}"
+    text = f"{_ranks(gone, 'left', 'left')} no dump: {_LOOK}.{also} {called}"
     return Verdict(NO_DUMP, gone, text)
 
 
@@ -447,7 +472,7 @@ MOST_NAMED = 8
 
 def _nobody(group: _Group) -> Verdict:
     """The verdict where all ranks made the same calls: whether one came after the others'
-    time-out.
+    timeout.
     """
     late = group.late()
     if late:
@@ -455,7 +480,8 @@ def _nobody(group: _Group) -> Verdict:
         at = f"collective {late.number}{group.title} at {line}"
         text = f"{_ranks(late.ranks, 'was', 'were')} late: {at} came {late.how}."
         return Verdict(LATE, late.ranks, text)
-    text = "Nobody is missing: all ranks made the same calls, none later than the time-out."
+    timed = ", none after the timeout" if group.calls["called_ns"].notna().all() else ""
+    text = f"Nobody is missing: all ranks made the same calls{timed}."
     silent = any(of["call"].str.startswith("gloo").any() for of in group.of_rank.values())
     gloo = "; gloo records no send and no receive" if silent else ""
     look = (
@@ -464,16 +490,10 @@ def _nobody(group: _Group) -> Verdict:
     return Verdict(NOBODY, [], f"{text} {look}")
 
 
-def _in_messages(calls: pd.DataFrame, messages: list[Message]) -> list[_Wait]:
+def _in_messages(messages: list[Message]) -> list[_Wait]:
     """The ranks that wait for the other end of a message."""
     return [
-        _Wait(
-            one.rank,
-            frozenset([one.peer]),
-            None,
-            f"{one.call} at {_short(pd.Series([one.line]))[0]}",
-            one.record,
-        )
+        _Wait(one.rank, frozenset([one.peer]), None, str(one))
         for one in messages
         if one.peer is not None and one.answer is False
     ]
@@ -493,13 +513,15 @@ def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) ->
     )
     ends = sorted({rank for one in chosen for rank in (one.rank, one.peer) if rank is not None})
     rows = calls[calls["rank"].isin(ends)]
-    return Hang(MESSAGE, tuple(blamed), f"{' '.join(texts)} {look}", _table(calls, rows, ends))
+    verdict = Verdict(MESSAGE, blamed, f"{' '.join(texts)} {look}")
+    if all(one.peer is not None and one.answer is None for one in chosen):
+        verdict = _inconclusive(f"{texts[0]} {NEXT_STEP}")
+    return _whole(verdict, calls, rows, ends)
 
 
 def _told(calls: pd.DataFrame, one: Message) -> str:
     """A pending message in words, and what its other end does."""
-    line = _short(pd.Series([one.line]))[0]
-    text = f"Rank {one.rank} waits in {one.call} at {line}, "
+    text = f"Rank {one.rank}'s {one} is pending, "
     if one.peer is None:
         return f"{text}whose other end the dump does not name."
     if one.peer in calls.attrs["unreadable"]:
@@ -511,23 +533,27 @@ def _told(calls: pd.DataFrame, one: Message) -> str:
         return f"{text}and rank {one.peer} left no dump."
     if one.answer is None:
         return (
-            f"{text}and the buffer no longer tells whether rank {one.peer} made its call. {_LARGER}"
+            f"{text}and the dump of rank {one.peer} doesn't show whether it made the other end: the"
+            " dump is too old, or TORCH_FR_BUFFER_SIZE is too low."
         )
     if one.answer:
         return f"{text}and rank {one.peer} made its call, too."
     of = calls[calls["rank"] == one.peer].sort_values("record")
     last = (
-        f"its last call is {of['call'].iloc[-1]} at {_short(of['line']).iloc[-1]}"
+        f"its last call is {of['call'].iloc[-1]} at {of['line'].iloc[-1]}"
         if len(of)
         else "it made no call"
     )
     return f"{text}and rank {one.peer} has not made the other end: {last}."
 
 
-def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
+def _circle(
+    calls: pd.DataFrame, groups: list[_Group], waits: list[_Wait], missing: set[int]
+) -> Hang:
     """The verdict where every rank that is missing waits itself: the ranks that left the others'
     path, if that is only one side; else nobody.
     """
+    doubts = [why for group in groups for rank, why in group.doubts.items() if rank in missing]
     inside = [wait for wait in waits if wait.rank in missing]
     ranks = sorted({wait.rank for wait in inside})
     texts = [
@@ -551,13 +577,15 @@ def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
             " waits"
         )
         text = f"{text}, and left the others' path: {odd[first]}. {_BRANCH}{''.join(of_first)}"
-        return Hang(SKIPPED, tuple(blamed), text, _table(calls, rows, of_group))
+        return _whole(Verdict(SKIPPED, blamed, text), calls, rows, of_group)
     told = "; ".join(text[0].lower() + text[1:] for text in texts[:MOST_NAMED])
     text = (
         f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's"
         " call first."
     )
-    return Hang(CIRCLE, tuple(ranks), text, _table(calls, calls[calls["rank"].isin(ranks)], ranks))
+    circle = Verdict(CIRCLE, ranks, text)
+    verdict = _inconclusive(f"{doubts[0]}. {NEXT_STEP}") if doubts else circle
+    return _whole(verdict, calls, calls[calls["rank"].isin(ranks)], ranks)
 
 
 class _Step(NamedTuple):
@@ -577,7 +605,7 @@ def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
     for rank, of in calls.sort_values("record").groupby("rank"):
         # A call is known by its name, without the sizes and ranks behind it, and its stack.
         keys, texts = [("", "")], ["the start"]
-        rows = zip(of["call"], of["stack"], of["group"], _short(of["line"]), strict=True)
+        rows = zip(of["call"], of["stack"], of["group"], of["line"], strict=True)
         for call, stack, group, line in rows:
             keys.append((call.split(" ")[0], stack))
             texts.append(f"{call} of group {group} at {line}")
@@ -612,13 +640,12 @@ def _ranks(ranks: list[int], one: str, many: str) -> str:
 def _table(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     """The last call of each rank."""
     last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
-    # Whole numbers stay whole beside a rank without any: as float64, times since 1970 would be 256
-    # ns apart.
-    last = last.astype({"number": "Int64", "called_ns": "Int64"})
+    # Whole numbers stay whole beside a rank without any.
+    last = last.drop(columns="line").rename(columns={"path": "line"}).astype({"number": "Int64"})
     table = last.reindex(ranks)[["number", "call", "elements", "line", "called_ns"]]
-    first = rows.groupby("number")["called_ns"].min().astype("Int64")
+    first = rows.groupby("number")["called_ns"].min()
     table["after_ns"] = table["called_ns"] - table["number"].map(first).astype("Int64")
     table.insert(0, "dump", pd.array([calls.attrs["dumps"].get(rank) for rank in ranks], "string"))
     table = table.drop(columns="called_ns").rename_axis("rank").reset_index()
-    table.attrs = {"last_ns": int(rows["called_ns"].max()) if len(rows) else 0}
+    table.attrs = {"last_ns": max(rows["called_ns"].dropna(), default=0)}
     return table

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from tidyprof.analyses.dump_ages import DumpAges
+
 _ENDS = re.compile(r":(send|recv) (\d{1,9})(?:->|<-)(\d{1,9}|\?)$")
 """How PyTorch names them: `nccl:send 0->1`, `nccl:recv 1<-0`, `nccl:recv 1<-?` from any rank. The
 numbers are ranks in the group.
@@ -22,8 +24,8 @@ class Message:
     """One end of a message that is pending.
 
     peer -- rank of the other end; None where the dump does not name it.
-    answer -- whether the other end made its call: True, False, or None where the buffers no longer
-              tell.
+    answer -- whether the other end made its call: True, False, or None if the buffers no longer
+              show it, or if the dump of the other end is too old.
     """
 
     rank: int
@@ -46,7 +48,7 @@ class _End(NamedTuple):
     sends: bool
 
 
-def pending_messages(calls: pd.DataFrame) -> list[Message]:
+def pending_messages(calls: pd.DataFrame, ages: DumpAges) -> list[Message]:
     """The first pending send or receive of each rank to each peer, in the order of ranks and
     records.
 
@@ -78,6 +80,8 @@ def pending_messages(calls: pd.DataFrame) -> list[Message]:
             answer = any(others) or (None if others else False)
         else:
             answer = len(others) >= number
+        if answer is False and end.peer is not None and ages.doubt_of_call(end.peer, row):
+            answer = None
         message = Message(
             rank=end.rank,
             peer=end.peer,

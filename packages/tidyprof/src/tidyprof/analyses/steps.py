@@ -110,7 +110,8 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     the launch time decides which step a device event belongs to. A step begins with the range on
     the host, so that idleness before its first launch is seen, but not before all work that was
     launched earlier has ended. It lasts until the next step begins, the last step until its last
-    event and its range have ended. Steps that launched nothing have no row.
+    event and its range have ended. Steps that launched nothing have no row. An event without a
+    launch record belongs to the step on the host that it starts in.
 
     attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in
     words. Raises ValueError for a mark that does not occur, for timeline="device" if the recording
@@ -283,12 +284,13 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
         owner = owner_of(place, events, host)
         of_host = events_of_process(host, owner)
         _, end = start_and_end(events)
-        step = step_of_time(of_host, launch_times(events))
+        launch = _supposed_launches(events)
+        step = step_of_time(of_host, launch)
         launching = np.unique(step[step >= 0])
         if not len(launching):
             continue
         on_host, finish = (times[launching] for times in start_and_end(of_host))
-        begin = _device_begins(events, on_host)
+        begin = _device_begins(events, launch, on_host)
         # The last step has no next one that ends it: its work does, or its range, if that is later.
         last = max(end[step == launching[-1]].max(), finish[-1], begin[-1])
         times = {
@@ -300,23 +302,33 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
     return _below_each_other(tables)
 
 
-def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
+def _supposed_launches(events: PlainEvents) -> np.ndarray:
+    """Return when the events of one device were launched, int64 ns; ABSENT, the least number, for a
+    launch before the recording.
+
+    An event without a launch record was launched before the recording if it has a correlation id
+    and starts before the first event of its stream that has a launch. Otherwise, the file doesn't
+    show the launch, and the event counts as launched at its own start.
+    """
+    start, launch = events["start_ns"], launch_times(events)
+    known = launch != ABSENT
+    stream = pd.factorize(events["stream"])[0]
+    first = np.full(len(events), LATEST)
+    np.minimum.at(first, stream[known], start[known])
+    first = np.where(
+        (first == LATEST)[stream] | (events["correlation_id"] <= 0), ABSENT, first[stream]
+    )
+    return np.where(known | (start < first), launch, start)
+
+
+def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -> np.ndarray:
     """When steps that begin at these times on the host begin on the device: once all work that was
     launched before has ended.
 
     Work that the file lacks, but for whose end the step's first work waited, counts as launched
     before.
     """
-    (start, end), launch = start_and_end(events), launch_times(events)
-    unknown = launch == ABSENT
-    launch = np.where(unknown, start, launch)
-    # An event without a launch, before the first event of its stream that has one, was launched
-    # before the recording.
-    stream = pd.factorize(events["stream"])[0]
-    first = np.full(len(events), LATEST)
-    np.minimum.at(first, stream[~unknown], start[~unknown])
-    first = first[stream]
-    launch = np.where(unknown & (start < first), np.iinfo(np.int64).min, launch)
+    start, end = start_and_end(events)
     unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
     order = np.argsort(launch, kind="stable")
     ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))

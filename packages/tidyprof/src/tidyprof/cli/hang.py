@@ -8,7 +8,7 @@ from argparse import Namespace
 
 import pandas as pd
 
-from tidyprof.analyses.hang import who_is_missing
+from tidyprof.analyses.hang import find_missing_ranks
 from tidyprof.cli.output import check_targets, columns_of, say, show, showing, write_report
 from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 
@@ -16,7 +16,7 @@ from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 def hang(options: Namespace) -> None:
     """Show the verdict and the last call of each rank, and write both if asked to."""
     check_targets(options)
-    found = who_is_missing(read_flight_recorder(options.files[0]))
+    found = find_missing_ranks(read_flight_recorder(options.files[0]))
     headings = {
         "rank": "rank",
         "dump": "dump",

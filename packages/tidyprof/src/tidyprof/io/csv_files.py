@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
+from tidyprof.errors import (
+    CUT_SHORT,
+    DAMAGED,
+    NO_ROWS,
+    TOO_LARGE,
+    NothingRecordedError,
+    ProfileReadError,
+)
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines, read_bytes
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 
@@ -44,28 +51,37 @@ class CsvFile:
 
     path     -- the file.
     header   -- its columns, in order.
+    mended   -- returns the sound text of a file that a tool is known to write unsoundly.
     warnings -- sentences on what was mended when its columns were read.
     short    -- number of rows with too few cells, which are not in the columns.
     """
 
-    def __init__(self, path: Path, header: list[str], maximum_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: list[str],
+        maximum_bytes: int,
+        mended: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self.path = path
         self.header = header
         self.warnings: list[str] = []
         self.short = 0
         self._ends_short = False
         self._maximum_bytes = maximum_bytes
+        self._mended = mended
         with path.open("rb") as file:
-            self._plain = compression_of(file.read(4)) == "none"
+            self._plain = mended is None and compression_of(file.read(4)) == "none"
         self._refuse_repeated_columns()
         self._refuse_size()
 
     @cached_property
     def text(self) -> bytes:
         """The uncompressed content."""
-        return read_bytes(
+        text = read_bytes(
             self.path, self._maximum_bytes, partial(in_lines, columns=len(self.header))
         )
+        return self._mended(text) if self._mended else text
 
     def ends_with_line(self) -> bool:
         """Whether the last row has a line end; without one, its last number may be cut short."""
@@ -140,7 +156,7 @@ class CsvFile:
         Raises ProfileReadError if the last row lacks it, or if there is no row.
         """
         if not len(rows) and not self.short:
-            raise ProfileReadError(self.path, *NO_ROWS)
+            raise NothingRecordedError(self.path, *NO_ROWS)
         if rows[last].null_count:
             is_empty = [column.is_null() for column in rows.columns]
             rows = rows.filter(pc.invert(reduce(pc.and_, is_empty)))

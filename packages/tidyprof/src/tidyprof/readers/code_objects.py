@@ -25,6 +25,9 @@ _CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
 
 _MAX_SEGMENTS = 1000
 
+_GPUS = {0x30: "gfx908", 0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}
+"""Lowest byte of e_flags -> the GPU (EF_AMDGPU_MACH in LLVM's guide), for AMD Instinct."""
+
 
 def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
     """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, with keys
@@ -47,7 +50,9 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
     try:
         note = next(_metadata_of(data))
         stated = msgspec.msgpack.decode(note)
-        target = stated["amdhsa.target"].rpartition("--")[2].partition(":")[0]
+        # Code objects before V4 state their GPU only in e_flags, at byte 48 of the header.
+        gpu = _GPUS.get(data[48], f"GPU {data[48]:#x} of LLVM")
+        target = stated.get("amdhsa.target", gpu).rpartition("--")[2].partition(":")[0]
         kernels = [
             {key.removeprefix("."): value for key, value in one.items()}
             for one in stated["amdhsa.kernels"]

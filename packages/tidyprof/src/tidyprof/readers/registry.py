@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from tidyprof.errors import EMPTY, OWN, ProfileReadError, SeveralRecordingsError
+from tidyprof.errors import CUT_SHORT, EMPTY, OWN, ProfileReadError, SeveralRecordingsError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.guard import guarded, no_files
 
@@ -64,7 +64,7 @@ FORMATS = (
     ),
     Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys"),
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3"),
-    Format("rocprof 1 (CSV)", "rocprof_v1", "read_rocprof_v1"),
+    Format("rocprof 1 and rocprofv2 (CSV)", "rocprof_v1", "read_rocprof_v1"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
@@ -265,6 +265,8 @@ def _is_of_thread_trace(path: Path, head: bytes) -> bool:
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
         return ProfileReadError(path, *EMPTY)
+    if not head.strip(b"\0"):
+        return ProfileReadError(path, "zeros instead of content", *CUT_SHORT)
     if _is_of_thread_trace(path, head):
         return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(

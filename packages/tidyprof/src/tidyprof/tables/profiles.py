@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import OWN, SAME, ProfileReadError
+from tidyprof.errors import NOTHING, OWN, SAME, NothingRecordedError, ProfileReadError
 from tidyprof.names.short_names import short_name
 from tidyprof.tables.codes import (
     ABSENT,
@@ -41,6 +41,9 @@ from tidyprof.tables.contract import (
 )
 from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.records import Records, joined, no_records, nothing
+
+_File = TypeVar("_File")
+_Content = TypeVar("_Content")
 
 _NUMBER = r"[-_.=\[(]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
@@ -309,6 +312,23 @@ class Part:
         )
 
 
+def read_recorded(
+    files: Iterable[_File], read: Callable[[_File], _Content]
+) -> tuple[list[_Content], dict[Path, str]]:
+    """Return what `read` returns of each file, and the files in which nothing was recorded -> why
+    they are left out. Raises the first NothingRecordedError if all files are such.
+    """
+    found, empty = [], []
+    for file in files:
+        try:
+            found.append(read(file))
+        except NothingRecordedError as error:
+            empty.append(error)
+    if empty and not found:
+        raise empty[0]
+    return found, {Path(error.path): NOTHING for error in empty}
+
+
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:
     """The parts with only the events of `rank`; where no part states a rank, all events get it.
     Raises ProfileReadError if the files state only other ranks.
@@ -349,7 +369,41 @@ def profile_of(
             part.records["rank"] = np.full(len(part.records), part.rank, np.int64)
             part.counters = [table.assign(rank=part.rank) for table in part.counters]
     counters = counter_table([table for part in parts for table in part.counters])
-    return Profile(event_table(joined([part.records for part in parts]), texts), counters, facts)
+    facts["warnings"] += impossible_zeros(counters)
+    records = joined([part.records for part in parts])
+    device = records.get("device")[ON_DEVICE[records["kind"]]]
+    if 0 < (without := int((device == ABSENT).sum())) < len(device):
+        facts["warnings"].append(
+            f"{without:,} of {len(device):,} device events state no device, so the tables of each"
+            " device leave them out."
+        )
+    return Profile(event_table(records, texts), counters, facts)
+
+
+_NEVER_ZERO = re.compile(
+    r"(SQ_(WAVES|WAVE_CYCLES|CYCLES|BUSY_CYCLES|BUSY_CU_CYCLES)|GRBM_(COUNT|GUI_ACTIVE))(_sum|_avr)?"
+    r"|Wavefronts"
+)
+"""Counters that count in each kernel that runs."""
+
+
+def impossible_zeros(counters: pd.DataFrame) -> list[str]:
+    """Return a warning if counters of kernels are 0 that can't be."""
+    if "kernel" not in counters:
+        return []
+    names = counters["name"].cat.categories
+    own = counters[counters["name"].isin([name for name in names if _NEVER_ZERO.fullmatch(name)])]
+    zeros = own.loc[own["value"] == 0, "name"].value_counts()
+    listed = ", ".join(
+        f"{name} in {count:,} of {(own['name'] == name).sum():,} dispatches"
+        for name, count in zeros[zeros > 0].items()
+    )
+    if not listed:
+        return []
+    return [
+        f"counters that can't be 0 for a kernel that ran are 0 ({listed}), so the others are"
+        " doubtful, too. Likely cause: this release of ROCm doesn't support them on this GPU."
+    ]
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:

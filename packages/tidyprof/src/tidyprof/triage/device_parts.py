@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.budget import category_of_call, device_parts, idle_around, waiting_calls
+from tidyprof.analyses.budget import (
+    GRAPH_LAUNCH,
+    LAUNCH,
+    capturing,
+    category_of_call,
+    device_parts,
+    idle_around,
+    kernel_launches,
+    waiting_calls,
+)
 from tidyprof.analyses.collectives import collective_entries, communication, host_entries
 from tidyprof.analyses.common import (
     by_device,
@@ -121,12 +130,9 @@ DEVICE_BUSY_PARTS = PARTS[:4]
 OF_THE_CPU = ("data_wait", "compiling", "silent", "stalled", "launch_bound")
 """Parts that other programs lengthen. Nobody needs a CPU core in a call that waits."""
 
-GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
 """Python functions that stand for a module, and what in their names isn't its class."""
 
-CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
-LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 QUERY_CALLS = r"(hip|cuda|cu)(Event|Stream)Query\w*"
 """Calls that ask whether something has finished; a thread that watches collectives makes them all
@@ -434,9 +440,7 @@ def _link_values(profile: Profile) -> dict[str, float]:
     work, calls = _launches(profile)
     if not len(work):
         return {}
-    runtime = plain_host_events(profile, "runtime")
-    launching = names_matching(runtime, LAUNCH) & ~names_matching(runtime, GRAPH_LAUNCH)
-    launching &= ~_capturing(profile).contains(runtime["start_ns"])
+    launching, is_lost = kernel_launches(profile)
     delay = work["start_ns"] - calls["start_ns"]
     early = delay < -CLOCK_NS
     share, offset = float(early.mean()), float(max(-delay.min(), 0))
@@ -444,8 +448,8 @@ def _link_values(profile: Profile) -> dict[str, float]:
     if delay.min() > APART * max(span, SILENT_NS):
         share, offset = 1.0, float(np.median(delay))
     return {
-        "launches": int(launching.sum()),
-        "launches_without_work": int((launching & ~np.isin(runtime.rows, calls.rows)).sum()),
+        "launches": len(launching),
+        "launches_without_work": int(is_lost.sum()),
         "clock_conflict_share": share,
         "clock_offset_ns": offset,
     }
@@ -533,20 +537,9 @@ def _replays(profile: Profile) -> Replays:
     return Replays(len(started), empty, int(np.median(started)), int(started.max()))
 
 
-def _capturing(profile: Profile) -> Intervals:
-    """Return when a stream recorded launches into a graph without running them."""
-    calls = plain_host_events(profile, "runtime")
-    begin, finish = (
-        np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE
-    )
-    # A capture lasts until the next end of any, or without one to the end of the trace.
-    ends = np.append(finish, np.iinfo(np.int64).max)[np.searchsorted(finish, begin)]
-    return Intervals.union(begin, ends)
-
-
 def _captured(profile: Profile) -> float:
     """Return the share of launches that a graph recorded and that didn't run."""
     calls = plain_host_events(profile, "runtime")
     launching = names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
-    inside = _capturing(profile).contains(calls["start_ns"][launching])
+    inside = capturing(profile).contains(calls["start_ns"][launching])
     return float(inside.sum() / max(len(inside), 1))

@@ -323,14 +323,8 @@ def _sync_why(view: View) -> str:
 
 
 def _launch_why(view: View) -> str:
-    facts = view.run.facts
     idle = view.ms("launch_bound", "waiting_launch")
-    text = f"The GPU idles for {idle}. The CPU launches {view.count('kernels', 'kernels')}."
-    for name in ("launch_module", "launch_operator"):
-        if facts.number(f"{name}_amount") >= LIMIT:
-            share = percent(facts.number(f"{name}_amount"))
-            return f"{text} {share} of that is under {facts.text(name)}."
-    return text
+    return f"The GPU idles for {idle}. The CPU launches {view.count('kernels', 'kernels')}."
 
 
 GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)

@@ -37,7 +37,8 @@ COLUMNS = {
     **dict.fromkeys(("rank", "number", "record"), "int64"),
     **dict.fromkeys(("group", "call", "line", "stack"), "string"),
     **dict.fromkeys(("elements", "types"), "string"),
-    **dict.fromkeys(("called_ns", "timeout_ms"), "int64"),
+    "called_ns": "Int64",
+    "timeout_ms": "int64",
     "state": "string",
     **dict.fromkeys(("retired", "message"), "bool"),
 }
@@ -58,13 +59,14 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     A row is one call of one rank: its `rank`; `group` (name of the process group) and `number`
     (from 1, in that group); `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`;
     `line`, the innermost line that is neither torch's nor a library's, and the whole `stack` of
-    lines that are not torch's; `elements` and `types` of the inputs; `called_ns` since 1970;
-    `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`, whether it is a send or a
-    receive between two ranks: these have `number`s of their own.
+    lines that are not torch's; `elements` and `types` of the inputs; `called_ns` since 1970, <NA>
+    in a dump without times; `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`,
+    whether it is a send or a receive between two ranks: these have `number`s of their own.
 
     `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]`
     rank -> file, `attrs["unreadable"]` rank -> a file named as its dump that can't be read,
-    `attrs["logs"]` rank -> how a log beside the dumps ends.
+    `attrs["logs"]` rank -> how a log beside the dumps ends, `attrs["written_ns"]` rank -> when its
+    file was changed last, in ns since 1970.
 
     Raises ProfileReadError for a folder without dumps, two dumps of one rank, dumps that state
     different ranks for one group, and whatever begins like a dump and is none. No pickle that could
@@ -93,7 +95,8 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
         row["group"] = names[row["group"]].get(
             stated[row["rank"]].get(row["group"], ()), row["group"]
         )
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    # As objects, because floats would round the times of dumps that lack some.
+    table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
     groups = {name: list(ranks) for of_name in names.values() for ranks, name in of_name.items()}
     if any("" in of_rank for of_rank in stated.values()):
         groups["0"] = _world(stated, dumps.unreadable)
@@ -102,6 +105,9 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
         "dumps": {rank: file.name for rank, file in sorted(dumps.readable.items())},
     }
     table.attrs |= {"unreadable": dumps.unreadable, "logs": dumps.logs}
+    table.attrs["written_ns"] = {
+        rank: file.stat().st_mtime_ns for rank, file in dumps.readable.items()
+    }
     return table
 
 
@@ -206,7 +212,9 @@ def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
         "stack": " < ".join(own_lines(frames)) or None,
         "elements": ", ".join(_elements(structure, entry)),
         "types": ", ".join(types),
-        "called_ns": structure.stated(entry, "time_created_ns"),
+        "called_ns": None
+        if entry.get("time_created_ns") is None
+        else structure.stated(entry, "time_created_ns"),
         "timeout_ms": structure.stated(entry, "timeout_ms"),
         "state": structure.text(entry, "state"),
         "retired": bool(entry.get("retired")),

@@ -183,6 +183,7 @@ def is_without_times(snapshot: dict) -> bool:
 
 def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[int, ...]:
     action = structure.text(entry, "action")
+    is_oom = action == "oom"
     time_us = structure.number(entry, "time_us")
     line = source_line(structure.frames(entry))
     return (
@@ -190,11 +191,36 @@ def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[
         device,
         structure.number(entry, "stream"),
         structure.number(entry, "size"),
-        ABSENT if action == "oom" else structure.number(entry, "addr"),
-        structure.number(entry, "device_free") if action == "oom" else ABSENT,
+        ABSENT if is_oom else structure.number(entry, "addr"),
+        # PyTorch keeps the free memory where other actions have their address.
+        structure.number(entry, "device_free" if "device_free" in entry else "addr")
+        if is_oom
+        else ABSENT,
         texts[action],
         NO_TEXT if line is None else texts[line],
     )
+
+
+def failed_allocations(records: Records, texts: Codes) -> list[dict[str, Any]]:
+    """Return what was requested in vain, in the order of the file: `device`, `requested_bytes`,
+    `free_bytes` of the device and `source_line`, None for what an entry doesn't state.
+    """
+    labels = list(texts)
+    return [
+        {
+            "device": int(records["device"][row]),
+            "requested_bytes": _stated(records["bytes"][row]),
+            "free_bytes": _stated(records["device_free"][row]),
+            "source_line": None
+            if records["source_line"][row] == NO_TEXT
+            else labels[records["source_line"][row]],
+        }
+        for row in np.flatnonzero(records["name"] == texts.get("oom", NO_TEXT))
+    ]
+
+
+def _stated(number: np.int64) -> int | None:
+    return None if number == ABSENT else int(number)
 
 
 def memory_over_time(

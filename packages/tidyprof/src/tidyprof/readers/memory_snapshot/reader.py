@@ -14,6 +14,7 @@ from tidyprof.io.plain_pickle import plain_objects
 from tidyprof.io.sqlite import database_files
 from tidyprof.readers.memory_snapshot.history import (
     Structure,
+    failed_allocations,
     is_without_times,
     memory_over_time,
     records_of,
@@ -66,7 +67,8 @@ def read_memory_snapshot(
     memory` (segments), worked out backwards from the state at the end, and `free memory` of the
     device at each `oom`.
 
-    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`),
+    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`), `oom` (a dict
+    for each allocation that failed: device, requested_bytes, free_bytes, source_line, rank),
     `allocator_settings`, and `times`, which is `order` where the file has no times: start_ns then
     numbers the actions of each device from 1.
 
@@ -80,8 +82,11 @@ def read_memory_snapshot(
         refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
     read[0].ignored = dict.fromkeys(ignored, FOREIGN)
     chosen = selected_rank(path, read, rank)
-    blocks = [block | {"rank": part.rank} for part in chosen for block in part.facts.pop("blocks")]
-    return profile_of(chosen, texts, {"tool": "PyTorch memory snapshot", "blocks": blocks}, origin)
+    lists = {
+        name: [one | {"rank": part.rank} for part in chosen for one in part.facts.pop(name)]
+        for name in ("blocks", "oom")
+    }
+    return profile_of(chosen, texts, {"tool": "PyTorch memory snapshot"} | lists, origin)
 
 
 def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
@@ -90,7 +95,9 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     blocks = _blocks(structure, snapshot)
     records = records_of(structure, snapshot, texts)
     without_damage(file, records)
-    part = Part(file, records, facts={"blocks": blocks}, rank=rank_in_name(file, root))
+    oom = failed_allocations(records, texts)
+    part = Part(file, records, facts={"blocks": blocks, "oom": oom}, rank=rank_in_name(file, root))
+    part.warnings += _out_of_memory(file, oom)
     part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
     if not records.total:
         part.warnings.append(
@@ -111,6 +118,22 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
         }
         part.facts["allocator_settings"] = plain
     return part
+
+
+def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
+    """A warning about the last allocation that failed, if there is one."""
+    if not failed:
+        return []
+    last = failed[-1]
+    requested, free = (
+        "an unknown amount" if amount is None else f"{amount / 2**20:,.1f} MiB"
+        for amount in (last["requested_bytes"], last["free_bytes"])
+    )
+    return [
+        f"{file.name}: out of memory on device {last['device']}: {requested} was requested while"
+        f" {free} was free, in {last['source_line'] or 'an unknown function'}"
+        + (f"; {len(failed) - 1} requests failed before." if failed[1:] else ".")
+    ]
 
 
 def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:

@@ -134,10 +134,10 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
 
     Returns entries of `Profile.meta`.
 
-    An event on a device has the device that its arguments name, else that of its track. A copy
-    belongs to the GPU that its name makes its destination or source. rocprof-sys counts GPUs where
-    it names the device of a kernel, and agents where it names that of a copy: if each way names one
-    GPU only, they are taken as the same, else copies have no device.
+    An event on a device has the device that its arguments name, else that of its track. A copy with
+    a source or destination belongs to the one that its name makes a GPU. rocprof-sys counts GPUs
+    where it names the device of a kernel, and agents where it names that of a copy: if each way
+    names one GPU only, they are taken as the same, else copies have no device.
     """
     lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
     of_track = {
@@ -197,12 +197,12 @@ def _assign_devices(
     has_ends = (source >= 0) | (destination >= 0)
     slices["source_device"] = labelled["number"][source]
     slices["destination_device"] = labelled["number"][destination]
-    is_copy = kind == KIND_CODE["copy"]
     comes_from, goes_to = ends_on_device(slices, texts)
     end_of_copy = np.where(comes_from, source, np.where(goes_to, destination, -1))
-    stated = labelled[np.where(is_copy, end_of_copy, agent)]
+    has_ends &= kind == KIND_CODE["copy"]
+    stated = labelled[np.where(has_ends, end_of_copy, agent)]
     # For a copy between named agents the track does not tell which of them is the GPU.
-    drawn["number"][is_copy & has_ends] = ABSENT
+    drawn["number"][has_ends] = ABSENT
     device = np.where(stated["number"] != ABSENT, stated, drawn)
     device["number"][device["is_cpu"] | ~ON_DEVICE[kind]] = ABSENT
     slices["device"] = number = device["number"].copy()

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import numpy as np
 
-from tidyprof.errors import EMPTY, ProfileReadError
+from tidyprof.errors import EMPTY, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.perfetto.devices import (
     STREAM_CATEGORY,
@@ -331,7 +331,8 @@ def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> Non
 
 def _nothing(path: Path, losses: dict[str, int]) -> ProfileReadError:
     listed = ", ".join(f"{count} {what}" for what, count in losses.items())
-    return ProfileReadError(
+    error = ProfileReadError if losses else NothingRecordedError
+    return error(
         path,
         "a Perfetto trace without slices, counters and samples"
         + (f" that lost data ({listed})" if listed else ""),

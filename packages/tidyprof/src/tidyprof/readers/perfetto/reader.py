@@ -20,7 +20,14 @@ from tidyprof.readers.perfetto.recognition import sorted_files
 from tidyprof.readers.perfetto.sequences import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import Part, profile_of, rank_in_name, refuse_overlap, selected_rank
+from tidyprof.tables.profiles import (
+    Part,
+    profile_of,
+    rank_in_name,
+    read_recorded,
+    refuse_overlap,
+    selected_rank,
+)
 
 
 @guarded
@@ -74,7 +81,7 @@ def read_perfetto(
     parts = read_traces(path, files, texts, progress, maximum_bytes)
     refuse_repeated(path, parts)
     parts = selected_rank(path, parts, rank)
-    parts[0].ignored = dict.fromkeys(others, FOREIGN)
+    parts[0].ignored |= dict.fromkeys(others, FOREIGN)
     return profile_of(parts, map(text, texts), merged_facts(parts), origin)
 
 
@@ -85,15 +92,19 @@ def read_traces(
     progress: bool | None,
     maximum_bytes: int,
 ) -> list[Part]:
-    """The contents of each of these traces in the folder `path`. Raises ProfileReadError as
+    """The contents of each of these traces in the folder `path`; the first has those without any in
+    `ignored`. Raises ProfileReadError as
     `read_perfetto` does.
 
     texts -- collects what the codes stand for; `text` makes it readable.
     """
     with progress_bar(files, progress) as advance:
-        parts = [read_file(file, texts, maximum_bytes, advance) for file in files]
+        parts, nothing = read_recorded(
+            files, lambda file: read_file(file, texts, maximum_bytes, advance)
+        )
     for part in parts:
         part.rank = rank_in_name(part.path, path)
+        part.ignored |= nothing
     return parts
 
 

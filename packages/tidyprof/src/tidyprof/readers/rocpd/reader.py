@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import FOREIGN, ProfileReadError
+from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import database_files, open_database
@@ -44,6 +44,7 @@ from tidyprof.tables.profiles import (
     Part,
     profile_of,
     rank_in_name,
+    read_recorded,
     refuse_mixed_ranks,
     selected_rank,
 )
@@ -75,7 +76,7 @@ def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdPr
             _read(tables, version, texts) for tables, version in zip(found, versions, strict=True)
         ]
     if not any(process.part.records.total for process in processes):
-        raise ProfileReadError(
+        raise NothingRecordedError(
             path,
             "no event of any kind in it",
             "the profiled program ended before it did anything, or nothing was asked for",
@@ -257,7 +258,10 @@ def read_rocpd(
     path = Path(path)
     files, ignored = database_files(path, is_rocpd, PATTERNS, "rocpd databases")
     texts = Codes()
-    read = [process for file in files for process in read_processes(file, texts, maximum_bytes)]
+    of_files, nothing = read_recorded(
+        files, lambda file: read_processes(file, texts, maximum_bytes)
+    )
+    read = [process for processes in of_files for process in processes]
     _refuse_same_run(path, read)
     for process in read:
         if process.part.rank is None:
@@ -273,7 +277,7 @@ def read_rocpd(
                 process.part.warnings if process.device_events or not on_gpu else []
             )
     parts = selected_rank(path, [process.part for process in read], rank)
-    parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
+    parts[0].ignored = nothing | dict.fromkeys(ignored, FOREIGN)
     meta = {"clock": "monotonic clock of the node", "device_numbering": "index"}
     return profile_of(parts, texts, meta, origin)
 

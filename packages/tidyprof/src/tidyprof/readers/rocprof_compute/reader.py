@@ -54,9 +54,15 @@ from tidyprof.readers.rocprof_compute.workload import (
 )
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import Part, profile_of
+from tidyprof.tables.profiles import Part, impossible_zeros, profile_of
+from tidyprof.tables.records import Records
 
 _DRIVER_IDS_FROM = 256
+MOST_TIMES, LEAST_SHARE = 2, 0.1
+"""Largest ratio of a kernel's times with and without counters: counting serializes kernels and
+flushes caches, but the work is the same. Only kernels with this share of all kernel time count,
+since a counter's overhead of microseconds can double a short kernel.
+"""
 
 
 @guarded
@@ -110,6 +116,7 @@ def read_rocprof_compute(
         part.facts["device_numbering"] = "driver id"
     profile = profile_of([part], texts, {"tool": "rocprof-compute"}, origin)
     profile.counters = counters
+    profile.meta["warnings"] += impossible_zeros(counters)
     profile.meta["repairs"] |= dropped
     return profile
 
@@ -199,7 +206,7 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         if {column.counter for column in counter_columns(text.names)} <= present:
             continue
         more = read_layout(text, texts)
-        rows = _rows_in(measured, more)
+        rows = _rows_in(measured.dispatches, more.dispatches)
         if rows is None:
             part.warnings.append(f"{file.name}: other dispatches than in {COUNTER_FILE}, left out.")
             continue
@@ -209,34 +216,70 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         part.files.append(file)
 
 
-def _rows_in(measured: Measured, other: Measured) -> np.ndarray | None:
-    """For each dispatch of `other` its row in `measured`, by number, device and kernel; None if a
-    dispatch is unknown there.
+def _rows_in(known: Records, wanted: Records) -> np.ndarray | None:
+    """For each wanted dispatch its row in `known`, by number, device and kernel; None if a dispatch
+    is unknown there, or there twice.
     """
     by = ["device", "dispatch_id", "name"]
-    known, wanted = (
-        pd.DataFrame({name: of.dispatches[name] for name in by}) for of in (measured, other)
-    )
-    merged = wanted.merge(known.assign(row=np.arange(len(known))), how="left", on=by)
-    return None if merged["row"].isna().any() else merged["row"].to_numpy(np.int64)
+    right, left = (pd.DataFrame({name: of[name] for name in by}) for of in (known, wanted))
+    merged = left.merge(right.assign(row=np.arange(len(known))), how="left", on=by)
+    is_clear = merged["row"].notna().all() and len(merged) == len(wanted)
+    return merged["row"].to_numpy(np.int64) if is_clear else None
 
 
 def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Take times from timestamps.csv if pmc_perf.csv has none. The numbers of dispatches may be
-    shifted there, so their kernels are compared.
+    """Take times from timestamps.csv, which is of a run without counters, and dispatches that only
+    that run has. The numbers of dispatches may be shifted there, so their kernels are compared.
     """
     file = folder / TIMES_FILE
-    if measured.has_times or not file.is_file():
+    if measured.layout != "wide" or not file.is_file():
         return
     timed = dispatch_records(file, CounterCsv(file).frame([NAME], []), texts)
-    if not np.array_equal(timed["name"], measured.dispatches["name"]):
+    counted = measured.dispatches
+    part.warnings += _contradictions(file, timed, counted, texts)
+    rows = _rows_in(timed, counted)
+    if np.array_equal(timed["name"], counted["name"]):
+        for column in ("start_ns", "duration_ns"):
+            counted[column] = timed[column]
+    elif rows is not None:
+        measured.values = measured.values.assign(row=rows[measured.values["row"].to_numpy()])
+        part.records = measured.dispatches = timed
         part.warnings.append(
-            f"{file.name}: no times of the dispatches in {COUNTER_FILE}, left out."
+            f"{COUNTER_FILE} has {len(counted)} of the {len(timed)} dispatches in {file.name}; the"
+            " others have no counters."
+        )
+    else:
+        part.warnings.append(
+            f"{file.name}: {len(timed)} dispatches, which are others than the {len(counted)} in"
+            f" {COUNTER_FILE}, left out."
         )
         return
-    for column in ("start_ns", "duration_ns"):
-        measured.dispatches[column] = timed[column]
     part.files.append(file)
+
+
+def _contradictions(file: Path, timed: Records, counted: Records, texts: Codes) -> list[str]:
+    """Return a warning if a kernel's mean duration differs by more than MOST_TIMES between the run
+    without counters and that with counters.
+    """
+    runs = [
+        pd.Series(records["duration_ns"]).groupby(records["name"]) for records in (timed, counted)
+    ]
+    mean, total = (
+        pd.DataFrame([run.mean() for run in runs]),
+        pd.DataFrame([run.sum() for run in runs]),
+    )
+    if (mean <= 0).any(axis=None):
+        return []
+    share = total.div(total.sum(axis=1), axis=0).max()
+    ratio = (mean.max() / mean.min())[share >= LEAST_SHARE]
+    if ratio.max() <= MOST_TIMES:
+        return []
+    kernel = ratio.idxmax()
+    without, with_counters = mean[kernel] / 1e6
+    return [
+        f"{file.name} and {COUNTER_FILE} contradict each other: {list(texts)[kernel][:60]!r} takes"
+        f" {without:,.3f} and {with_counters:,.3f} ms."
+    ]
 
 
 def _add_company(folder: Path, part: Part) -> None:

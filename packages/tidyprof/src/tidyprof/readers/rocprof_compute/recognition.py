@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
+from tidyprof.readers.rocprof_v1.recognition import is_of_rocprofv2
+from tidyprof.readers.rocprofv3.columns import header_of
 
 COUNTER_FILE = "pmc_perf.csv"
 """The counters of all runs of the program; from ROCm 10.2 on compressed, with the ending .gz."""
@@ -28,7 +30,7 @@ def recognises(path: Path, head: bytes) -> bool:
     """Whether a path is a workload folder, a file of its counters, or an analysis database."""
     if path.is_dir():
         return bool(workload_folders(path)) or any(path.glob(SEPARATE_RUNS))
-    return holds_table(head, MARKER_TABLE) or _begins_counters(head)
+    return holds_table(head, MARKER_TABLE) or _begins_counters(path, head)
 
 
 def workload_folders(folder: Path) -> list[Path]:
@@ -55,8 +57,12 @@ def counter_files(folder: Path) -> list[Path]:
     if joined:
         return joined[:1]
     runs = sorted(file for pattern in RUN_FILES for file in folder.glob(pattern) if file.is_file())
-    return runs if runs and _begins_counters(head_or_nothing(runs[0], HEAD_BYTES)) else []
+    return runs if runs and _begins_counters(runs[0], head_or_nothing(runs[0], HEAD_BYTES)) else []
 
 
-def _begins_counters(head: bytes) -> bool:
-    return bool(_COUNTER_HEADER.match(head)) and b"Kernel_Name" in head
+def _begins_counters(path: Path, head: bytes) -> bool:
+    return (
+        bool(_COUNTER_HEADER.match(head))
+        and b"Kernel_Name" in head
+        and not is_of_rocprofv2(path, header_of(head) or ())
+    )

@@ -1,7 +1,7 @@
-"""Reader for tables of the first rocprof (`rocprof`, until ROCm 7): kernels, their counters, and
+"""Reader for tables of rocprof 1 and rocprofv2 (until ROCm 7): kernels, their counters, and
 statistics.
 
-The columns are those of bin/tblextr.py in https://github.com/ROCm/rocprofiler.
+The columns are those of bin/tblextr.py and plugin/file in https://github.com/ROCm/rocprofiler.
 """
 
 from __future__ import annotations
@@ -50,8 +50,29 @@ _NAMES = {
     "arch_vgpr": "vgprs",
     "accum_vgpr": "accum_vgprs",
     "sgpr": "sgprs",
+} | {
+    "Start_Timestamp": "start",
+    "End_Timestamp": "end",
+    "PID": "process",
+    "TID": "thread",
+    "Kernel_Name": "name",
+    "Dispatch_ID": "dispatch_id",
+    "GPU_ID": "agent",
+    "Queue_ID": "queue",
+    "Correlation_ID": "correlation_id",
+    "Grid_Size": "grid_x",
+    "Workgroup_Size": "block_x",
+    "LDS_Per_Workgroup": "lds_bytes",
+    "Scratch_Per_Workitem": "scratch_bytes",
+    "Arch_VGPR": "vgprs",
+    "Accum_VGPR": "accum_vgprs",
+    "SGPR": "sgprs",
 }
-_NOT_COUNTERS = frozenset({"queue-index", "wave_size", "sig", "obj", "CompleteNs", "DurationNs"})
+"""Columns of rocprof 1, then of rocprofv2 -> their names in `records_of`."""
+
+_NOT_COUNTERS = frozenset(
+    {"queue-index", "wave_size", "Wave_Size", "sig", "obj", "CompleteNs", "DurationNs"}
+)
 _BARRIER = "<barrier packet>"
 """Barrier packets stand among the kernels; they keep order and run nothing."""
 
@@ -60,10 +81,10 @@ _BARRIER = "<barrier packet>"
 def read_rocprof_v1(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
 ) -> Profile:
-    """Read tables of rocprof, version 1: `results.csv` and `results.*stats.csv`. Its database and
-    JSON are not read.
+    """Read tables of rocprof 1 (`results.csv`, `results.*stats.csv`) and of rocprofv2
+    (`results_*.csv`). The database and the JSON of rocprof 1 are not read.
 
-    path -- a file, the folder that rocprof wrote to, or folder and start of the file names.
+    path -- a file, the folder that the tool wrote to, or folder and start of the file names.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of
@@ -83,9 +104,9 @@ def read_rocprof_v1(
     found = [_read_run(files, texts, maximum_bytes) for files in runs]
     found[0].ignored |= others
     refuse_copies(path, found)
-    return profile_of(
-        [own.part(texts) for own in found], texts, common_meta(found) | {"tool": "rocprof"}, origin
-    )
+    is_v2 = any("Dispatch_ID" in file.header for files in runs for file in files)
+    meta = common_meta(found) | {"tool": "rocprofv2" if is_v2 else "rocprof"}
+    return profile_of([own.part(texts) for own in found], texts, meta, origin)
 
 
 def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collected:
@@ -146,7 +167,7 @@ def _kernel_records(
             # `None` stands for no value.
             types[column] = TEXT
         elif column in _NAMES:
-            types[column] = TEXT if column == "KernelName" else pa.int64()
+            types[column] = TEXT if _NAMES[column] == "name" else pa.int64()
     # The last cell tells whether a row is complete.
     types.setdefault(named[-1], TEXT)
     csv_file = CsvFile(file.path, list(file.header), maximum_bytes)

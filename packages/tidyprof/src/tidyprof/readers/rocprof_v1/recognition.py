@@ -1,13 +1,15 @@
-"""Which files the first rocprof wrote, and their contents."""
+"""Which files rocprof 1 and rocprofv2 wrote, and their contents."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
+from tidyprof.errors import EMPTY, FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
+from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.readers.rocprofv3.columns import header_of
 
 HEAD_BYTES = 2**16
@@ -23,8 +25,10 @@ STATISTICS_SUBJECTS = {
 """Last part of the name of a table of statistics -> its subject, in rocprofv3's words."""
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
+_OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
 _NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.(json|db)(\.gz|\.zst)?$", re.IGNORECASE)
+_JSON_START = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}')
 NOT_READ = "rocprof 1's trace, of which only the tables are read"
 """Why results.json and results.db are left out."""
 
@@ -33,7 +37,7 @@ NOT_READ = "rocprof 1's trace, of which only the tables are read"
 class V1File:
     """One file.
 
-    role   -- `kernels` or `statistics`.
+    role   -- `kernels` (of rocprof 1 or rocprofv2) or `statistics`.
     prefix -- folder and start of the name, which all files of a run share.
     """
 
@@ -53,7 +57,7 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
     stem = _NAME.sub("", path.name)
     header = header_of(head) or []
     names = {name.lower() for name in header}
-    if {"index", "kernelname"} <= names:
+    if {"index", "kernelname"} <= names or is_of_rocprofv2(path, header):
         return V1File(path, "kernels", path.parent / stem, tuple(header))
     if names == _STATISTICS:
         run, _, subject = stem.rpartition(".")
@@ -66,13 +70,34 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
     return None
 
 
+def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
+    """Return True if rocprofv2 wrote a CSV file with this header. rocprof-compute keeps similar
+    columns in its own files, which have sysinfo.csv next to them.
+    """
+    is_similar = path.name.startswith("pmc_perf") or (path.parent / "sysinfo.csv").exists()
+    return {*header} >= _OF_ROCPROFV2 and not is_similar
+
+
 def is_trace(head: bytes) -> bool:
     """Whether a file that starts with `head` is rocprof's database or its JSON, whose times are
-    named `BeginNs`.
+    named `BeginNs`, if there are any.
     """
     if head.startswith(SQLITE_MAGIC):
-        return b'"BeginNs" INTEGER' in head
-    return head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
+        return b'"BeginNs" INTEGER' in head or b"CREATE TABLE KERN " in head
+    return bool(_JSON_START.match(head)) or (
+        head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
+    )
+
+
+def _is_empty(trace: Path) -> bool:
+    """Return True if nothing was recorded in a trace."""
+    head = head_or_nothing(trace, HEAD_BYTES)
+    if not head.startswith(SQLITE_MAGIC):
+        return b'"BeginNs"' not in head
+    with open_database(trace) as database:
+        return not any(
+            database.rows(f"SELECT 1 FROM {quoted(table)} LIMIT 1") for table in database.tables
+        )
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -143,6 +168,9 @@ def _not_read(trace: Path) -> ProfileReadError:
     start = _TRACE_NAME.sub("", trace.name)
     tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
     again = "record again with rocprofv3 --runtime-trace"
+    if _is_empty(trace):
+        cause = "the program launched none, or ended before rocprof wrote"
+        return NothingRecordedError(trace, "rocprof 1 recorded no kernel", cause, again)
     return ProfileReadError(
         trace,
         NOT_READ,

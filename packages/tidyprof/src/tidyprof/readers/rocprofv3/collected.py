@@ -55,6 +55,11 @@ class Collected:
         wanted = ON_DEVICE | (np.arange(len(ON_DEVICE)) == KIND_CODE["sample"])
         return any(wanted[records["kind"]].any() for records in self.events)
 
+    @property
+    def has_records(self) -> bool:
+        """Whether the process recorded anything, damaged or not."""
+        return any(records.total for records in self.events) or bool(self.counters or self.stats)
+
     def settle_process(self) -> None:
         """Take the number of the process from its records. Raises ProfileReadError if they name
         several processes.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidyprof.errors import SAME, ProfileReadError
+from tidyprof.errors import SAME, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.csv_files import same_text
 from tidyprof.io.guard import guarded
@@ -35,11 +35,17 @@ from tidyprof.readers.rocprofv3.recognition import (
 from tidyprof.readers.rocprofv3.statistics import read_agents, read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import Part, profile_of
+from tidyprof.tables.profiles import profile_of, read_recorded
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace,"
     " --hsa-trace, --rccl-trace and --marker-trace do not include."
+)
+_NOTHING = (
+    "no record of any kind",
+    "only the list of agents was written: the program used no GPU, or nothing was asked to be"
+    " recorded",
+    "record with --kernel-trace, and check that the program runs on a GPU",
 )
 _ONLY_STATISTICS = (
     "only statistics, no trace: totals are in meta['stats'], single events are not known. "
@@ -74,29 +80,37 @@ def read_process(
     own.ignored = {file.path: SAME for file in rows} if results else {}
     for file in process.of_role("agents"):
         own.agents += read_agents(file.path, maximum_bytes)
-    for file in process.of_role("statistics"):
-        table, warnings = read_statistics(
-            file.path, file.header, maximum_bytes, own.rank, own.process
-        )
-        own.warnings += warnings
-        own.stats.setdefault(file.subject, []).append(table)
     collected = [own]
-    if results:
-        for file in results:
-            collected += [
+
+    def add(file: OutputFile) -> None:
+        if file.role == "json":
+            found = [
                 _of_results(file.path, result, own, texts)
                 for result in read_results(file.path, maximum_bytes)
             ]
-    else:
-        for file in traces:
+            if not any(one.has_records for one in found):
+                raise NothingRecordedError(file.path, *_NOTHING)
+            collected.extend(found)
+        elif file.role == "statistics":
+            _add_statistics(own, file, maximum_bytes)
+        elif file in traces:
             _add_trace(own, file, read_rows(file, maximum_bytes), texts)
-        for file in counters:
+        else:
             _add_counters(own, file, read_rows(file, maximum_bytes))
+
+    own.ignored |= read_recorded([*process.of_role("statistics"), *(results or rows)], add)[1]
+    own.files = [file for file in own.files if file not in own.ignored]
     lost = [file.name for file in others if may_hold_kernels(file)]
     own.warnings += _suspicions(process, collected, lost)
     for one in collected:
         one.settle_process()
     return collected
+
+
+def _add_statistics(own: Collected, file: OutputFile, maximum_bytes: int) -> None:
+    table, warnings = read_statistics(file.path, file.header, maximum_bytes, own.rank, own.process)
+    own.warnings += warnings
+    own.stats.setdefault(file.subject, []).append(table)
 
 
 def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -> None:
@@ -211,29 +225,21 @@ def read_rocprofv3(
     path = Path(path)
     processes, others = find_processes(path, only)
     texts = Codes()
-    found = [
-        own
-        for process in _of_rank(path, processes, rank)
-        for own in read_process(process, rank, texts, maximum_bytes, others)
-    ]
-    found[0].ignored |= others
+    of_processes, nothing = read_recorded(
+        _of_rank(path, processes, rank),
+        lambda process: read_process(process, rank, texts, maximum_bytes, others),
+    )
+    found = [own for collected in of_processes for own in collected]
+    found[0].ignored |= others | nothing
     refuse_copies(path, found)
-    parts = [own.part(texts) for own in found]
-    _refuse_nothing(path, found, parts)
-    return profile_of(parts, texts, common_meta(found) | {"tool": "rocprofv3"}, origin)
-
-
-def _refuse_nothing(path: Path, found: list[Collected], parts: list[Part]) -> None:
-    if not any(part.records.total or part.counters for part in parts) and not any(
-        own.stats for own in found
-    ):
-        raise ProfileReadError(
-            path,
-            "no record of any kind",
-            "only the list of agents was written: the program used no GPU, or nothing was asked to"
-            " be recorded",
-            "record with --kernel-trace, and check that the program runs on a GPU",
-        )
+    if not any(own.has_records for own in found):
+        raise NothingRecordedError(path, *_NOTHING)
+    return profile_of(
+        [own.part(texts) for own in found],
+        texts,
+        common_meta(found) | {"tool": "rocprofv3"},
+        origin,
+    )
 
 
 def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> list[ProcessFiles]:

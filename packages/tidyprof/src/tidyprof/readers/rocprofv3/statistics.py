@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
+from tidyprof.errors import DAMAGED, NO_ROWS, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.csv_files import CsvFile
 
@@ -103,11 +103,11 @@ def read_statistics(
             types[column] = (
                 pa.int64() if name in _WHOLE else pa.float64() if name in _DECIMAL else pa.string()
             )
-    csv_file = CsvFile(path, header, maximum_bytes)
+    csv_file = CsvFile(path, header, maximum_bytes, _with_quoted_names)
     rows = csv_file.frame(types)
     columns: dict[str, Any] = {_NAMES[column.lower()]: rows[column].to_pylist() for column in types}
     if not len(rows) + csv_file.short:
-        raise ProfileReadError(path, *NO_ROWS)
+        raise NothingRecordedError(path, *NO_ROWS)
     columns["percent"] = [_decimal(text) for text in columns["percent"]]
     _refuse_contradictions(path, columns, csv_file.short)
     table = (
@@ -116,6 +116,18 @@ def read_statistics(
         .reindex(columns=list(STATISTICS_COLUMNS))
     )
     return table.astype(STATISTICS_COLUMNS), csv_file.warnings + csv_file.open_end()
+
+
+def _with_quoted_names(text: bytes) -> bytes:
+    """Return the text of a table with all names in quotes. rocprof 1 may write none, although names
+    contain commas: all cells but the last four, the figures, are the name.
+    """
+    lines = text.split(b"\n")
+    for number, line in enumerate(lines[1:], 1):
+        name, *figures = line.rsplit(b",", lines[0].count(b","))
+        if b"," in name and b'"' not in line:
+            lines[number] = b",".join([b'"%b"' % name, *figures])
+    return b"\n".join(lines)
 
 
 def _decimal(text: str | None) -> float:

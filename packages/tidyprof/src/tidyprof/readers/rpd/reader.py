@@ -47,6 +47,7 @@ from tidyprof.tables.profiles import (
     Part,
     profile_of,
     rank_in_name,
+    read_recorded,
     refuse_mixed_ranks,
     selected_rank,
 )
@@ -363,11 +364,12 @@ def read_rpd(
     path = Path(path)
     files, ignored = database_files(path, is_rpd, PATTERNS, "rpd files")
     texts = Codes()
-    read, shared = zip(*(read_file(file, texts, maximum_bytes) for file in files), strict=True)
+    of_files, nothing = read_recorded(files, lambda file: read_file(file, texts, maximum_bytes))
+    read, shared = zip(*of_files, strict=True)
     for part in read:
         part.rank = rank_in_name(part.path, path)
     if path.is_dir():
         refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
-    read[0].ignored = dict.fromkeys(ignored, FOREIGN)
+    read[0].ignored = nothing | dict.fromkeys(ignored, FOREIGN)
     meta = {"calls_with_several_operations": sum(shared)}
     return profile_of(selected_rank(path, read, rank), texts, meta, origin)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import NothingRecordedError, ProfileReadError
 from tidyprof.io.sqlite import NAMELESS, Database, Link, dangling, losses_told, text_codes
 from tidyprof.io.text_cells import whole_number
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, counted, first_equal, refined
@@ -95,7 +95,7 @@ def read_facts(database: Database) -> dict[str, Any]:
 def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
     """Refuse a file in which nothing was recorded."""
     if not operations.total and not calls.total:
-        raise ProfileReadError(
+        raise NothingRecordedError(
             path,
             "no GPU operation and no host call in it",
             "recording was never switched on (loadTracer.sh sets RPDT_AUTOSTART=0), or the program"

@@ -46,7 +46,7 @@ from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_
 from tidyprof.io.guard import guarded, no_files, progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
-from tidyprof.readers.torch.recognition import candidates, is_trace
+from tidyprof.readers.torch.recognition import candidates, is_json, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
     Extent,
@@ -125,8 +125,8 @@ def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
 
 
 def traces_of_ranks(folder: Path) -> list[Path]:
-    """The traces of a folder that has several, including a file that is empty at its start if its
-    name has a rank.
+    """The traces of a folder that has several, including a file that doesn't start as JSON, such as
+    one of zeros, if its name has a rank.
     """
     if not folder.is_dir():
         return []
@@ -136,7 +136,7 @@ def traces_of_ranks(folder: Path) -> list[Path]:
     chosen = [
         file
         for file, head in heads.items()
-        if is_trace(head) or (not head.strip() and rank_in_name(file, folder) is not None)
+        if is_trace(head) or not (is_json(head) or rank_in_name(file, folder) is None)
     ]
     return chosen if len(chosen) > 1 else []
 

@@ -26,7 +26,16 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def is_trace(head: bytes) -> bool:
     """Whether a file that starts with `head` is a trace of torch.profiler."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
+    return _first_byte(head) == b"{" and bool(_MARKS.search(head))
+
+
+def is_json(head: bytes) -> bool:
+    """Return True if a file that starts with `head` starts as an object or a list of JSON."""
+    return _first_byte(head) in (b"{", b"[")
+
+
+def _first_byte(head: bytes) -> bytes:
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
 
 
 def candidates(folder: Path) -> list[Path]:

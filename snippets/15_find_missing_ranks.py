@@ -1,9 +1,9 @@
 """Which rank is missing when a job hangs? Dumps of PyTorch's flight recorder, and what each rank
 called last.
 
-In a training script (this file beside it as who_is_missing.py):
+In a training script (this file beside it as find_missing_ranks.py):
 
-    from who_is_missing import watch          # before init_process_group: it sizes the buffer
+    from find_missing_ranks import watch          # before init_process_group: it sizes the buffer
     dist.init_process_group(...)
     stop = watch("dumps", dist.get_rank())
     try:
@@ -13,7 +13,7 @@ In a training script (this file beside it as who_is_missing.py):
 
 After the time-out:
 
-    python 15_who_is_missing.py dumps
+    python 15_find_missing_ranks.py dumps
 """
 
 import os
@@ -126,7 +126,7 @@ if __name__ == "__main__":
                 (0, "no call", "") if rank in found else (0, "no dump: dead, or it wrote none", "")
             )
             number, call, line = found.get(rank, ({},))[0].get(group, none)
-            behind = "  <-- behind" if number < newest else ""
+            behind = "  <-- behind, unless its dump is older" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")
     for rank, (_, pending) in sorted(found.items()):
         for call in pending[:1]:
