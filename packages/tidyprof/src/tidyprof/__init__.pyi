@@ -81,11 +81,8 @@ __all__ = [
     "collectives",
     "compare",
     "compare_ranks",
-<<<<<<< HEAD
     "diagnose",
-=======
     "find_missing_ranks",
->>>>>>> triage
     "gaps",
     "kernels",
     "launches",
@@ -118,10 +115,5 @@ __all__ = [
     "speed_of_light",
     "step_budget",
     "steps",
-<<<<<<< HEAD
-    "who_is_missing",
-=======
-    "triage",
->>>>>>> triage
     "write_chrome_trace",
 ]
