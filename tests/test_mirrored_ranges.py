@@ -127,7 +127,7 @@ WITH_OPTIONS = {
     "stacks of calls": lambda profile: analyses.call_stacks(profile, "calls"),
     "a step": lambda profile: analyses.phases(analyses.select_steps(profile, 6)),
     "marks to try": marks_to_try,
-    "triage": lambda profile: [str(value) for value in vars(tidyprof.triage(profile)).values()][
+    "triage": lambda profile: [str(value) for value in vars(tidyprof.diagnose(profile)).values()][
         :-1
     ],
     "timeline": plots.timeline,

@@ -343,7 +343,7 @@ q.check(answer)
 
 # %%
 for patient in ward.values():
-    second = tidyprof.triage(patient.profile)
+    second = tidyprof.diagnose(patient.profile)
     sure = "sure" if second.sure else "not sure"
     verdict = f"**{second.cause}**, {sure}: {second.title}"
     show_text(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")

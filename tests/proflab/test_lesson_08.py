@@ -63,7 +63,7 @@ def test_triage_names_each_patient_as_the_table_of_suspects_says(
 ) -> None:
     for patient in (*sick.values(), *ward.values()):
         assert (
-            tidyprof.triage(patient.profile).cause
+            tidyprof.diagnose(patient.profile).cause
             == lesson.suspects()[lesson.fault_of(patient)]["triage"]
         )
 

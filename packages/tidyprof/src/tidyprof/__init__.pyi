@@ -58,7 +58,7 @@ from tidyprof.tables.contract import (
     Profile,
 )
 from tidyprof.tables.intervals import Intervals
-from tidyprof.triage.verdict import Diagnosis, triage
+from tidyprof.triage.verdict import Diagnosis, diagnose
 
 __all__ = [
     "COUNTER_DTYPES",
@@ -81,6 +81,7 @@ __all__ = [
     "collectives",
     "compare",
     "compare_ranks",
+    "diagnose",
     "find_missing_ranks",
     "gaps",
     "kernels",
@@ -114,6 +115,5 @@ __all__ = [
     "speed_of_light",
     "step_budget",
     "steps",
-    "triage",
     "write_chrome_trace",
 ]

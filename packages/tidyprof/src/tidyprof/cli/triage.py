@@ -41,8 +41,13 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import ignored_lines, rank_in_name
 from tidyprof.triage.printers import as_json, report
 from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
-from tidyprof.triage.verdict import Diagnosis, WrongStepError, diagnosis_of, without_ranks
-from tidyprof.triage.verdict import triage as diagnose
+from tidyprof.triage.verdict import (
+    Diagnosis,
+    WrongStepError,
+    diagnose,
+    diagnosis_of,
+    without_ranks,
+)
 
 MIN_BYTES_FOR_PROCESSES = 8 * 2**20
 """Bytes of files from which another process is worth it: to start one takes as long as to read some

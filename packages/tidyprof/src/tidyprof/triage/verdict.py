@@ -120,7 +120,7 @@ class WrongStepError(ValueError):
     """The user's step time can't be that of the recorded steps without a profiler."""
 
 
-def triage(
+def diagnose(
     profiles: Profile | Iterable[Profile],
     mark: str | None = None,
     step_time_ms: float | None = None,
@@ -134,7 +134,7 @@ def triage(
     `ranks` do; WrongStepError, a ValueError, for a `step_time_ms` that no step can take or that is
     far from the recorded steps, and if no step is marked.
 
-    >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
+    >>> found = tidyprof.diagnose(tidyprof.read("trace.json.gz"))
     >>> found.cause, found.share, found.confident
     ('launch-bound', 0.84, True)
     """
@@ -148,7 +148,7 @@ def triage(
 
 
 def diagnosis_of(recordings: Sequence[Recording], step_time_ms: float | None) -> Diagnosis:
-    """Do what `triage` does, with its errors, for profiles that were reduced elsewhere."""
+    """Do what `diagnose` does, with its errors, for profiles that were reduced elsewhere."""
     if not recordings:
         raise ValueError("there is no profile to diagnose")
     judged = judged_ones([one.kind for one in recordings])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import tidyprof
-from tidyprof.diagnosis.verdict import as_json
+from tidyprof.triage.printers import as_dict
 from tidyprof_tests.conftest import STRANGERS
-from tidyprof_tests.triage.gpu_programs import FORMS
+from tidyprof_tests.triage.gpu_programs import TRUTH
 
 FACTS = Path(__file__).with_name("facts.json")
 TRUTHS = {
@@ -27,34 +25,25 @@ TRUTHS = {
 EXPECTED = TRUTHS["public recordings"]
 PUBLIC = [name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"]
 SCRIPTS = sorted(path.name for path in (STRANGERS / "traces").iterdir())
-PROGRAMS = [f"{name}/{form}/{how}" for name, form in FORMS for how in ("given", "alone")]
-WORDS = {"rank_files", "source", "loader", "apart", "foreign", "offered"}
-"""Signs that are sentences, or paths of this machine."""
+PROGRAMS = [f"{name}/{variant}/{how}" for name, variant in TRUTH for how in ("given", "alone")]
+
+DIGITS = 4
+"""Significant digits in the file."""
 
 
 def facts_of(found: tidyprof.Diagnosis) -> dict[str, Any]:
-    """Return the numbers and names of a diagnosis, without what is zero or empty."""
-    told = json.loads(as_json(found))
-    facts = {name: told[name] for name in ("cause", "share", "sure")}
-    facts |= dict(_flat("", {"signs": told["signs"]}))
-    for rival in told["rivals"]:
-        facts[f"rival {rival['name']}"] = [float(rival["fired"]), *_numbers(rival["why"])]
-    return facts | {f"evidence {i}": _numbers(text) for i, text in enumerate(told["evidence"])}
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, one in items:
-            if key not in WORDS:
-                yield from _flat(f"{name}.{key}".lstrip("."), one)
-    elif value:
-        yield name, float(f"{value:.7g}") if isinstance(value, float) else value
-
-
-def _numbers(text: str) -> list[float]:
-    """Return the numbers of a sentence; those within names, such as `aten::conv2d`, are none."""
-    return [float(one.replace(",", "")) for one in re.findall(r"(?<![\w.#`:])\d[\d,]*\.?\d*", text)]
+    """Return the numbers and names of a diagnosis."""
+    shown = as_dict(found)
+    values = {name: shown[name] for name in ("cause", "confident", "share")}
+    values |= {f"part {part['name']}": part["percent"] for part in shown["parts"]}
+    low, high = shown["overhead"]["estimated_step_ms"] or (None, None)
+    values |= {"estimated low": low, "estimated high": high}
+    values |= {f"fact {one.name}": one.value for one in found.facts if one.source != "meta"}
+    return {
+        name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def read_facts() -> dict[str, dict[str, Any]]:
@@ -62,5 +51,5 @@ def read_facts() -> dict[str, dict[str, Any]]:
 
 
 def write_facts(facts: dict[str, dict[str, Any]]) -> None:
-    lines = [f" {json.dumps(name)}: {json.dumps(one)}" for name, one in facts.items()]
+    lines = [f" {json.dumps(name)}: {json.dumps(one)}" for name, one in sorted(facts.items())]
     FACTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -6,65 +6,66 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import tidyprof
-from tidyprof_tests.conftest import STRANGERS
+from tidyprof_tests.conftest import REPOSITORY, STRANGERS
 
 PROGRAMS = STRANGERS / "gpu"
-TRUTH = json.loads((PROGRAMS / "truth.json").read_text())
-FORMS = [(name, form) for name, truth in TRUTH.items() for form in truth["untraced_ms"]]
+OTHER_RECORDINGS = REPOSITORY.parent / "shared/gpu/ward"
+"""The first thirteen programs, recorded another time; a folder next to the checkout."""
 
 KEPT_BUSY, NEARLY_BUSY = 0.75, 0.55
-"""Shares of the untraced step that a device works: from the first on a cured form is healthy or has
-one large kernel, from the second on it may be launch-bound, but not surely, below that it is
-launch-bound.
-"""
-
-HOST_LIMITED = [
-    (name, form)
-    for name, form in FORMS
-    if TRUTH[name]["device_busy_ms_a_step"][form] < 0.9 * TRUTH[name]["untraced_ms"][form]
-    and (
-        form == "cured"
-        or TRUTH[name]["cause"] in ("launch-bound", "blocked-host", "memory-pressure")
-    )
-]
-"""Forms whose steps last as long as the host takes: neither the device nor another process limits
-them.
+"""Shares of the unprofiled step that a device works: from the first on a fixed variant has no
+bottleneck or a dominant kernel. From the second on it may be launch-bound without confidence, and
+below that it is launch-bound.
 """
 
 
-@cache
-def profiles(name: str, form: str) -> list[tidyprof.Profile]:
-    return [tidyprof.read(path) for path in sorted((PROGRAMS / name / form).glob("*.zst"))]
+def variants_of(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the truths of each program and variant that was recorded into a folder."""
+    truths = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    return {
+        (name, variant): truth
+        | {key: of[variant] for key, of in truth.items() if isinstance(of, dict)}
+        for name, truth in truths.items()
+        for variant in truth["untraced_ms"]
+    }
+
+
+TRUTH = variants_of(PROGRAMS)
 
 
 @cache
-def triaged(name: str, form: str, how: str) -> tidyprof.Diagnosis:
-    """The diagnosis with the untraced step of an own clock, or by what the trace holds but for the
-    block's.
+def profiles(folder: Path, name: str, variant: str) -> list[tidyprof.Profile]:
+    return [tidyprof.read(path) for path in sorted((folder / name / variant).glob("trace*"))]
+
+
+@cache
+def triaged(name: str, variant: str, how: str, folder: Path = PROGRAMS) -> tidyprof.Diagnosis:
+    """Return the diagnosis with the unprofiled step by another clock (`given`), or by what the
+    trace contains except the steps that the script timed (`alone`).
     """
-    found = profiles(name, form)
-    stated = [profile.meta.pop("untraced", None) for profile in found]
-    diagnosis = tidyprof.triage(
-        found, step_ms=TRUTH[name]["untraced_ms"][form] if how == "given" else None
-    )
-    for profile, untraced in zip(found, stated, strict=True):
+    given = profiles(folder, name, variant)
+    stated = [profile.meta.pop("untraced", None) for profile in given]
+    step = TRUTH[name, variant]["untraced_ms"] if how == "given" else None
+    found = tidyprof.diagnose(given, step_time_ms=step)
+    for profile, untraced in zip(given, stated, strict=True):
         if untraced:
             profile.meta["untraced"] = untraced
-    return diagnosis
+    return found
 
 
-def is_right(name: str, form: str, facts: dict[str, Any]) -> bool:
+def is_right(name: str, variant: str, facts: dict[str, Any]) -> bool:
     """Return True if the cause is right by the truth of a program, see `facts.facts_of`."""
-    truth, cause, sure = TRUTH[name], facts["cause"], facts["sure"]
-    if form == "sick":
-        named = truth["cause"] == "late-data" and facts.get("signs.host.silent_part")
-        return cause == truth["cause"] or bool(named and cause == "silent-host")
-    busy = truth["device_busy_ms_a_step"][form] / truth["untraced_ms"][form]
+    truth, cause, confident = TRUTH[name, variant], facts["cause"], facts["confident"]
+    if variant == "sick":
+        named = truth["cause"] == "input-bound" and facts.get("fact outside_part")
+        return cause == truth["cause"] or bool(named and cause == "outside-torch")
+    busy = truth["device_busy_ms_a_step"] / truth["untraced_ms"]
     if busy >= KEPT_BUSY:
-        return cause in ("healthy", "one-kernel")
-    if cause == "healthy":
+        return cause in ("no-bottleneck", "dominant-kernel")
+    if cause == "no-bottleneck":
         return busy >= NEARLY_BUSY
-    return cause == "launch-bound" and not (sure and busy >= NEARLY_BUSY)
+    return cause == "launch-bound" and not (confident and busy >= NEARLY_BUSY)

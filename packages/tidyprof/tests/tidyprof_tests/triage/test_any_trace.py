@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import tidyprof
-from tidyprof.diagnosis.verdict import as_json, facts, headline
+from tidyprof.triage.printers import as_json
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.triage.traces import WITHOUT_A_GPU, check_laws, diagnosed
 
 KERNELS = ("gemm", "ncclDevKernel", "void vllm::cross_device_reduce_1stage", "triton_x")
 CALLS = (
@@ -30,7 +30,6 @@ RANGES = (
     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
 )
 FUNCTIONS = ("a.py(3): f", "torch/x.py(4): g", "nn.Module: Linear_2")
-WITHOUT_A_GPU = {"schemaVersion": 1, "deviceProperties": []}
 
 
 def any_event(draw: random.Random) -> TraceEvent:
@@ -56,10 +55,6 @@ def test_the_parts_of_any_trace_add_up(seed: int, tmp_path: Path):
     draw = random.Random(seed)
     events = [any_event(draw) for _ in range(draw.choice((1, 5, 30, 120)))]
     path = write_trace(tmp_path / "trace.json", events, header=draw.choice((HEADER, WITHOUT_A_GPU)))
-    found = tidyprof.triage(tidyprof.read(path, python_functions=True))
-    assert headline(found)
-    assert facts(found)
+    found = diagnosed(path)
     assert as_json(found)
-    shares = found.signs.shares
-    assert min(shares.values(), default=0) >= 0
-    assert not found.signs.step_ns or sum(shares.values()) == pytest.approx(1)
+    check_laws(found)

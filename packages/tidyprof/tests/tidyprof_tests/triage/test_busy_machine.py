@@ -1,27 +1,30 @@
-"""triage where other programs had the processor: their time is no fault of the host. Times in
-ms.
-"""
+"""triage if other programs had the CPU: their time is no fault of the host. Times in ms."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tidyprof
-from tidyprof_tests.chrome_writer import (
-    BASE_NS,
-    HEADER,
-    TraceEvent,
-    call,
-    kernel,
-    operator,
-    write_trace,
+from tidyprof_tests.chrome_writer import BASE_NS
+from tidyprof_tests.triage.traces import (
+    CUDA,
+    MS,
+    WITHOUT_A_GPU,
+    Fill,
+    Step,
+    blamed,
+    diagnosed,
+    facts,
+    shares,
+    trace,
+    triaged,
+    verdict,
 )
 
-MS = 1_000_000
-ON_A_PROCESSOR = {"schemaVersion": 1, "deviceProperties": []}
 SKETCH = {"data": 10, "forward": 60, "optimizer": 30}
 """Length of the parts of a step of 100; only the first 5 of `forward` and of `optimizer` have
 operators.
@@ -33,192 +36,173 @@ def watched(
     queued: dict[str, float],
     device: float = 0,
     lengths: dict[str, float] | None = None,
-    late: int = 0,
-    **header: object,
+    late: float = 0,
+    **members: Any,
 ) -> Path:
-    """Four steps; queued -- the share of a part that its thread stood in line; device -- work
-    behind each launch; late -- how long it stood in line in the last part of the first step.
+    """Four steps. queued -- the share of a part that its thread waited for a CPU core; device --
+    work after each launch; late -- how long it waited in the last part of the first step.
     """
-    events, parts, end = [], [], MS
-    sketch = lengths or SKETCH
-    for step in range(4):
-        begin, lasting = end, dict(sketch)
-        lasting[[*sketch][-1]] += 0 if step else late
-        end = begin + sum(lasting.values()) * MS
-        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, end - begin))
-        for name, length in lasting.items():
-            long = length * MS
-            events.append(TraceEvent("user_annotation", name, begin, long))
+    parts, sketch = [], lengths or SKETCH
+
+    def fill(step: Step) -> None:
+        at = 0.0
+        for name, usual in sketch.items():
+            length = usual + (late if step.number == 0 and name == [*sketch][-1] else 0)
+            step.part(name, at, length)
             if name != "data":
-                events.append(operator("aten::mm", begin, 5 * MS, len(events)))
+                step.operator("aten::mm", at, 5)
                 if device:
-                    number = len(events)
-                    events += [
-                        call("hipLaunchKernel", begin, 5000, number),
-                        kernel("gemm", begin + 10_000, round(device * MS), number),
-                    ]
-            line = round(long * queued.get(name, 0)) + (length - sketch[name]) * MS
-            parts.append([name, BASE_NS + begin, long, long - line, line])
-            begin += long
-    header |= {"watch_parts": parts} | (HEADER if device else ON_A_PROCESSOR)
-    return write_trace(path, events, header=header)
+                    step.launch(at, device, late=0.01)
+            begin_ns, length_ns = step.at(at, length)
+            waited = round(usual * MS * queued.get(name, 0)) + round((length - usual) * MS)
+            parts.append([name, BASE_NS + begin_ns, length_ns, length_ns - waited, waited])
+            at += length
+
+    whole = sum(sketch.values())
+    header = (CUDA if device else WITHOUT_A_GPU) | {"watch_parts": parts} | members
+    return trace(path, [whole + late, whole, whole, whole], fill, header=header)
 
 
-def checked(path: Path) -> tidyprof.Diagnosis:
-    return tidyprof.triage(tidyprof.read(path))
+def checked(folder: Path, *steps: Any, **more: Any) -> tidyprof.Diagnosis:
+    return diagnosed(watched(folder / "trace.json", *steps, **more))
 
 
-@pytest.mark.parametrize("device", [0, 5], ids=["processor", "GPU"])
-def test_what_others_had_is_taken_off_before_the_host_is_blamed(
+DEVICES = pytest.mark.parametrize("device", [0, 5], ids=["CPU", "GPU"])
+
+
+@DEVICES
+def test_what_others_had_is_subtracted_before_the_host_is_blamed(
     device: float, tmp_path: Path
 ) -> None:
-    quiet = checked(watched(tmp_path / "quiet.json", {}, device))
-    assert (quiet.cause, quiet.sure) == ("silent-host", True)
-    busy = checked(watched(tmp_path / "busy.json", {"forward": 0.8}, device))
-    assert busy.signs.shares["silent"] == pytest.approx(
-        quiet.signs.shares["silent"] - 0.44, abs=0.01
-    )
-    assert busy.cause == "silent-host"
-    assert busy.share < 0.6 * quiet.share
+    quiet = checked(tmp_path, {}, device)
+    assert verdict(quiet) == ("outside-torch", True)
+    busy = checked(tmp_path, {"forward": 0.5}, device)
+    assert busy.cause == "outside-torch"
+    assert busy.share == pytest.approx(quiet.share - 0.275, abs=0.01)
 
 
-@pytest.mark.parametrize("device", [0, 5], ids=["processor", "GPU"])
+@DEVICES
 @pytest.mark.parametrize("share", [0.6, 0.9])
-def test_above_half_nobody_can_tell(share: float, device: float, tmp_path: Path) -> None:
-    found = checked(watched(tmp_path / "busy.json", dict.fromkeys(SKETCH, share), device))
-    assert (found.cause, found.sure) == ("can't tell", False)
-    assert "quiet machine" in found.next_step
-    assert "with_stack" not in found.next_step
-
-
-@pytest.mark.parametrize("name", ["data", "log"])
-def test_waiting_that_others_made_long_is_not_blamed(name: str, tmp_path: Path) -> None:
-    lengths = {name: 45, "forward": 5, "optimizer": 5}
-    cause = {"data": "late-data", "log": "silent-host"}[name]
-    assert checked(watched(tmp_path / "quiet.json", {}, lengths=lengths)).cause == cause
-    busy = checked(watched(tmp_path / "busy.json", {name: 0.95}, lengths=lengths))
-    assert busy.cause in ("can't tell", "silent-host")
-    assert cause not in {rival.name for rival in busy.rivals if rival.fired} | {busy.cause}
-
-
-def test_a_processor_that_computes_is_healthy_however_many_share_it(tmp_path: Path) -> None:
-    """Operators that last longer are no loss of the host's own, and nothing is blamed."""
-    events, parts = [], []
-    for step in range(4):
-        begin = MS + step * 100 * MS
-        events += [TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * MS),
-                   operator("aten::mm", begin, 98 * MS, step)]  # fmt: skip
-        parts.append(["forward", BASE_NS + begin, 100 * MS, 30 * MS, 70 * MS])
-    path = write_trace(
-        tmp_path / "trace.json", events, header=ON_A_PROCESSOR | {"watch_parts": parts}
-    )
-    assert checked(path).cause == "healthy"
-
-
-@pytest.mark.parametrize(("line", "blamed"), [(0, True), (40, False)])
-def test_a_rank_whose_operators_others_made_long_is_no_straggler(
-    line: int, blamed: bool, tmp_path: Path
+def test_above_half_the_verdict_is_inconclusive(
+    share: float, device: float, tmp_path: Path
 ) -> None:
-    """Rank 1 computes for 80 ms of each 100, in line for so much of it; rank 0 computes for 40, and
-    awaits it.
+    found = checked(tmp_path, dict.fromkeys(SKETCH, share), device)
+    assert verdict(found) == ("inconclusive", False)
+    assert "idle machine" in found.next_step
+
+
+@pytest.mark.parametrize(("name", "cause"), [("data", "input-bound"), ("log", "outside-torch")])
+def test_waiting_that_others_made_long_is_not_blamed(name: str, cause: str, tmp_path: Path) -> None:
+    lengths = {name: 45, "forward": 5, "optimizer": 5}
+    assert checked(tmp_path, {}, lengths=lengths).cause == cause
+    assert cause not in blamed(checked(tmp_path, {name: 0.95}, lengths=lengths))
+
+
+def computing(length: float, waited: float, parts: list[Any], collective: bool = False) -> Fill:
+    """A step of 100 in which an operator runs for so long, and waits for a core for so long."""
+
+    def fill(step: Step) -> None:
+        step.operator("aten::mm", 0, length)
+        if collective:
+            step.part("gloo:all_reduce", length, 98 - length, thread=1001)
+        parts.append(["forward", BASE_NS + step.begin_ns, 100 * MS, 100 * MS, round(waited * MS)])
+
+    return fill
+
+
+@pytest.mark.parametrize("waited", [0, 40, 70])
+def test_a_cpu_that_computes_is_no_host_to_blame_however_many_share_it(
+    waited: float, tmp_path: Path
+) -> None:
+    parts: list[Any] = []
+    header = WITHOUT_A_GPU | {"watch_parts": parts}
+    found = triaged(tmp_path, 100, computing(98, waited, parts), header=header)
+    expected = {0: ("no-bottleneck", True), 40: ("no-bottleneck", False)}
+    assert verdict(found) == expected.get(waited, ("inconclusive", False))
+    assert shares(found)["other programs"] == pytest.approx(waited / 100)
+
+
+@pytest.mark.parametrize(("waited", "is_straggler"), [(0, True), (40, False)])
+def test_a_rank_whose_operators_others_made_long_is_no_straggler(
+    waited: float, is_straggler: bool, tmp_path: Path
+) -> None:
+    """Rank 1 computes for 80 ms of each 100 and waits for a core for so much of it. Rank 0 computes
+    for 40, and waits for rank 1.
     """
-    for rank, length in enumerate((40, 80)):
-        events, parts = [], []
-        for step in range(4):
-            begin = MS + step * 100 * MS
-            events += [
-                TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * MS),
-                operator("aten::mm", begin, length * MS, step),
-                TraceEvent(
-                    "user_annotation",
-                    "gloo:all_reduce",
-                    begin + length * MS,
-                    (98 - length) * MS,
-                    tid=1001,
-                ),
-            ]
-            parts.append(["forward", BASE_NS + begin, 100 * MS, 100 * MS, rank * line * MS])
-        known = {
-            "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2},
-            "watch_parts": parts,
-        }
-        write_trace(tmp_path / f"trace_rank{rank}.json", events, header=ON_A_PROCESSOR | known)
-    assert (checked(tmp_path).cause == "straggler") == blamed
+    parts: list[Any] = []
+    fills = [computing(40, 0, parts, True), computing(80, waited, parts, True)]
+    for rank, fill in enumerate(fills):
+        parts.clear()
+        known = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
+        header = WITHOUT_A_GPU | {"watch_parts": parts} | known
+        trace(tmp_path / f"trace_rank{rank}.json", 100, fill, header=header)
+    found = diagnosed(tmp_path)
+    assert (found.cause == "straggler") == is_straggler
 
 
-def test_a_first_step_that_others_made_long_is_no_start_up(tmp_path: Path) -> None:
-    """A part that is sampled as a whole: 300 ms of the first step's last part it stood in line."""
-    found = checked(watched(tmp_path / "trace.json", {}, late=300))
-    assert found.signs.first_step == pytest.approx(4)
-    assert "start-up" not in {rival.name for rival in found.rivals if rival.fired} | {found.cause}
-    assert found.cause == "silent-host"
-    (why,) = [rival.why for rival in found.rivals if rival.name == "start-up"]
-    assert "1.05 times without what other programs took" in why
+def test_a_first_step_that_others_made_long_is_no_startup(tmp_path: Path) -> None:
+    """A part that is sampled as a whole: 300 ms of the first step's last part it waited."""
+    found = checked(tmp_path, {}, late=300)
+    assert found.cause == "outside-torch"
+    assert "startup" not in blamed(found)
+    assert facts(found)["longest_step_ns"] == 100 * MS
 
 
-def test_a_first_step_is_no_start_up_because_others_made_the_later_ones_long(
+def test_a_first_step_is_no_startup_because_others_made_the_later_ones_long(
     tmp_path: Path,
 ) -> None:
     path = watched(tmp_path / "trace.json", {"data": 0.6}, lengths={"data": 90, "forward": 10})
     content = json.loads(path.read_text())
-    first, rest = content["watch_parts"][:2], content["watch_parts"][2:]
-    quiet = [[name, begin, length, length, 0] for name, begin, length, *_ in first]
-    path.write_text(json.dumps(content | {"watch_parts": [*quiet, *rest]}))
-    found = checked(path)
-    assert (found.signs.first_step, found.cause) == (pytest.approx(1), "late-data")
-    assert "start-up" not in {rival.name for rival in found.rivals if rival.fired}
+    for part in content["watch_parts"][:2]:
+        part[3:] = [part[2], 0]
+    path.write_text(json.dumps(content))
+    found = diagnosed(path)
+    assert (facts(found)["first_step_ratio"], found.cause) == (pytest.approx(1), "input-bound")
+    assert "startup" not in blamed(found)
 
 
-UNTRACED = {
-    "steps": 20,
-    "step_ns": 50 * MS,
-    "parts_ns": {"data": 40 * MS, "forward": 5 * MS, "optimizer": 5 * MS},
-}
-"""Steps that the script timed before the recording."""
+LOADED = {"data": 60, "forward": 20, "optimizer": 20}
 
 
-def test_time_that_others_took_of_the_recorded_steps_is_none_of_the_untraced_one(
+def timed(**parts: float) -> dict[str, Any]:
+    """Twenty steps that the script timed before the trace."""
+    parts_ns = {name: length * MS for name, length in parts.items()}
+    return {"steps": 20, "step_ns": sum(parts_ns.values()), "parts_ns": parts_ns}
+
+
+def test_time_that_others_took_of_the_traced_steps_is_none_of_the_unprofiled_one(
     tmp_path: Path,
 ) -> None:
-    """The wait for data keeps what was timed, and others what the recorded steps don't explain."""
-    lengths = {"data": 60, "forward": 20, "optimizer": 20}
+    """The wait for data keeps what was timed, and others what the traced steps don't explain."""
+    untraced = timed(data=40, forward=5, optimizer=5)
     busy = {"data": 0.3, "forward": 0.5}
-    path = watched(tmp_path / "trace.json", busy, lengths=lengths, watch_untraced=UNTRACED)
-    found = tidyprof.triage(tidyprof.read(path))
-    assert found.cause == "late-data"
-    assert found.share == pytest.approx(0.8, abs=0.05)
-    assert found.signs.shares["taken"] == pytest.approx(0, abs=0.01)
+    found = checked(tmp_path, busy, lengths=LOADED, watch_untraced=untraced)
+    assert (found.cause, found.share) == ("input-bound", pytest.approx(0.8, abs=0.05))
+    assert shares(found)["other programs"] == pytest.approx(0, abs=0.01)
 
 
 @pytest.mark.parametrize("queued", [0.3, 0.5])
-def test_a_load_that_was_there_before_the_recording_too_is_told_as_without_those_times(
+def test_a_load_that_was_there_before_the_trace_too_has_the_same_parts(
     queued: float, tmp_path: Path
 ) -> None:
-    """Nobody knows how much others took of the untraced steps; these were as long."""
-    lengths = {"data": 60, "forward": 20, "optimizer": 20}
-    timed = {name: length * MS for name, length in lengths.items()}
-    untraced = {"steps": 20, "step_ns": 100 * MS, "parts_ns": timed}
-    busy = {"data": queued}
-    alone = checked(watched(tmp_path / "alone.json", busy, lengths=lengths))
-    path = watched(tmp_path / "timed.json", busy, lengths=lengths, watch_untraced=untraced)
-    found = tidyprof.triage(tidyprof.read(path))
-    assert alone.signs.shares["taken"] == pytest.approx(0.6 * queued)
-    assert found.signs.shares == pytest.approx(alone.signs.shares)
+    """The timed steps don't show how much others took of them; they were as long."""
+    alone = checked(tmp_path, {"data": queued}, lengths=LOADED)
+    found = checked(tmp_path, {"data": queued}, lengths=LOADED, watch_untraced=timed(**LOADED))
+    assert shares(alone)["other programs"] == pytest.approx(0.6 * queued)
+    assert shares(found) == pytest.approx(shares(alone))
 
 
-@pytest.mark.parametrize("begins_after", [True, False])
-def test_samples_without_a_judged_step_take_nothing(begins_after: bool, tmp_path: Path) -> None:
-    """All work is outside of the marked steps, or these have no length."""
-    marked = TraceEvent("user_annotation", "ProfilerStep#1", (200 if begins_after else 1) * MS,
-                        100 * MS if begins_after else 0)  # fmt: skip
-    events = [
-        marked,
-        TraceEvent("user_annotation", "data", MS, 50 * MS),
-        operator("aten::mm", 51 * MS, 50 * MS, 1),
-        call("hipLaunchKernel", 51 * MS, 5000, 3),
-        kernel("gemm", 51 * MS + 10_000, 40 * MS, 3),
-    ]
-    parts = [["data", BASE_NS + MS, 50 * MS, 25 * MS, 25 * MS]]
-    header = HEADER | {"watch_parts": parts, "watch_untraced": UNTRACED}
-    path = write_trace(tmp_path / "trace.json", events, header=header)
-    assert tidyprof.triage(tidyprof.read(path)).signs.shares.get("taken", 0) == 0
+@pytest.mark.parametrize("length", [100, 0])
+def test_samples_without_a_judged_step_take_nothing(length: float, tmp_path: Path) -> None:
+    """All work is after the marked step, or that has no length."""
+    after = 2 * length
+
+    def fill(step: Step) -> None:
+        step.part("data", after, 50)
+        step.operator("aten::mm", after + 50, 50)
+        step.launch(after + 50, 40)
+
+    parts = [["data", BASE_NS + round((1 + after) * MS), 50 * MS, 25 * MS, 25 * MS]]
+    header = CUDA | {"watch_parts": parts, "watch_untraced": timed(data=40, forward=10)}
+    path = trace(tmp_path / "trace.json", [length], fill, header=header)
+    assert not shares(diagnosed(path))["other programs"]

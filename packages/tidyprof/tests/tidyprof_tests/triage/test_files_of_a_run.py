@@ -61,7 +61,7 @@ def test_one_process_or_two_folder_or_files_give_one_diagnosis(
 ):
     files, target = sorted(map(str, RANKS.glob("*.json.gz"))), tmp_path / "diagnosis.json"
     expected = diagnosed([str(RANKS), "--jobs", "1"], target, capsys)
-    assert expected[2] == as_json(tidyprof.triage(tidyprof.read(RANKS)))
+    assert expected[2] == as_json(tidyprof.diagnose(tidyprof.read(RANKS)))
     assert diagnosed([str(RANKS), "--jobs", "2"], target, capsys) == expected
     assert diagnosed([*files, "--jobs", "2"], target, capsys) == expected
 
@@ -75,7 +75,7 @@ def test_what_all_analyses_ask_for_is_looked_for_once(
     place = import_module(f"tidyprof.{module}")
     real, calls = getattr(place, name), []
     monkeypatch.setattr(place, name, lambda *arguments: calls.append(name) or real(*arguments))
-    tidyprof.triage(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
+    tidyprof.diagnose(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
     assert calls == [name]
 
 
@@ -135,7 +135,7 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(
             rank_file(path, None, begin=9_000_000)
         whole = tidyprof.read(folder)
         shown, complaints, written = diagnosed([str(folder), "--jobs", jobs], target, capsys)
-        assert written == as_json(tidyprof.triage(whole))
+        assert written == as_json(tidyprof.diagnose(whole))
         assert complaints == "".join(f"warning: {warning}\n" for warning in whole.meta["warnings"])
         assert "kernels last 0 ns" in complaints
         assert shown
@@ -218,7 +218,7 @@ def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
     assert complaints.count("rank 1 is left out: ") == 1
     assert str(files[1]) in complaints
     assert shown.startswith(
-        tidyprof.triage([tidyprof.read(one) for one in files if one != files[1]]).cause
+        tidyprof.diagnose([tidyprof.read(one) for one in files if one != files[1]]).cause
     )
     assert '"ranks": 3' in written
 

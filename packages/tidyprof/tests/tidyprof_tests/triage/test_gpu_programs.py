@@ -49,7 +49,7 @@ def test_what_the_block_timed_is_what_an_own_clock_says(name: str, form: str) ->
     """Within a fifth: other steps, of the same process."""
     own = TRUTH[name]["untraced_ms"][form]
     assert profiles(name, form)[0].meta["untraced"]
-    found = tidyprof.triage(profiles(name, form))
+    found = tidyprof.diagnose(profiles(name, form))
     assert found.signs.observer.unprofiled_step_ns == pytest.approx(1e6 * own, rel=0.2)
     assert found.cause == triaged(name, form, "given").cause
 

@@ -11,8 +11,7 @@ from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.checkpoint import checkpoint
 
-import tidyprof
-from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.triage.traces import Step, diagnosed, facts, triaged
 
 
 class Block(torch.nn.Module):
@@ -98,8 +97,8 @@ def recorded(path: Path, loss: Callable[[torch.Tensor], torch.Tensor], stacks: b
 
 
 def seen(path: Path) -> bool:
-    """Whether triage sees it, however short it was beside what other programs took."""
-    return tidyprof.triage(tidyprof.read(path, python_functions=True)).signs.again > 0
+    """Return True if triage sees it, however short it was next to what other programs took."""
+    return facts(diagnosed(path)).get("recomputed_share", 0) > 0
 
 
 @pytest.mark.parametrize("stacks", [False, True], ids=["operators", "stacks"])
@@ -125,24 +124,12 @@ def test_any_other_backward_is_no_checkpoint(
 
 def test_on_a_gpu_it_is_a_share_of_the_device_s_work(tmp_path: Path) -> None:
     """3 of 10 ms of kernels, launched by the operators of a forward within a node of backward."""
-    node, events = "autograd::engine::evaluate_function: ReluBackward0", []
-    for step in range(3):
-        begin, number = 1_000_000 + step * 20_000_000, 100 * step
-        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 20_000_000))
-        events.append(operator(node, begin + 5_000_000, 9_000_000, number))
-        named = (
-            ("aten::conv2d", 0, 4),
-            ("aten::conv2d", 5, 2),
-            ("aten::relu", 8, 1),
-            ("aten::mm", 12, 3),
-        )
-        for place, (name, at, length) in enumerate(named):
-            own, known = begin + at * 1_000_000 + 10_000, number + place
-            events += [
-                operator(name, own, 50_000, known + 1),
-                call("hipLaunchKernel", own, 5_000, known),
-                kernel(name, own + 10_000, length * 1_000_000, known),
-            ]
-    path = write_trace(tmp_path / "trace.json", events)
-    assert seen(path)
-    assert tidyprof.triage(tidyprof.read(path)).signs.again == pytest.approx(0.3)
+
+    def fill(step: Step) -> None:
+        step.operator("autograd::engine::evaluate_function: ReluBackward0", 5, 9)
+        work = (("conv2d", 0, 4), ("conv2d", 5, 2), ("relu", 8, 1), ("mm", 12, 3))
+        for name, at, length in work:
+            step.operator(f"aten::{name}", at + 0.01, 0.05)
+            step.launch(at + 0.01, length, name)
+
+    assert facts(triaged(tmp_path, 20, fill))["recomputed_share"] == pytest.approx(0.3)

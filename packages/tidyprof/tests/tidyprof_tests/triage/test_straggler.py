@@ -8,87 +8,83 @@ from pathlib import Path
 
 import pytest
 
-import tidyprof
 from tidyprof.cli.main import main
-from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof_tests.triage.traces import (
+    CUDA,
+    WITHOUT_A_GPU,
+    Fill,
+    Step,
+    blamed,
+    facts,
+    ranks,
+    verdict,
+)
 
-MS = 1_000_000
 
-
-def two_ranks(
-    folder: Path,
-    computing: tuple[float, float],
-    sleeping: tuple[float, float],
-    gpu: bool = False,
-    in_turn: bool = False,
-) -> Path:
-    """Steps of 100 ms: a rank computes, sleeps, and is in a collective until the step ends for
-    both. in_turn -- whether the ranks swap their parts with each step.
+def working(lengths: tuple[float, float], silent: float = 1, gpu: bool = False) -> Fill:
+    """Steps of 100: a rank computes for so long in even and in odd steps, is silent, and is in a
+    collective until the step ends.
     """
-    for rank in range(2):
-        events = []
-        for step in range(4):
-            part = (rank + step * in_turn) % 2
-            works, sleeps = round(computing[part] * MS), round(sleeping[part] * MS)
-            begin = MS + step * 100 * MS
-            enters = begin + works + sleeps
-            events += [
-                TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100 * MS),
-                operator("aten::mm", begin, 5 * MS if gpu else works, step),
-            ]
-            if gpu:
-                events += [
-                    call("hipLaunchKernel", begin, 5_000, 10 + step),
-                    kernel("gemm", begin + 10_000, works, 10 + step),
-                    call("hipLaunchKernel", enters - 10_000, 5_000, 20 + step),
-                    kernel(
-                        "ncclDevKernel_Generic",
-                        enters,
-                        begin + 99 * MS - enters,
-                        20 + step,
-                        stream=4,
-                    ),
-                ]
-            else:
-                events.append(
-                    TraceEvent(
-                        "user_annotation", "gloo:all_reduce", enters, begin + 99 * MS - enters
-                    )
-                )
-        known = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
-        header = (HEADER if gpu else {"schemaVersion": 1, "deviceProperties": []}) | known
-        write_trace(folder / f"trace_rank{rank}.json", events, header=header)
-    return folder
+
+    def fill(step: Step) -> None:
+        length = lengths[step.number % 2]
+        enters = length + silent
+        step.operator("aten::mm", 0, 5 if gpu else length)
+        if gpu:
+            step.launch(0, length)
+            step.launch(enters - 0.01, 99 - enters, "ncclDevKernel_Generic", late=0.01)
+        else:
+            step.part("gloo:all_reduce", enters, 99 - enters)
+
+    return fill
 
 
-@pytest.mark.parametrize("gpu", [False, True], ids=["processor", "GPU"])
+@pytest.mark.parametrize("gpu", [False, True], ids=["CPU", "GPU"])
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_computes_longer_is_compared_with_one_that_waits(
-    late: int, gpu: bool, tmp_path: Path, capsys
-):
-    folder = two_ranks(tmp_path, (80, 30) if late == 0 else (30, 80), (1, 1), gpu)
-    files = [str(folder / f"trace_rank{rank}.json") for rank in (1 - late, late)]
+    late: int, gpu: bool, tmp_path: Path
+) -> None:
+    lengths = [80, 30] if late == 0 else [30, 80]
+    fills = [working((length, length), gpu=gpu) for length in lengths]
+    found = ranks(tmp_path, 100, fills, header=CUDA if gpu else WITHOUT_A_GPU)
+    assert found.cause == "straggler"
+    assert (facts(found).get("straggler", 0), facts(found)["straggler_part"]) == (
+        late,
+        "compute",
+    )
+    files = [str(tmp_path / f"trace_rank{rank}.json") for rank in (1 - late, late)]
     command = f"tidyprof compare {files[0]} {files[1]} --by operator"
-    for given in ([str(folder)], files):
-        assert main(["triage", *given]) == 0
-        shown = capsys.readouterr().out
-        assert shown.startswith("straggler")
-        assert command in shown
-        assert "computes longer" in shown
-    assert command in tidyprof.triage(tidyprof.read(folder)).next_step
+    assert command in found.next_step
     assert main(command.split()[1:]) == 0
 
 
-def test_a_rank_that_is_silent_computes_no_longer_and_is_judged_alone(tmp_path: Path):
-    folder = two_ranks(tmp_path, (30, 20), (50, 1))
-    found = tidyprof.triage(tidyprof.read(folder))
-    assert found.cause == "straggler"
-    assert found.signs.excess.part == "silent"
-    assert "computes longer" not in found.evidence[0]
-    assert f"tidyprof triage {folder / 'trace_rank0.json'}" in found.next_step
+def test_a_rank_that_is_silent_is_judged_alone(tmp_path: Path) -> None:
+    fills = [working((30, 30), 50), working((20, 20), 1)]
+    found = ranks(tmp_path, 100, fills, header=WITHOUT_A_GPU)
+    assert (found.cause, facts(found)["straggler_part"]) == ("straggler", "silent")
+    assert f"tidyprof triage {tmp_path / 'trace_rank0.json'}" in found.next_step
 
 
-def test_ranks_that_are_late_in_turn_are_no_stragglers(tmp_path: Path):
-    folder = two_ranks(tmp_path, (80, 10), (1, 1), gpu=True, in_turn=True)
-    found = tidyprof.triage(tidyprof.read(folder))
-    assert found.cause == "can't tell"
+def test_ranks_that_are_late_in_turn_are_no_stragglers(tmp_path: Path) -> None:
+    fills = [working((80, 10), gpu=True), working((10, 80), gpu=True)]
+    assert verdict(ranks(tmp_path, 100, fills)) == ("inconclusive", False)
+
+
+def launching(at: float) -> Fill:
+    """A rank that launches small kernels until this time, and then a collective."""
+
+    def fill(step: Step) -> None:
+        for place in range(round(10 * at)):
+            step.operator("aten::add", place / 10, 0.09)
+            step.launch(place / 10, 0.02)
+        step.launch(at, 98 - at, "ncclDevKernel_Generic")
+
+    return fill
+
+
+def test_the_rank_that_launches_last_sets_the_pace(tmp_path: Path) -> None:
+    """Both ranks do the same, one of them more slowly, and the other's device waits for it."""
+    found = ranks(tmp_path, 100, [launching(60), launching(90)])
+    assert found.cause == "launch-bound"
+    assert "straggler" not in blamed(found)
+    assert facts(found)["straggler_excess"] < 0.2

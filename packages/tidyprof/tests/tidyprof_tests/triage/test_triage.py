@@ -38,7 +38,7 @@ def traced(name: str) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_modelled_faults_are_found(name: str):
-    diagnosis = tidyprof.triage(tidyprof.read(traced(name)))
+    diagnosis = tidyprof.diagnose(tidyprof.read(traced(name)))
     assert diagnosis.cause == SHIPPED[name]
     assert diagnosis.origins[0].startswith("modelled")
     assert all(rival.why for rival in diagnosis.rivals)
@@ -54,7 +54,7 @@ def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(monkeypatch: p
 
     monkeypatch.setattr(reduction, "timeline", counted)
     profile = tidyprof.read(traced("rank-skew"))
-    tidyprof.triage(profile)
+    tidyprof.diagnose(profile)
     assert sum(largest) == len(profile.events)
     assert len(largest) == 4
 
@@ -64,10 +64,10 @@ def test_files_of_several_tools_add_to_each_other(recordings: Path):
         tidyprof.read(traced("resnet")),
         tidyprof.read(recordings / "rocprof-compute-mi200-vcopy"),
     ]
-    diagnosis = tidyprof.triage(tools[::-1])
+    diagnosis = tidyprof.diagnose(tools[::-1])
     assert diagnosis.cause == "launch-bound"
     assert 0 < diagnosis.signs.roof_share < 1
-    alone = tidyprof.triage(tools[1])
+    alone = tidyprof.diagnose(tools[1])
     assert alone.cause == "one-kernel"
     assert alone.signs.shares == {}
 
@@ -107,7 +107,7 @@ def four_steps(
 
 
 def with_stacks(path: Path) -> tidyprof.Diagnosis:
-    return tidyprof.triage(tidyprof.read(path, python_functions=True))
+    return tidyprof.diagnose(tidyprof.read(path, python_functions=True))
 
 
 def functions(*named: tuple[str, float, float]) -> list[Part]:
@@ -124,7 +124,7 @@ def test_the_function_under_silence_comes_from_the_stacks_of_the_file(tmp_path: 
     assert (found.cause, found.signs.host.silent_in) == ("silent-host", named)
     assert main(["triage", str(path)]) == 0
     assert checkpoint in capsys.readouterr().out, "the command reads stacks"
-    assert "with_stack=True" in tidyprof.triage(tidyprof.read(path)).next_step
+    assert "with_stack=True" in tidyprof.diagnose(tidyprof.read(path)).next_step
 
 
 BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -162,7 +162,7 @@ def test_what_records_the_trace_is_no_silence(own: str, silence: float, tmp_path
     parts = functions(("train.py(3): main", 0, 50), (own, 0, 39.9))
     path = four_steps(tmp_path, 50, parts, gpu=True)
     assert with_stacks(path).signs.shares["silent"] == pytest.approx(silence, abs=0.02)
-    assert tidyprof.triage(tidyprof.read(path)).cause == "silent-host"
+    assert tidyprof.diagnose(tidyprof.read(path)).cause == "silent-host"
 
 
 @pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
@@ -202,7 +202,7 @@ def test_the_operator_and_module_under_late_launches_are_named(tmp_path: Path):
             call("hipLaunchKernel", begin + 900_000, 5_000, 10 + place),
             kernel("gemm", begin + 910_000, 90_000, 10 + place),
         ]
-    found = tidyprof.triage(
+    found = tidyprof.diagnose(
         tidyprof.read(write_trace(tmp_path / "trace.json", events), python_functions=True)
     )
     assert found.cause == "launch-bound"
@@ -235,7 +235,7 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(
     cause: str, share: float, parts: list[Part], tmp_path: Path, capsys
 ):
     path, target = four_steps(tmp_path, 100, parts), tmp_path / "page.html"
-    found = tidyprof.triage(tidyprof.read(path))
+    found = tidyprof.diagnose(tidyprof.read(path))
     # Whether the thread had a processor was not recorded.
     assert (found.cause, found.sure) == (cause, cause != "silent-host")
     assert (found.signs.steps, found.signs.steady, found.signs.step_ns) == (4, 3, 100 * MS)
@@ -274,7 +274,7 @@ def test_the_largest_operator_is_told_with_the_script_s_own_function_around_or_i
         largest = found.signs.largest_operator
         assert (largest.name, largest.share) == ("aten::sort", pytest.approx(4 / 9))
         assert largest.function == (function if named else "")
-    assert tidyprof.triage(tidyprof.read(path)).signs.largest_operator.function == ""
+    assert tidyprof.diagnose(tidyprof.read(path)).signs.largest_operator.function == ""
 
 
 @pytest.mark.parametrize("category", ["privateuse1_runtime", "hpu_op", "cuda_runtime", ""])
@@ -282,7 +282,7 @@ def test_operators_alone_say_nothing_where_there_is_an_accelerator(category: str
     parts: list[Part] = [("cpu_op", "aten::mm", 0, 50)]
     parts += [(category, "otherLaunchKernel", 50, 40)] if category else []
     path = four_steps(tmp_path, 100, parts, header=None if category else HEADER)
-    found = tidyprof.triage(tidyprof.read(path))
+    found = tidyprof.diagnose(tidyprof.read(path))
     assert (found.cause, found.sure) == ("can't tell", False)
 
 
@@ -296,7 +296,7 @@ def test_ranges_in_rounds_are_steps(tmp_path: Path):
             call("hipLaunchKernel", begin, 5_000, 10 + place),
             kernel("gemm", begin + 10_000, 9_000_000, 10 + place),
         ]
-    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "trace.json", events)))
+    found = tidyprof.diagnose(tidyprof.read(write_trace(tmp_path / "trace.json", events)))
     assert (found.signs.steps, found.signs.mark) == (3, "encode")
 
 

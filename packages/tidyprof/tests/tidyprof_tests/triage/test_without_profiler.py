@@ -1,83 +1,288 @@
-"""The step without the profiler, on signs and on a trace that are made up."""
+"""The step without the profiler: estimated, stated by the trace or by a log, or given. Times in
+ms.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tidyprof
-from tidyprof.diagnosis.profiler_overhead import Estimate, Observer, views
-from tidyprof_tests.chrome_writer import TraceEvent, operator, write_trace
-from tidyprof_tests.triage.test_causes import made_signs
+from tidyprof.cli.main import main
+from tidyprof.triage.profiler_overhead import Estimate, Overhead, steps_to_judge
+from tidyprof_tests.triage.traces import (
+    MS,
+    NEXT,
+    WITHOUT_A_GPU,
+    Fill,
+    Step,
+    diagnosed,
+    shares,
+    trace,
+    triaged,
+    verdict,
+)
 
 
-def test_a_start_up_outside_of_the_judged_steps_is_kept_as_it_is():
-    """It was lost where the judged steps have none, as it is where the first one is left out."""
-    observer = Observer(traced_ns=1e8, estimated_ns=Estimate(6e7, 7e7, 8e7), cost_ns=3e7)
-    signs = made_signs({"launch_bound": 0.5}, start_up=0.3, observer=observer)
-    assert [view.start_up for view in views(signs)] == [0.3, 0.3, 0.3]
+def nested(step: Step) -> None:
+    """A step of 30 ms: 3,000 operators, each with another one 1.8 µs later; 600 kernels of 15 ms in
+    all.
+    """
+    for place in range(3000):
+        step.operator("aten::add", place * 0.01, 0.009)
+        step.operator("aten::add_", place * 0.01 + 0.0018, 0.006)
+        if place % 5 == 0:
+            step.launch(place * 0.01 + 0.002, 0.025, f"kernel_{place % 7}")
 
 
-def test_a_start_up_in_the_judged_steps_lasts_and_is_more_of_a_shorter_step():
-    observer = Observer(traced_ns=1e8, estimated_ns=Estimate(6e7, 7e7, 8e7), cost_ns=3e7)
-    signs = made_signs({"launch_bound": 0.5, "start_up": 0.21}, start_up=0.21, observer=observer)
-    assert [round(view.start_up, 6) for view in views(signs)] == [0.3, 0.35, 0.2625]
+def late(working: float = 0.06) -> Fill:
+    """A step of 20 ms: 1,000 operators without others in them, 200 launches of kernels that work
+    for so long each.
+    """
+
+    def fill(step: Step) -> None:
+        for place in range(1000):
+            step.operator("aten::add", place * 0.02, 0.018)
+            if place % 5 == 0:
+                step.launch(place * 0.02 + 0.001, working, f"kernel_{place % 7}")
+
+    return fill
 
 
-def test_the_wait_for_data_is_as_long_as_it_was_timed_whatever_call_stacks_should_have_cost(
-    tmp_path: Path,
+def short(step: Step) -> None:
+    step.operator("aten::mm", 0, 0.1)
+    step.launch(0.01, 0.5)
+
+
+def loading(wait: float, part: str = "") -> Fill:
+    """A step of 30 ms that waits so long for the processes that load, then computes."""
+
+    def fill(step: Step) -> None:
+        if part:
+            step.part(part, 0, wait + 0.1)
+        step.part(NEXT, 0, wait)
+        step.operator("aten::mm", wait, 0.2)
+        length = (29.98 - wait) / 5
+        for place in range(5):
+            late = 0.008 + place * (length - 0.008)
+            step.launch(wait + 0.008 * place, length, f"kernel_{place}", late)
+
+    return fill
+
+
+def timed(step: float, **parts: float) -> dict[str, Any]:
+    """Ten steps that the script timed before the trace."""
+    parts_ns = {name: length * MS for name, length in parts.items()}
+    return {"steps": 10, "step_ns": step * MS, "parts_ns": parts_ns}
+
+
+UNTRACED = timed(18, data=1)
+
+
+@pytest.fixture(scope="module")
+def of_nested(tmp_path_factory: pytest.TempPathFactory) -> tidyprof.Profile:
+    path = tmp_path_factory.mktemp("nested") / "trace.json"
+    return tidyprof.read(trace(path, [30.0] * 3, nested))
+
+
+def test_the_step_without_the_profiler_is_estimated(of_nested: tidyprof.Profile) -> None:
+    estimated = tidyprof.diagnose(of_nested).overhead.estimated
+    assert 12 * MS <= estimated.low <= estimated.likely <= estimated.high <= 1.1 * 30 * MS
+    for step in (estimated.likely / MS, 18, 27, 60):
+        found = tidyprof.diagnose(of_nested, step_time_ms=step)
+        assert found.step_ns == found.overhead.measured_ns == pytest.approx(step * MS)
+        assert shares(found)["compute"] == pytest.approx(15 / step, rel=0.01)
+
+
+@pytest.mark.parametrize("off", [0.985, 1, 1.015])
+def test_a_step_as_long_as_the_traced_ones_counts_for_nothing(
+    of_nested: tidyprof.Profile, off: float
 ) -> None:
-    """Python functions cost less here than expected: 0.5 ms a step and not 1.8."""
-    events = []
-    for step in range(4):
-        begin = 1_000_000 + step * 10_000_000
-        events += [
-            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 10_000_000),
-            TraceEvent("user_annotation", "data", begin, 6_000_000),
-            operator("aten::mm", begin + 6_000_000, 3_900_000, step),
-        ]
-        events += [
-            TraceEvent("python_function", "train.py(7): words", begin + 6000 * number, 5000)
-            for number in range(1000)
-        ]
-    untraced = {
-        "steps": 20,
-        "step_ns": 8_500_000,
-        "parts_ns": {"data": 5_500_000, "forward": 3_000_000},
-    }
-    header = {"schemaVersion": 1, "deviceProperties": [], "watch_untraced": untraced}
-    path = write_trace(tmp_path / "trace.json", events, header=header)
-    found = tidyprof.triage(tidyprof.read(path, python_functions=True))
-    assert (found.cause, found.share) == ("late-data", pytest.approx(5.5 / 8.5, abs=0.01))
+    alone = tidyprof.diagnose(of_nested)
+    found = tidyprof.diagnose(of_nested, step_time_ms=off * 30)
+    assert (*verdict(found), found.share) == (*verdict(alone), alone.share)
+    assert found.overhead.ignored_step
 
 
-@pytest.mark.parametrize("step_ms", [80, 90, 95, 100, 105])
-def test_the_wait_for_data_is_as_timed_however_long_the_untraced_step_is(step_ms: int) -> None:
-    """Data took 40 ms before the recording and 60 of 100 in it, by the profiler's cost."""
-    observer = Observer(
-        traced_ns=1e8,
-        unprofiled_step_ns=step_ms * 1e6,
-        cost_ns=2.1e7,
-        data_cost_ns=2e7,
-        shift_ns=0.0,
+def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile) -> None:
+    """However much the profiler may have cost: here more than the idle time that it can have
+    lengthened.
+    """
+    for length in tidyprof.diagnose(of_nested).overhead.estimated[:2]:
+        assert not shares(tidyprof.diagnose(of_nested, step_time_ms=length / MS))[
+            "not in the trace"
+        ]
+
+
+def measured(found: tidyprof.Diagnosis) -> tuple[float | None, str]:
+    """Return the unprofiled step in ms, and the first word that says where it comes from."""
+    length = found.overhead.measured_ns
+    return length and round(length / MS, 6), found.overhead.source.partition(" ")[0]
+
+
+BROKEN = ("18e6", -18e6, float("nan"), [18e6], 1e300, 10**400)
+
+
+@pytest.mark.parametrize("member", ["whole", *UNTRACED, "data"])
+def test_broken_times_in_a_trace_are_ignored(member: str, tmp_path: Path) -> None:
+    for value in BROKEN:
+        stated = {"whole": value, "data": UNTRACED | {"parts_ns": {"data": value}}}
+        untraced = stated.get(member, UNTRACED | {member: value})
+        found = triaged(tmp_path, 1, short, watch_untraced=untraced)
+        assert found.overhead.measured_ns is None, value
+
+
+def times(*steps: Any) -> str:
+    """Lines of a log of times, with so many seconds in one part of each step."""
+    lines = [{"rank": 0, "step": i, "forward": one} for i, one in enumerate(steps)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_the_best_source_of_the_step_counts(tmp_path: Path) -> None:
+    """A log next to the trace, else what the script timed, else what the user knows. The last line
+    of a log may be cut off, because a killed job doesn't finish it.
+    """
+    for log in (times(*[0.5] * 5, *[0.015] * 10), times(*[0.015] * 10)[:-4]):
+        (tmp_path / "times_rank0.jsonl").write_text(log, encoding="utf-8")
+        assert measured(triaged(tmp_path, 20, late())) == (15, "times_rank*.jsonl")
+    assert measured(triaged(tmp_path, 20, late(), watch_untraced=UNTRACED)) == (18, "10")
+    assert measured(diagnosed(tmp_path / "trace.json", step_time_ms=14)) == (14, "given")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "3\n3\n3\n",
+        "nonsense",
+        "[" * 100_000,
+        times(0.5),
+        *(times(*9 * [one]) for one in (*BROKEN, -0.015, 0, 1e-300)),
+    ],
+    ids=lambda text: text[30:60] or None,
+)
+def test_a_broken_log_of_times_is_ignored(text: str, tmp_path: Path) -> None:
+    (tmp_path / "times_rank0.jsonl").write_text(text, encoding="utf-8")
+    assert triaged(tmp_path, 1, short).overhead.measured_ns is None
+
+
+def test_times_of_a_step_are_not_those_of_a_trace_without_steps(tmp_path: Path) -> None:
+    (tmp_path / "times_rank0.jsonl").write_text(times(*9 * [0.018]), encoding="utf-8")
+    path = trace(tmp_path / "trace.json", 20, late(), watch_untraced=UNTRACED)
+    path.write_text(path.read_text().replace("ProfilerStep#", "train_"), encoding="utf-8")
+    content = json.loads(path.read_text(), strict=False)
+    content["traceEvents"] = [one for one in content["traceEvents"] if "train_" not in one["name"]]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert diagnosed(path).overhead.measured_ns is None
+    with pytest.raises(ValueError, match="marked"):
+        diagnosed(path, step_time_ms=18)
+
+
+@pytest.mark.parametrize(
+    ("wait", "untraced", "cause", "share"),
+    [
+        (12, None, "input-bound", 12 / 30),
+        (3, timed(60, data=40, forward=1), "input-bound", 33 / 60),
+        (12, timed(18.1, data=0.1, forward=1), "no-bottleneck", 0.99),
+        (3, timed(60, data=0.1, forward=1), "inconclusive", 0),
+    ],
+    ids=["as traced", "longer before", "only in the trace", "not in the trace"],
+)
+def test_data_is_as_late_as_it_was_without_the_profiler(
+    wait: float, untraced: Any, cause: str, share: float, tmp_path: Path
+) -> None:
+    members = {"watch_untraced": untraced} if untraced else {}
+    found = triaged(tmp_path, 30, loading(wait), **members)
+    assert (found.cause, found.share) == (cause, pytest.approx(share, abs=0.01))
+    missing = 0.5 if cause == "inconclusive" else 0
+    assert shares(found)["not in the trace"] == pytest.approx(missing, abs=0.01)
+
+
+def test_time_that_only_the_untraced_step_has_is_waiting_if_processes_load(tmp_path: Path) -> None:
+    path = trace(tmp_path / "trace.json", 30, loading(3))
+    assert diagnosed(path, step_time_ms=60).cause == "input-bound"
+
+
+@pytest.mark.parametrize("step", [30, 60])
+def test_a_loader_in_a_part_of_another_name_is_as_late_as_traced(
+    step: float, tmp_path: Path
+) -> None:
+    """What the script calls `data` is then short, with the profiler as without it."""
+    untraced = timed(step, data=0.03, batch=step - 18, forward=1)
+    found = triaged(tmp_path, 30, loading(12, "batch"), watch_untraced=untraced)
+    expected = ("input-bound", pytest.approx(1 - 18 / step, abs=0.01))
+    assert (found.cause, found.share) == expected
+
+
+@pytest.mark.parametrize("working", [0.06, 0.065])
+def test_the_step_resolves_a_doubt(working: float, tmp_path: Path) -> None:
+    path = trace(tmp_path / "trace.json", 20, late(working))
+    found = diagnosed(path)
+    low, high = (end / MS for end in found.overhead.estimated.ends)
+    assert not found.confident
+    assert verdict(diagnosed(path, step_time_ms=low)) == ("no-bottleneck", True)
+    assert diagnosed(path, step_time_ms=high).cause == "launch-bound"
+
+
+@pytest.mark.parametrize("step", [0, -1, float("nan"), float("inf"), 1e-300, 1e308, 0.01, 1000])
+def test_a_step_that_these_can_not_be_is_refused(
+    step: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = trace(tmp_path / "trace.json", 1, short)
+    with pytest.raises(ValueError, match=r"no step takes|recorded steps take"):
+        diagnosed(path, step_time_ms=step)
+    try:
+        code = main(["triage", str(path), f"--step-ms={step}"])
+    except SystemExit as end:  # argparse ends by itself
+        code = end.code
+    assert (code, capsys.readouterr().err.count("\n")) == (2, 1)
+
+
+def test_one_time_work_lasts_as_long_without_the_profiler() -> None:
+    ends = (60 * MS, 80 * MS)
+    overhead = Overhead(100 * MS, cost_ns=30 * MS, estimated=Estimate(*ends, 90 * MS, ends))
+    parts = {"launch_bound": 50 * MS, "start_up": 21 * MS, "compute": 29 * MS}
+    steps = steps_to_judge(parts, overhead, False)
+    assert [step.length_ns for step in steps] == [80 * MS, 60 * MS, 80 * MS]
+    assert {step.parts["start_up"] for step in steps} == {21 * MS}
+
+
+@pytest.mark.parametrize("step", [80, 90, 95, 100, 105])
+def test_the_wait_for_data_is_as_timed_however_long_the_unprofiled_step_is(step: int) -> None:
+    """Data took 40 ms before the trace and 60 of 100 in it, because of the profiler."""
+    overhead = Overhead(
+        100 * MS, cost_ns=21 * MS, data_cost_ns=20 * MS, measured_ns=step * MS, shift_ns=0.0
     )
-    signs = made_signs({"data_wait": 0.6, "compute": 0.4}, step_ns=1e8, observer=observer)
-    (view,) = views(signs)
-    assert view.shares["data_wait"] == pytest.approx(40 / step_ms, abs=0.001)
-    assert sum(view.shares.values()) == pytest.approx(1)
+    (judged,) = steps_to_judge({"data_wait": 60 * MS, "compute": 40 * MS}, overhead, False)
+    assert judged.parts["data_wait"] == pytest.approx(40 * MS, abs=0.1 * MS)
+    assert judged.length_ns == pytest.approx(step * MS)
 
 
-def test_a_silence_longer_than_the_untraced_step_is_not_sure(tmp_path: Path) -> None:
-    """Steps of 2 ms in the recording, and of 0.2 before it: what took them then is not known."""
-    events = []
-    for step in range(4):
-        begin = 1_000_000 + step * 2_000_000
-        events += [
-            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 2_000_000),
-            operator("aten::mm", begin, 100_000, step),
-        ]
-    untraced = {"steps": 20, "step_ns": 200_000, "parts_ns": {"forward": 200_000}}
-    header = {"schemaVersion": 1, "deviceProperties": [], "watch_untraced": untraced}
-    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "t.json", events, header=header)))
-    assert (found.cause, found.sure) == ("silent-host", False)
+def test_data_takes_what_was_timed_whatever_call_stacks_should_have_cost(tmp_path: Path) -> None:
+    """Python functions cost less here than expected: 0.5 ms per step and not 1.8."""
+
+    def fill(step: Step) -> None:
+        step.part("data", 0, 6)
+        step.operator("aten::mm", 6, 3.9)
+        for number in range(1000):
+            step.function("train.py(7): words", 0.006 * number, 0.005)
+
+    untraced = timed(8.5, data=5.5, forward=3)
+    found = triaged(tmp_path, 10, fill, header=WITHOUT_A_GPU, watch_untraced=untraced)
+    assert (found.cause, found.share) == ("input-bound", pytest.approx(5.5 / 8.5, abs=0.01))
+
+
+def test_a_silence_longer_than_the_unprofiled_step_has_no_confidence(tmp_path: Path) -> None:
+    """Steps of 2 ms in the trace, and of 0.2 before it: the trace doesn't show what took them."""
+
+    def fill(step: Step) -> None:
+        step.operator("aten::mm", 0, 0.1)
+
+    untraced = timed(0.2, forward=0.2)
+    found = triaged(tmp_path, 2, fill, header=WITHOUT_A_GPU, watch_untraced=untraced)
+    assert verdict(found) == ("outside-torch", False)
