@@ -224,17 +224,21 @@ def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
 
 
 def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """Return the work that differs by more than the limit or SAME_WORK, and by how much; "" if none
-    does.
+    """Return the work that differs between any two runs by more than the limit or SAME_WORK; "" if
+    none does. Work that a run doesn't state isn't compared.
     """
-    counts = [pd.DataFrame([dict(run.work) for run in side]) for side in (base, new)]
-    for name in counts[0].columns.intersection(counts[1].columns):
-        before, now = (float(side[name].median(skipna=False)) for side in counts)
-        if abs(now - before) > min(limit, SAME_WORK) * before:
-            share = f" ({100 * (now / before - 1):+,.1f}%)" if before else ""
-            found = f"the runs did different work, {before:,.10g} {name} each before and"
-            return f"{found} {now:,.10g} now{share}. Record runs with the same work."
+    for name in base[0].work:
+        before, now = ([run.work.get(name, np.nan) for run in side] for side in (base, new))
+        least, most = np.min(before + now), np.max(before + now)
+        if most - least > min(limit, SAME_WORK) * least:
+            found = f"the runs did different work, {_span(before)} {name} each before and"
+            return f"{found} {_span(now)} now. Record runs with the same work."
     return ""
+
+
+def _span(numbers: list[float]) -> str:
+    ends = sorted({min(numbers), max(numbers)})
+    return " to ".join(f"{end:,.10g}" for end in ends)
 
 
 def parts_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes], paired: bool) -> pd.DataFrame:

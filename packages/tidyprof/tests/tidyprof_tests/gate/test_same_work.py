@@ -86,6 +86,16 @@ def test_different_work_is_named(
     assert found in said
 
 
+def test_one_run_that_ended_early_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its mean lacks the long step at the end, which all other runs have."""
+    sides = [write_side(tmp_path / name, [0.02] * 40 + [5]) for name in ("base", "changed")]
+    file = tmp_path / "changed/run3/times_rank0.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:30]))
+    code, said = verdict_of(capsys, *sides, "--paired")
+    assert (code, said.startswith("inconclusive")) == (0, True)
+    assert "42 steps each before and 30 to 42 now" in said
+
+
 def test_work_that_one_version_does_not_state_is_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
