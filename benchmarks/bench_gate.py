@@ -232,10 +232,8 @@ def kinds_of_steps(random: np.random.Generator) -> list[str]:
     return table(headings, rows)
 
 
-def figures() -> str:
-    """Return the tables for the page."""
-    random = np.random.default_rng(SEED)
-    times = pool()
+def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[str]:
+    """Return the table of the smallest slow-downs that the gate finds."""
     rows: list[list[object]] = []
     for repeats in REPEATS:
         cells = []
@@ -243,25 +241,32 @@ def figures() -> str:
             false = failures(times, repeats, setting, 0.0, random)
             cells.append(f"{smallest(times, repeats, setting, random)} ({100 * false:.1f}%)")
         rows.append([repeats, *cells])
+    return table(["runs of each", *SETTINGS], rows)
+
+
+def figures() -> str:
+    """Return the tables for the page."""
+    random, times = np.random.default_rng(SEED), pool()
     spread = 100 * times.std() / times.mean()
     return "\n".join(
         [
-            *table(["runs of each", *SETTINGS], rows),
+            *smallest_slow_downs(times, random),
             f"From {len(times)} modeled runs, whose own spread is {spread:.1f}%; {PAIRS}"
             " comparisons for each number.",
             "",
-            "How often the gate is wrong about equal versions (the interval excludes 0%, or a part"
-            " is confident):",
+            "This table shows how often the gate is wrong about equal versions: the interval excludes"
+            " 0%, or a part is confident.",
             "",
             *equal_versions(times, random),
             f"{EQUAL_PAIRS:,} comparisons of equal versions for each number. The noise is"
             f" {100 * NOISE:.0f}% of each run, or of each of {PARTS} parts. *Noise that lasts*:"
-            f" {100 * LASTS:.0f}% of it is that of the run before, and one version is recorded"
-            f" after the other. *Rising load*: paired, and each run takes {100 * RISE:.0f}% longer"
-            " than the one before.",
+            f" each run shares {100 * LASTS:.0f}% of its noise with the run before, and one version"
+            " is recorded after the other. *Rising load*: paired, and each run takes"
+            f" {100 * RISE:.0f}% longer than the one before.",
             "",
-            "How often the interval contains the true change, by kind of steps. In parentheses, how"
-            " often all of the interval is above it, which can fail the gate wrongly:",
+            "This table shows how often the interval contains the true change, by kind of steps. In"
+            " parentheses, it shows how often the whole interval is above the true change, which"
+            " can fail the gate wrongly.",
             "",
             *kinds_of_steps(random),
             f"{KIND_PAIRS:,} comparisons for each number, with {STEPS} steps per run,"

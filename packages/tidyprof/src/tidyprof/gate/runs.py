@@ -174,8 +174,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
     """Read one run: the times that its loop wrote (`times_files`), or if there are none, its
     profile.
 
-    mark   -- the range or operator with which each step of a profile begins, see
-              `tidyprof.steps`.
+    mark   -- the range or operator that begins each step of a profile, see `tidyprof.steps`.
     metric -- one of METRICS; all but `step` need times files.
     Raises ProfileReadError for a run that can't be read, has no steps or requests, or has a rank
     twice.
