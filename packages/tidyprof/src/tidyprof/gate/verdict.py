@@ -170,7 +170,7 @@ def _compared(
         if median_word not in ("", word):
             reason = "A few long steps decide the mean."
         reason += f" {'Record' if paired else 'Use --paired, or record'} more steps and runs."
-    if word == "no difference":
+    if word in ("no difference", "faster"):
         reason += f" Steps rarer than 1 in {_rarest(base, new):,} may not have occurred."
     return word, reason, ratio, median_word
 
