@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from tidyprof.diagnosis.on_device import roof_share
 
 from tidyprof import Origin, Profile
 from tidyprof.analyses.roofline import (
@@ -14,7 +15,6 @@ from tidyprof.analyses.roofline import (
     roofline_ceilings,
     roofline_points,
 )
-from tidyprof.diagnosis.on_device import roof_share
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
 

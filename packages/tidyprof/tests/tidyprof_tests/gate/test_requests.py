@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tidyprof.diagnosis.profiler_overhead import times_beside
 
 from tidyprof.cli.main import main
-from tidyprof.diagnosis.profiler_overhead import times_beside
 from tidyprof.gate.metrics import METRICS
 from tidyprof.gate.runs import run_times
 

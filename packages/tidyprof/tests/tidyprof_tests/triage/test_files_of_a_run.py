@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from tidyprof.diagnosis.verdict import as_json
 
 import tidyprof
 from tidyprof.analyses import common
 from tidyprof.cli.main import main
-from tidyprof.diagnosis.verdict import as_json
 from tidyprof.readers.registry import together
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS

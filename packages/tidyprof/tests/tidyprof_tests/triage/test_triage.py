@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidyprof.diagnosis import recordings as reduction
 
 import tidyprof
 from tidyprof.cli.main import main
-from tidyprof.diagnosis import recordings as reduction
 from tidyprof.plots import viewer
 from tidyprof_tests.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof_tests.conftest import REPOSITORY
