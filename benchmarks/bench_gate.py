@@ -1,15 +1,16 @@
-"""How often the gate closes for nothing, and how small a slow-down it finds; writes the figures
-into docs/gate.md.
+"""Simulate how often the gate is wrong and how small a slow-down it finds; write the tables into
+docs/gate.md.
 
 A stored pool of modeled runs (modelled_steps.json) that differ only by their seed represents
-repeats. The model is steadier than machines are, so run-to-run noise of a machine is added. A second table asks equal sides
-how often the gate is wrong about them. Nothing here is a timing; run it with `python -m
-benchmarks.bench_gate`.
+repeats. The model is steadier than machines are, so run-to-run noise of a machine is added. Nothing
+here is a timing. Run it with `python -m benchmarks.bench_gate`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,33 +18,41 @@ import pandas as pd
 
 from benchmarks.page import DOCS, write_part
 from tidyprof import Origin
+from tidyprof.gate.intervals import ratio_of_totals
 from tidyprof.gate.runs import RunTimes
-from tidyprof.gate.verdict import DEFAULT_LIMIT, parts_to_blame, ratio_of_medians, ratio_of_turns
+from tidyprof.gate.verdict import DEFAULT_LIMIT, parts_to_blame
 
 PAIRS, SEED = 200, 20_261_122
 SETTINGS = {
-    "noise 0 %": (0.0, 0.0, False),
-    "noise 2 %": (0.02, 0.0, False),
-    "noise 5 %": (0.05, 0.0, False),
-    "5 %, drifting load": (0.05, 0.3, False),
-    "the same, --in-turns": (0.05, 0.3, True),
+    "noise 0%": (0.0, 0.0, False),
+    "noise 2%": (0.02, 0.0, False),
+    "noise 5%": (0.05, 0.0, False),
+    "5%, drifting load": (0.05, 0.3, False),
+    "the same, --paired": (0.05, 0.3, True),
 }
-"""Heading -> spread of each run, spread of what both runs of a turn share, and whether turns are
-compared.
+"""Heading -> spread of each run, spread of what both runs of a pair share, and whether runs are
+compared in pairs.
 """
 REPEATS = (5, 8, 9, 12, 15, 20)
 SIZES = np.arange(0, 0.61, 0.01)
 FOUND = 0.9
 
 EQUAL_PAIRS, NOISE, RISE, PARTS = 1000, 0.02, 0.03, 5
-"""Pairs of equal sides, the spread of each run or of each of its parts, by how much each run is
-longer than the one before where the load rises, and the parts of a step.
+"""Comparisons of equal versions, the spread of each run or of each of its parts, by how much each
+run is longer than the one before if the load rises, and the parts of a step.
 """
 
 LASTS = 0.9
-"""How much of its noise a run shares with the one before, where noise lasts (autoregressive, of
-first order).
+"""How much of its noise a run shares with the one before if noise lasts (first-order
+autoregressive).
 """
+
+KIND_PAIRS, STEPS, DRIFT = 3000, 60, 0.3
+"""Comparisons per kind of steps, the steps of a run, and the spread of the load that two paired
+runs share.
+"""
+
+KIND_REPEATS = (5, 9, 20)
 
 
 def pool() -> np.ndarray:
@@ -52,150 +61,224 @@ def pool() -> np.ndarray:
     return np.array(json.loads(file.read_text(encoding="utf-8")), float)
 
 
-def closes(
+def failures(
     times: np.ndarray, repeats: int, setting: str, slow_down: float, random: np.random.Generator
 ) -> float:
-    """Share of pairs at which the gate closes, with a true slow-down of this fraction."""
-    noise, drift, in_turns = SETTINGS[setting]
-    compare = ratio_of_turns if in_turns else ratio_of_medians
-    closed = 0
+    """Return the share of comparisons that fail, with a true slow-down of this fraction."""
+    noise, drift, paired = SETTINGS[setting]
+    failed = 0
     for _ in range(PAIRS):
         drawn = random.choice(times, (2, repeats), replace=False) * np.exp(
             random.normal(0, noise, (2, repeats))
         )
         base, new = drawn * np.exp(random.normal(0, drift, repeats))
-        closed += compare(new * (1 + slow_down), base).low > 1 + DEFAULT_LIMIT
-    return closed / PAIRS
+        failed += ratio_of_totals(new * (1 + slow_down), base, paired).low > 1 + DEFAULT_LIMIT
+    return failed / PAIRS
 
 
 def smallest(times: np.ndarray, repeats: int, setting: str, random: np.random.Generator) -> str:
-    """The smallest slow-down at which the gate closes in FOUND of the pairs, by halving, in
-    words.
-    """
+    """Return the smallest slow-down that fails in FOUND of the comparisons, by halving."""
     low, high = 0, len(SIZES)
     while high - low > 1:
         middle = (low + high) // 2
-        found = closes(times, repeats, setting, SIZES[middle], random) >= FOUND
+        found = failures(times, repeats, setting, SIZES[middle], random) >= FOUND
         low, high = (low, middle) if found else (middle, high)
-    return f"{100 * SIZES[high]:.0f} %" if high < len(SIZES) else f"over {100 * SIZES[-1]:.0f} %"
+    return f"{100 * SIZES[high]:.0f}%" if high < len(SIZES) else f"over {100 * SIZES[-1]:.0f}%"
 
 
-def wrong_by_turns(
-    times: np.ndarray, repeats: int, rise: float, shuffled: bool, random: np.random.Generator
+def wrong_on_equal(
+    times: np.ndarray, repeats: int, load: Callable[[], np.ndarray], paired: bool
 ) -> float:
-    """Share of pairs of equal sides whose interval leaves 1 out; each run is longer by `rise` than
-    the one before.
+    """Return the share of comparisons of equal versions whose interval excludes 1.
+
+    load -- draws the factors of all runs, an array of 2 by `repeats`.
     """
-    wrong = 0
+    random, wrong = np.random.default_rng(SEED), 0
     for _ in range(EQUAL_PAIRS):
-        sides = random.choice(times, (2, repeats), replace=False) * np.exp(
-            random.normal(0, NOISE, (2, repeats))
-        )
-        second = random.integers(0, 2, repeats) if shuffled else np.zeros(repeats, int)
-        place = 2 * np.arange(repeats) + np.array([second, 1 - second])
-        ratio = ratio_of_turns(*sides * (1 + rise) ** place)
+        sides = random.choice(times, (2, repeats), replace=False) * load()
+        ratio = ratio_of_totals(*sides, paired)
         wrong += not ratio.low <= 1 <= ratio.high
     return wrong / EQUAL_PAIRS
 
 
-def wrong_apart(
-    times: np.ndarray, repeats: int, lasts: float, random: np.random.Generator
-) -> float:
-    """The same without turns and without a rising load, one side after the other; noise may last
-    over several runs.
+def independent(repeats: int, random: np.random.Generator) -> np.ndarray:
+    """Return factors of runs with independent noise."""
+    return np.exp(random.normal(0, NOISE, (2, repeats)))
+
+
+def lasting(repeats: int, random: np.random.Generator) -> np.ndarray:
+    """Return factors of two versions, one recorded after the other, with noise that lasts."""
+    return np.exp(NOISE * autoregressive(random.normal(0, 1, (1, 2 * repeats)), LASTS)).reshape(
+        2, repeats
+    )
+
+
+def rising(repeats: int, random: np.random.Generator, drawn: bool) -> np.ndarray:
+    """Return factors of paired runs that get longer and longer. drawn -- whether the order within
+    a pair is random; otherwise the first version always runs second.
     """
-    wrong = 0
-    for _ in range(EQUAL_PAIRS):
-        noise = random.normal(0, NOISE, 2 * repeats)
-        for run in range(1, 2 * repeats):
-            noise[run] = lasts * noise[run - 1] + np.sqrt(1 - lasts**2) * noise[run]
-        sides = random.choice(times, (2, repeats), replace=False) * np.exp(
-            noise.reshape(2, repeats)
-        )
-        ratio = ratio_of_medians(*sides)
-        wrong += not ratio.low <= 1 <= ratio.high
-    return wrong / EQUAL_PAIRS
+    second = random.integers(0, 2, repeats) if drawn else np.ones(repeats, int)
+    place = 2 * np.arange(repeats) + np.array([second, 1 - second])
+    return independent(repeats, random) * (1 + RISE) ** place
 
 
-def wrongly_blamed(repeats: int, in_turns: bool, random: np.random.Generator) -> float:
-    """Share of pairs of equal sides of which any part is sure."""
+def autoregressive(noise: np.ndarray, lasts: float) -> np.ndarray:
+    """Return noise of equal spread in which each column shares this much with the one before."""
+    for column in range(1, noise.shape[1]):
+        noise[:, column] *= np.sqrt(1 - lasts**2)
+        noise[:, column] += lasts * noise[:, column - 1]
+    return noise
+
+
+def wrongly_blamed(repeats: int, paired: bool, random: np.random.Generator) -> float:
+    """Return the share of comparisons of equal versions in which any part is confident."""
     wrong, origin = 0, Origin("modelled", "for a benchmark")
     for _ in range(EQUAL_PAIRS):
         drawn = np.exp(random.normal(0, NOISE, (2, repeats, PARTS)))
         sides = [
-            [RunTimes("", sum(run), 1, pd.Series(run), pd.DataFrame(), origin) for run in side]
+            [
+                RunTimes("", sum(run), sum(run), 1, pd.Series(run), pd.DataFrame(), origin)
+                for run in side
+            ]
             for side in drawn
         ]
-        wrong += parts_to_blame(*sides, in_turns)["sure"].any()
+        wrong += parts_to_blame(*sides, paired)["confident"].any()
     return wrong / EQUAL_PAIRS
 
 
-def equal_sides(times: np.ndarray, random: np.random.Generator) -> list[str]:
-    """The table of what is wrongly said about equal sides."""
-    headings = ("repeats a side", "level in turns", "wrong, in turns")
-    headings += ("wrong, without turns, independent runs", "wrong, without turns, noise that lasts")
-    headings += ("a part sure, in turns", "a part sure, without turns")
-    headings += ("rising load, new always second", "rising load, order drawn")
+def steps(random: np.random.Generator, runs: int, kind: str, size: float = 0.0) -> np.ndarray:
+    """Return steps of some runs whose usual step takes 1, an array of runs by STEPS."""
+    even = np.exp(random.normal(0, NOISE, (runs, STEPS)))
+    if kind == "validation":
+        even[:, 9::10] += size
+    if kind == "stalls":
+        even += 50 * (random.random(even.shape) < size)
+    if kind == "heavy tail":
+        even += size * random.pareto(1.5, even.shape)
+    if kind == "autocorrelated":
+        return np.exp(autoregressive(random.normal(0, size, even.shape), LASTS))
+    return even
+
+
+KINDS = {
+    "equal steps": (("even",), ("even",), 1.0),
+    "each 10th step takes 10 times as long": (("validation", 9), ("validation", 9), 1.0),
+    "1% of steps take 51 times as long": (("stalls", 0.01), ("stalls", 0.01), 1.0),
+    "heavy tail (Pareto, 1.5)": (("heavy tail", 0.05), ("heavy tail", 0.05), 1.0),
+    "autocorrelated, spread 30%": (("autocorrelated", 0.3), ("autocorrelated", 0.3), 1.0),
+    "a validation each 10th step is new": (("even",), ("validation", 9), 1.9),
+    "1% of long steps become 2%": (("stalls", 0.01), ("stalls", 0.02), 2 / 1.5),
+    "2% of long steps become 1%": (("stalls", 0.02), ("stalls", 0.01), 1.5 / 2),
+    "1% of long steps are new": (("even",), ("stalls", 0.01), 1.5),
+    "0.2% of long steps are new": (("even",), ("stalls", 0.002), 1.1),
+    "a heavy tail is new": (("even",), ("heavy tail", 0.05), 1.1),
+}
+"""Description -> steps of base, steps of new, and the true ratio of their means."""
+
+
+def missed(kind: str, repeats: int, paired: bool, random: np.random.Generator) -> tuple[float, ...]:
+    """Return how often the true ratio is below the interval, and how often above it."""
+    base, new, true = KINDS[kind]
+    low = high = 0
+    for _ in range(KIND_PAIRS):
+        sides = [steps(random, repeats, *side).mean(axis=1) for side in (new, base)]
+        load = np.exp(random.normal(0, DRIFT * paired, repeats))
+        ratio = ratio_of_totals(*(sides * independent(repeats, random) * load), paired)
+        low += true < ratio.low
+        high += true > ratio.high
+    return low / KIND_PAIRS, high / KIND_PAIRS
+
+
+def table(headings: list[str], rows: list[list[object]]) -> list[str]:
+    """Return a table in Markdown, with shares as percentages."""
     lines = ["| " + " | ".join(headings) + " |", "| --- " * len(headings) + "|"]
-    for repeats in REPEATS:
-        shares = (
-            ratio_of_turns([1.0] * repeats, [1.0] * repeats).level,
-            wrong_by_turns(times, repeats, 0.0, False, random),
-            wrong_apart(times, repeats, 0.0, random),
-            wrong_apart(times, repeats, LASTS, random),
-            wrongly_blamed(repeats, True, random),
-            wrongly_blamed(repeats, False, random),
-            wrong_by_turns(times, repeats, RISE, False, random),
-            wrong_by_turns(times, repeats, RISE, True, random),
-        )
-        lines.append(
-            f"| {repeats} | " + " | ".join(f"{100 * share:.1f} %" for share in shares) + " |"
-        )
-    said = (
-        f"{EQUAL_PAIRS} pairs of equal sides for each number; the noise is {100 * NOISE:.0f} % of"
-        " each run, or of each "
-    )
-    said += (
-        f"of {PARTS} parts. *Noise that lasts*: {100 * LASTS:.0f} % of it is that of the run"
-        " before, and one side is recorded after the other. *Rising load*: in turns, and each run"
-        f" takes {100 * RISE:.0f} % longer than the one before."
-    )
-    return [*lines, "", said]
+    for row in rows:
+        cells = (f"{100 * cell:.1f}%" if isinstance(cell, float) else str(cell) for cell in row)
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
 
 
-def figures() -> str:
-    """The table for the page."""
-    random = np.random.default_rng(SEED)
-    times = pool()
-    lines = [
-        "| repeats a side | " + " | ".join(SETTINGS) + " |",
-        "| --- " * (len(SETTINGS) + 1) + "|",
-    ]
+def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
+    """Return the table of what is wrongly said about equal versions."""
+    headings = ["runs of each", "level, paired", "wrong, paired", "wrong, unpaired, independent"]
+    headings += ["wrong, unpaired, noise that lasts", "a part, paired", "a part, unpaired"]
+    headings += ["rising load, new always second", "rising load, random order"]
+    rows: list[list[object]] = []
+    for number in REPEATS:
+        loads = [partial(draw, number, random) for draw in (independent, lasting)]
+        loads += [partial(rising, number, random, drawn) for drawn in (False, True)]
+        wrong = [
+            wrong_on_equal(times, number, loads[load], paired)
+            for load, paired in ((0, True), (0, False), (1, False), (2, True), (3, True))
+        ]
+        parts = [float(wrongly_blamed(number, paired, random)) for paired in (True, False)]
+        level = ratio_of_totals([1.0] * number, [1.0] * number, True).level
+        rows.append([number, level, *wrong[:3], *parts, *wrong[3:]])
+    return table(headings, rows)
+
+
+def kinds_of_steps(random: np.random.Generator) -> list[str]:
+    """Return the table of how often the interval contains the true ratio, by kind of steps."""
+    headings = ["steps"]
+    headings += [f"{n} {how}" for how in ("paired", "unpaired") for n in KIND_REPEATS]
+    rows: list[list[object]] = []
+    for kind in KINDS:
+        cells = []
+        for paired in (True, False):
+            for repeats in KIND_REPEATS:
+                low, high = missed(kind, repeats, paired, random)
+                cells.append(f"{100 * (1 - low - high):.1f}% ({100 * low:.1f}%)")
+        rows.append([kind, *cells])
+    return table(headings, rows)
+
+
+def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[str]:
+    """Return the table of the smallest slow-downs that the gate finds."""
+    rows: list[list[object]] = []
     for repeats in REPEATS:
         cells = []
         for setting in SETTINGS:
-            false = closes(times, repeats, setting, 0.0, random)
-            cells.append(f"{smallest(times, repeats, setting, random)} ({100 * false:.1f} %)")
-        lines.append(f"| {repeats} | " + " | ".join(cells) + " |")
+            false = failures(times, repeats, setting, 0.0, random)
+            cells.append(f"{smallest(times, repeats, setting, random)} ({100 * false:.1f}%)")
+        rows.append([repeats, *cells])
+    return table(["runs of each", *SETTINGS], rows)
+
+
+def figures() -> str:
+    """Return the tables for the page."""
+    random, times = np.random.default_rng(SEED), pool()
     spread = 100 * times.std() / times.mean()
-    lines += [
-        "",
-        (
-            f"From {len(times)} modelled runs, whose own spread is {spread:.1f} %; {PAIRS} pairs for each"
-            " number."
-        ),
-    ]
-    lines += [
-        "",
-        "How often it is wrong about equal sides (the interval leaves 1 out, or a part is sure):",
-        "",
-        *equal_sides(times, random),
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(
+        [
+            *smallest_slow_downs(times, random),
+            f"From {len(times)} modeled runs, whose own spread is {spread:.1f}%; {PAIRS}"
+            " comparisons for each number.",
+            "",
+            "This table shows how often the gate is wrong about equal versions: the interval excludes"
+            " 0%, or a part is confident.",
+            "",
+            *equal_versions(times, random),
+            f"{EQUAL_PAIRS:,} comparisons of equal versions for each number. The noise is"
+            f" {100 * NOISE:.0f}% of each run, or of each of {PARTS} parts. *Noise that lasts*:"
+            f" each run shares {100 * LASTS:.0f}% of its noise with the run before, and one version"
+            " is recorded after the other. *Rising load*: paired, and each run takes"
+            f" {100 * RISE:.0f}% longer than the one before.",
+            "",
+            "This table shows how often the interval contains the true change, by kind of steps. In"
+            " parentheses, it shows how often the whole interval is above the true change, which"
+            " can fail the gate wrongly.",
+            "",
+            *kinds_of_steps(random),
+            f"{KIND_PAIRS:,} comparisons for each number, with {STEPS} steps per run,"
+            f" {100 * NOISE:.0f}% noise of each step and run, and for paired runs a load that"
+            f" varies by {100 * DRIFT:.0f}%. The first five rows compare equal versions.",
+            "",
+        ]
+    )
 
 
 def main() -> None:
-    """Write the figures into the page."""
+    """Write the tables into the page."""
     write_part(DOCS / "gate.md", "figures", figures())
 
 

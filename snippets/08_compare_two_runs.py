@@ -1,12 +1,14 @@
-"""Faster, or can't tell? Compare the repeats of two versions of a program by their step times and
-losses.
+"""Which of two versions of a program is faster? Compare the step times and losses of their runs.
 
     python 08_compare_two_runs.py 'plain_*.csv' 'cured_*.csv'
 
-Each file is one run: a row for each step, columns `seconds` and, if there is one, `loss`. Leave the
-warm-up out. Make five runs of each version or more, in turn (plain, cured, cured, plain, ...), so
-that a machine that gets slower hits both. The steps of one run are no repeats: they share the
-machine's mood.
+Each file is one run, with a row for each step and a column `seconds`. A column `loss` is optional.
+Leave the warm-up out. Make at least five runs of each version, alternating (plain, cured, cured,
+plain, ...), so that a machine that gets slower affects both. The steps of one run aren't repeats,
+because whatever slows down the run is in all of them.
+
+The mean over all steps decides, because it counts all of a run's time. The median step is shown
+second, if it differs.
 """
 
 import glob
@@ -15,53 +17,62 @@ import sys
 import numpy as np
 import pandas as pd
 
-MIN_STEPS, SAME_LOSS = 5, 0.02
+MIN_RUNS, SAME_LOSS = 5, 0.02
 
 
 def runs_of(pattern):
-    """Every run of one version, as a table each."""
+    """Return every run of one version, as a table each."""
     tables = [pd.read_csv(name) for name in sorted(glob.glob(pattern))]
     return [table for table in tables if len(table) and "seconds" in table]
 
 
 def interval(before, after, draws=10_000):
-    """95 % interval of before / after: draw both sides anew, with replacement, and take the ratio
-    of the medians.
+    """Return a 95% interval of before / after from a permutation test.
+
+    Deal all runs to the two versions at random. The runs that thereby leave each version have a
+    ratio of total times. The interval is the range of the middle 95% of these ratios.
     """
-    random = np.random.default_rng(1)
-    medians = [
-        np.median(random.choice(side, (draws, len(side))), axis=1) for side in (before, after)
-    ]
-    return np.quantile(medians[0] / medians[1], [0.025, 0.975])
+    random, ratios = np.random.default_rng(1), []
+    for _ in range(draws):
+        first = random.permutation(len(before) + len(after))[: len(before)]
+        entering = first[first >= len(before)] - len(before)
+        leaving = np.setdiff1d(np.arange(len(before)), first)
+        if len(leaving):
+            ratios.append(before[leaving].sum() / after[entering].sum())
+    return np.quantile(ratios, [0.025, 0.975])
+
+
+def speed_up(before, after, how):
+    """Return speed-up, interval ends and verdict, by the `how` (mean, median) of each run."""
+    sides = [np.array([run["seconds"].agg(how) for run in runs]) for runs in (before, after)]
+    low, high = interval(*sides)
+    verdict = "faster" if low > 1 else "slower" if high < 1 else "inconclusive"
+    return sides[0].mean() / sides[1].mean(), low, high, verdict
 
 
 def judge_times(before, after):
-    """One line: faster, slower, or why nobody can tell."""
-    sides = [np.array([run["seconds"].median() for run in runs]) for runs in (before, after)]
-    ratio = np.median(sides[0]) / np.median(sides[1])
-    if min(map(len, sides)) < MIN_STEPS:
-        return (
-            f"can't tell: {len(sides[0])} and {len(sides[1])} runs, {MIN_STEPS} of each are needed"
-            f" (ratio {ratio:.3f})"
-        )
-    low, high = interval(*sides)
-    verdict = (
-        "faster" if low > 1 else "slower" if high < 1 else "can't tell: the interval contains 1"
-    )
-    return f"speed-up {ratio:.4f} times (95 % interval {low:.4f} to {high:.4f}): {verdict}"
+    """Return a line with the verdict, and one with the median step if it differs."""
+    if min(len(before), len(after)) < MIN_RUNS:
+        return f"inconclusive: {len(before)} and {len(after)} runs, {MIN_RUNS} of each are needed"
+    ratio, low, high, verdict = speed_up(before, after, "mean")
+    line = f"{verdict}: speed-up {ratio:.4f} times (95% interval {low:.4f} to {high:.4f})"
+    median, *_, by_median = speed_up(before, after, "median")
+    if low <= median <= high and by_median == verdict:
+        return line
+    return f"{line}\nmedian step: {by_median}, {median:.4f} times, but the whole run decides"
 
 
 def ends_of(runs):
-    """Loss of the first step, and mean over the last quarter of the steps: a row for each run."""
+    """Return a row for each run: loss of the first step, and mean over the last quarter."""
     return np.array(
         [[run["loss"].iloc[0], run["loss"].tail(max(1, len(run) // 4)).mean()] for run in runs]
     )
 
 
 def judge_losses(before, after):
-    """One line: whether both versions learn alike, at the beginning and in the last quarter."""
+    """Return a line: do both versions learn alike, at the start and in the last quarter?"""
     if not all("loss" in run for run in (*before, *after)):
-        return "losses: none in the files, so nobody knows whether it still trains"
+        return "losses: none in the files, so they can't show whether it still trains"
     if not all(np.isfinite(run["loss"]).all() for run in (*before, *after)):
         return "losses: not all are finite"
     sides = [ends_of(runs) for runs in (before, after)]
@@ -70,19 +81,18 @@ def judge_losses(before, after):
     )
     if last_before >= first_before:
         return (
-            f"losses: can't tell: even before the change it does not fall, {first_before:.4g} to"
-            f" {last_before:.4g}"
+            f"losses: inconclusive: even before the change the loss doesn't fall,"
+            f" {first_before:.4g} to {last_before:.4g}"
         )
-    # What separates the versions, against how far the loss fell: parity early, when nothing is
-    # learnt, proves little.
+    # The difference as a share of the fall, because equal losses prove little before they fall.
     gap = max(abs(first_after - first_before), abs(last_after - last_before)) / (
         first_before - last_before
     )
     chance = max(np.ptp(side, axis=0).max() for side in sides) / (first_before - last_before)
-    unlike = "can't tell: repeats of one version differ by more" if gap <= chance else "NOT alike"
+    unlike = "inconclusive: repeats of one version differ by more" if gap <= chance else "NOT alike"
     verdict = "alike" if gap <= SAME_LOSS else unlike
     return (
-        f"losses: {last_before:.4g} and {last_after:.4g} at the end, {100 * gap:.1f} % of the fall"
+        f"losses: {last_before:.4g} and {last_after:.4g} at the end, {100 * gap:.1f}% of the fall"
         f" apart: {verdict}"
     )
 

@@ -1,19 +1,22 @@
 """Is it slower than before? Compare the step times of two folders of runs.
 
-    python 13_slower.py before after --limit 3 --skip 10 --in-turns
+    python 13_slower.py before after --limit 3 --skip 10 --paired
 
-Each file in a folder, or in folders in it, is one run, with a line for each step: CSV with a column
+Each file in a folder or its subfolders is one run, with a line for each step: CSV with a column
 `seconds`, or JSON lines with such a key or with the parts of a step as 14_instrument_me.py writes
-them (of several ranks rank 0). Make five runs of each side or more, on one node; steps of one run
-are no repeats. --in-turns compares files of the same name, before/run1/... with after/run1/..., so
-that a load that comes and goes falls out. Draw in each turn who is first, `for side in $(shuf -e
-before after)`: a load that only grows would else always hit the same side. The exit code is 1 where
-the slow-down is above the limit (percent) beyond doubt, 2 after a mistake, 3 after a bug.
+them (of several ranks, rank 0). Make at least five runs of each version on one node, because steps
+of one run aren't repeats. A run's time is the mean over all steps after the first ones.
+
+--paired compares files of the same name, before/run1/... with after/run1/..., so that a load that
+comes and goes cancels out. Draw at random which version runs first in each pair, for example with
+`for side in $(shuf -e before after)`. Otherwise a growing load always slows the same version.
+
+The exit code is 1 if the slow-down exceeds the limit (percent) beyond doubt, 2 after a mistake, and
+3 after a bug.
 """
 
 import argparse
 import json
-import math
 import pathlib
 import re
 import sys
@@ -26,7 +29,7 @@ MIN_RUNS = 5
 
 
 def table_of(file):
-    """A row for each step; a last line may be cut, where the job was killed while it wrote."""
+    """Return a row for each step. A killed job may have cut the last line."""
     if file.suffix == ".csv":
         return pd.read_csv(file)
     *lines, last = file.read_text().splitlines() or [""]
@@ -34,7 +37,7 @@ def table_of(file):
 
 
 def run_seconds(file, skip):
-    """A run's time: the median of its steps behind the first ones."""
+    """Return a run's time: the mean over all steps after the first ones."""
     try:
         table = table_of(file)
     except ValueError as error:
@@ -43,11 +46,11 @@ def run_seconds(file, skip):
         table["seconds"] = table.drop(columns={"rank", "step", "samples"} & set(table)).sum(axis=1)
     if "seconds" not in table or len(table) <= skip:
         raise ValueError(f"{file}: no column `seconds` with more than {skip} steps")
-    return table["seconds"].iloc[skip:].median()
+    return table["seconds"].iloc[skip:].mean()
 
 
 def runs_of(folder, skip):
-    """Seconds of each run, by its name in the folder."""
+    """Return the seconds of each run, by its name in the folder."""
     files = sorted(
         path
         for path in pathlib.Path(folder).rglob("*")
@@ -59,32 +62,32 @@ def runs_of(folder, skip):
     )
 
 
-def interval(new, old, in_turns, draws=10_000):
-    """Interval of new / old, and in which share of cases it holds the truth.
+def interval(new, old, paired, draws=10_000):
+    """Return a 95% interval of new / old from a permutation test; 94% for five paired runs.
 
-    In turns from the k-th smallest ratio to the k-th largest: outside as often as fewer than k
-    coins fall on one side. Else draw both sides anew, with replacement, and take medians.
+    Deal all runs to the two versions at random, or swap random pairs. The runs that thereby leave
+    each version have a ratio of total times. The interval is the range of the middle 95% of these.
     """
-    if in_turns:
-        ratios, turns = np.sort(new / old), len(new)
-        shares = [
-            1 - 2 * sum(math.comb(turns, i) for i in range(k)) / 2**turns
-            for k in range(1, turns // 2 + 1)
-        ]
-        k = max(1, sum(share >= 0.95 for share in shares))
-        return ratios[k - 1], ratios[-k], shares[k - 1]
-    random = np.random.default_rng(1)
-    medians = [np.median(random.choice(side, (draws, len(side))), axis=1) for side in (new, old)]
-    return *np.quantile(medians[0] / medians[1], [0.025, 0.975]), 0.95
+    random, ratios = np.random.default_rng(1), []
+    for _ in range(draws):
+        if paired:
+            leaving = entering = np.flatnonzero(random.integers(0, 2, len(new)))
+        else:
+            first = random.permutation(len(new) + len(old))[: len(new)]
+            entering = first[first >= len(new)] - len(new)
+            leaving = np.setdiff1d(np.arange(len(new)), first)
+        if len(leaving):
+            ratios.append(new[leaving].sum() / old[entering].sum())
+    return np.quantile(ratios, [0.025, 0.975])
 
 
 def word_for(low, high, limit):
-    """The verdict of an interval; `limit` is a fraction."""
+    """Return the verdict of an interval; `limit` is a fraction."""
     if low > 1:
         return "slower" if low > 1 + limit else "slower, but perhaps less than the limit"
     if high < 1:
         return "faster"
-    return "can't tell: record more runs" if high > 1 + limit else "no difference above the limit"
+    return "inconclusive: record more runs" if high > 1 + limit else "no difference above the limit"
 
 
 def main():
@@ -94,23 +97,20 @@ def main():
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument(
-        "--limit", type=float, default=5, help="slow-down that is let through, in percent"
+        "--limit", type=float, default=5, help="pass a slow-down up to this limit, in percent"
     )
-    parser.add_argument(
-        "--skip", type=int, default=3, help="steps at the beginning that are longer"
-    )
-    parser.add_argument("--in-turns", action="store_true", help="compare runs of the same name")
+    parser.add_argument("--skip", type=int, default=3, help="steps of the warm-up to leave out")
+    parser.add_argument("--paired", action="store_true", help="compare runs of the same name")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))
     if min(len(old), len(new)) < MIN_RUNS:
-        print(f"can't tell: {len(old)} and {len(new)} runs, {MIN_RUNS} of each are needed")
+        print(f"inconclusive: {len(old)} and {len(new)} runs, {MIN_RUNS} of each are needed")
         return 0
-    if options.in_turns and list(old.index) != list(new.index):
-        raise ValueError("runs in turns need the same names on both sides")
-    low, high, share = interval(new.to_numpy(), old.to_numpy(), options.in_turns)
-    ratio = np.median(new / old) if options.in_turns else np.median(new) / np.median(old)
-    print(f"{np.median(old):.6f} s a step before, {np.median(new):.6f} s after")
-    print(f"ratio {ratio:.4f}, {100 * share:.1f} % interval {low:.4f} to {high:.4f}")
+    if options.paired and list(old.index) != list(new.index):
+        raise ValueError("paired runs need the same names in both folders")
+    low, high = interval(new.to_numpy(), old.to_numpy(), options.paired)
+    print(f"mean step: {old.mean():.6f} s before, {new.mean():.6f} s after")
+    print(f"ratio {new.mean() / old.mean():.4f}, 95% interval {low:.4f} to {high:.4f}")
     print(word_for(low, high, options.limit / 100))
     return int(low > 1 + options.limit / 100)
 

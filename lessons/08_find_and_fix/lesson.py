@@ -134,7 +134,8 @@ show_table(ladder, columns, "An image, by the mean and by the median step", orig
            f"{case.MEASURED_ON}, single runs")  # fmt: skip
 
 # %% [markdown]
-# The mean is what an epoch pays; the median hides steps that waited for images. And two runs of one rung differ by a
+# The rule of lesson 00 decides: compare the mean over all steps after the warm-up, because an epoch pays for all of
+# them. The median comes second, because it hides the steps that waited for images. And two runs of one rung differ by a
 # factor of two, so no rung that brings less has shown anything: not the compiler, and not channels last. A larger batch
 # is another training, and compiling for a processor can take minutes: no gate was looked at for these.
 
@@ -185,9 +186,10 @@ for before, run in pairwise(list(RUNGS)[:5] if TURNS else []):
                origin="measured: this machine")  # fmt: skip
 
 # %% [markdown]
-# The *ledger* keeps each claim with its evidence: five repeats of both sides or more, the gate, and an *interval* for
-# the speed-up, by *bootstrap*: draw the repeats anew, with replacement, ten thousand times, and take the range of
-# nearly all ratios of medians. If it contains 1, the repeats can't tell. The snippet at the end does it.
+# The *ledger* keeps each claim with its evidence: at least five repeats of both versions, the gate, and an *interval*
+# for the speed-up of the mean. It comes from a *permutation test*: exchange random repeats between the versions ten
+# thousand times, and take the range of the middle 95% of the ratios of their total times. If it contains 1, the
+# comparison is inconclusive. The snippet at the end and `tidyprof gate` do the same.
 
 # %% [markdown]
 # ## What others measured, and what the model says

@@ -81,9 +81,9 @@ runs = {side: [run_times(path) for path in repeats_in(folder)] for side, folder 
 origin = runs["second"][0].origin
 rows = [(side, run.step_ns) for side, found in runs.items() for run in found]
 by_side = pd.DataFrame(rows, columns=["side", "step_ns"]).groupby("side", sort=False)["step_ns"]
-spread = by_side.agg(runs="count", median_ns="median", min_ns="min", max_ns="max").reset_index()
+spread = by_side.agg(runs="count", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
 caption = f"A step's time, over the runs; added noise up to {100 * upgrades.NOISE:.0f} %"
-show_table(spread, "side runs median_ms min_ms max_ms", caption, origin=origin)
+show_table(spread, "side runs mean_ms min_ms max_ms", caption, origin=origin)
 
 # %% [markdown]
 # And on a real GPU? The case of lessons 00 to 08, the same options twice, without four steps of each second run, which
@@ -92,40 +92,38 @@ show_table(spread, "side runs median_ms min_ms max_ms", caption, origin=origin)
 # %%
 real = case.measured()
 steady = real[(real["part"] == "steady") & ~real["profiled"]]
-pairs = steady.groupby(["run", "traced"])["duration_ns"].median().unstack().dropna()
+pairs = steady.groupby(["run", "traced"])["duration_ns"].mean().unstack().dropna()
 pairs.columns = ["one_ns", "again_ns"]
 pairs["times"] = pairs.max(axis=1) / pairs.min(axis=1)
 pairs = pairs.reset_index()
-show_table(
-    pairs, "run one_ms again_ms times", "Equal runs: median step", origin=real.attrs["origin"]
-)
+show_table(pairs, "run one_ms again_ms times", "Equal runs: mean step", origin=real.attrs["origin"])
 
 # %% [markdown]
 # ## First look, by hand: second release against third
 #
-# A run's time is the median of its *device's* steps (the host runs ahead): each lasts until the work of the next one
-# begins. Leave out the first.
+# A run's time is the mean of its *device's* steps, because the host runs ahead: each step lasts until the work of the
+# next one begins. Leave out the first step.
 
 # %%
 path = repeats_in(folders["second"])[0]
 steps = tidyprof.steps(tidyprof.read(path), "device")
-assert steps["duration_ns"].iloc[1:].median() == runs["second"][0].step_ns
+assert steps["duration_ns"].iloc[1:].mean() == runs["second"][0].step_ns
 show_figure(plots.step_times(steps, title="The first step and the others"))
 
 # %% [markdown] tags=["given"]
-# How far can the ratio of the runs' medians be trusted? *Bootstrap*: draw five of the five runs anew, with replacement,
-# ten thousand times, and see between which ends 95 % of the ratios lie.
+# How far can you trust the ratio of the runs' means? *Bootstrap*: draw five of the five runs anew, with replacement,
+# ten thousand times, and see which range contains 95% of the ratios.
 
 
 # %%
 def interval(new, old, draws=10_000):
     random = np.random.default_rng(1)
-    medians = [np.median(random.choice(side, (draws, len(side))), axis=1) for side in (new, old)]
-    return np.quantile(medians[0] / medians[1], [0.025, 0.975])
+    means = [random.choice(side, (draws, len(side))).mean(axis=1) for side in (new, old)]
+    return np.quantile(means[0] / means[1], [0.025, 0.975])
 
 
 old, new = (np.array([run.step_ns for run in runs[side]]) for side in ("second", "third"))
-ratio, (low, high) = np.median(new) / np.median(old), interval(new, old)
+ratio, (low, high) = new.mean() / old.mean(), interval(new, old)
 verdict = judge(runs["second"], runs["third"])
 assert np.allclose([ratio, low, high], verdict.ratio[:3], rtol=0.01)
 show_text(f"In the model a step takes {ratio:.2f} times as long: {low:.2f} to {high:.2f}.")
@@ -161,11 +159,12 @@ q.check(answer)
 #
 # ## The gate
 #
-# `tidyprof gate` does what you did by hand, and looks for the blame. Its exit code is 1 where the slow-down is above a
-# limit beyond doubt, so that an automatic test can stop there; 5 % is the limit without `--fail-above`. Where a load
-# comes and goes, add `--in-turns`: it takes the ratios of `run1` to `run1`, `run2` to `run2`, and so on. It reads
-# traces and the block's `times_rank0.jsonl` (lesson 14). [How many repeats](../docs/gate.md) depends on your noise:
-# compare one release with itself.
+# `tidyprof gate` does what you did manually, and looks for the blame. It exchanges runs between the releases instead of
+# drawing them anew, because that is exact even for few runs. The exit code is 1 if the slow-down exceeds a limit beyond
+# doubt, so an automatic test can stop there; the default of `--fail-above` is 5%. If a load comes and goes, add
+# `--paired`: it compares `run1` with `run1`, `run2` with `run2`, and so on. The gate reads traces and the block's
+# `times_rank0.jsonl` (lesson 14). [How many repeats](../docs/gate.md) depends on your noise: compare one release with
+# itself.
 
 # %% language="bash"
 # python -m tidyprof gate $FOLDER/second $FOLDER/third --fail-above 5% --json $FOLDER/verdict.json \
@@ -176,8 +175,7 @@ told = json.loads((folders["third"].parent / "verdict.json").read_text())
 longest = told["kernels"][0]
 show_text(
     f"`{longest['full_name']}` takes {longest['difference_ns'] / 1e6:.1f} ms longer, the step "
-    f"{(told['new_ns'] - told['base_ns']) / 1e6:.1f} ms: a step's time is a median of runs, a "
-    "kernel's a mean."
+    f"{(told['new_ns'] - told['base_ns']) / 1e6:.1f} ms, both means over the runs."
 )
 
 # %% [markdown]
@@ -197,11 +195,11 @@ caption = "From the first to the second release"
 show_table(exchanged.kernels, columns, caption, rows=6, origin=origin)
 
 # %% [markdown]
-# *Can't tell*: two runs on a side give no interval. Record the missing repeats, in turns. The blame stands, since calls
-# are counted, not timed: convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are now
-# *Winograd*, an algorithm with fewer multiplications. That is no gain if its kernel is slow. What one kernel lost and
-# another won is one change. With traces of torch.profiler, `tidyprof compare BEFORE AFTER --by operator` has both in
-# one row.
+# *Inconclusive*: two runs of a release give no interval. Record the missing repeats, alternating. The blame stands,
+# because calls are counted, not timed. Convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are
+# now *Winograd*, an algorithm with fewer multiplications. That isn't a gain if its kernel is slow. What one kernel lost
+# and another won is one change. With traces of torch.profiler, `tidyprof compare BEFORE AFTER --by operator` has both
+# in one row.
 
 # %%
 # 6 minutes: what did the exchange of convolutions cost, in ms of a step? Add up `difference_ns` of all kernels with
@@ -338,7 +336,7 @@ proflab.reveal("13.a", 100 * np.mean(different), origin=origin)
 # ## What this view cannot show
 #
 # - Runs on one node say nothing about other nodes: a cluster needs repeats over nodes, too.
-# - The gate compares a step. Start-up, saving and evaluation may have become slower unseen.
+# - The gate compares steps. It doesn't see start-up, nor saving and evaluation between steps that aren't timed.
 # - Recording costs the host time at each launch, and can hide or make a difference: confirm it with step times without
 #   a profiler, as the snippet below does.
 # - Why a kernel is longer, only its counters (lesson 05) or its developers can say.

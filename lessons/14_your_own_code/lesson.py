@@ -164,14 +164,14 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 
 
 # %%
-def typical(folder):
+def mean_step(folder):
     runs = [run_times(path).parts for path in repeats_in(folder)]  # as `tidyprof gate` takes them
-    return pd.concat(runs, axis=1).median(axis=1) / 1e6
+    return pd.concat(runs, axis=1).mean(axis=1) / 1e6
 
 
-hooks, alone = typical(folder / "unedited"), typical(folder / "alone")
+hooks, alone = mean_step(folder / "unedited"), mean_step(folder / "alone")
 both = pd.DataFrame({"by hooks": hooks, "by the block": alone}).T
-show_figure(plot_own_parts(both, HERE, title="A typical step of their script"))
+show_figure(plot_own_parts(both, HERE, title="The mean step of their script"))
 
 # %%
 # 3 minutes: read the command's screen again. `about` is what it wrote of this run (run_rank0.json). Give three: how
@@ -356,17 +356,17 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 
 # %% [markdown]
 # The block was on in all of these runs and timed their steps, with a line for each rank. `tidyprof gate` reads such
-# folders, and those of `tidyprof run`, compares them turn by turn, and says whether a *step* got slower or faster
-# beyond doubt. Five turns are the least; to be sure of single parts it takes more ([how it judges](../docs/gate.md)).
+# folders, and those of `tidyprof run`, compares each pair of runs, and reports whether the mean *step* got slower or
+# faster beyond doubt. Five pairs are the minimum. Single parts need more ([how it judges](../docs/gate.md)).
 
 # %% language="bash"
-# python -m tidyprof gate $FOLDER/turns_2/before $FOLDER/turns_2/cured --in-turns 2>&1
+# python -m tidyprof gate $FOLDER/turns_2/before $FOLDER/turns_2/cured --paired 2>&1
 
 # %% [markdown]
 # ## Decide
 #
-# Report the factor of the whole script: you wait for all of it. The factor of a typical step says what a longer
-# training would gain. And what remains of each part, below the gate's table, is the next question.
+# Report the factor of the whole script: you wait for all of it. The factor of the mean step shows what a longer
+# training run would gain. And what remains of each part, in the gate's table, is the next question.
 #
 # On two ranks `backward` holds the all-reduce of a *dense* gradient of the table, nearly all zeros. Two candidates: a
 # table with `sparse=True` sends fewer bytes, a larger batch sends them less often. Predict, then measure it by the
@@ -442,7 +442,7 @@ print(f"a print differs: {differs[0]}" if differs else "the same prints in all r
 print(f"verdict: {VERDICT}")
 
 # %% language="bash"
-# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
+# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --paired 2>&1
 
 # %% [markdown]
 # A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then

@@ -599,7 +599,7 @@ print(f"a print differs: {differs[0]}" if differs else "the same prints in all r
 print(f"verdict: {VERDICT}")
 
 # %% language="bash"
-# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
+# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --paired 2>&1
 
 # %% [markdown]
 # A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then

@@ -89,6 +89,6 @@ def _measured(experiment: Experiment) -> list[tuple[str, str]]:
         middle, least, most = (
             time_text(time, False) for time in (getattr(experiment, name), min(times), max(times))
         )
-        text = f"{middle} (median of {len(times)}, {least} to {most})"
+        text = f"{middle} (mean of {len(times)}, {least} to {most})"
         rows.append((f"{name}, per {experiment.per}", text))
     return [*rows, ("speed-up", experiment.interval)]

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 
 from proflab.correctness_gate import CorrectnessGate
 from proflab.errors import CourseError
-from tidyprof.gate.verdict import CONFIDENCE, LEAST_REPEATS, Ratio, ratio_of_medians
+from tidyprof.gate.intervals import CONFIDENCE, LEAST_REPEATS, Ratio, ratio_of_totals
 
 IN_THE_MODEL = " in the model"
 
@@ -46,18 +46,18 @@ class Experiment:
 
     @property
     def before(self) -> int:
-        """The median before the change, in ns."""
-        return round(median(self.before_ns))
+        """The mean before the change, in ns."""
+        return round(fmean(self.before_ns))
 
     @property
     def after(self) -> int:
-        """The median after the change, in ns."""
-        return round(median(self.after_ns))
+        """The mean after the change, in ns."""
+        return round(fmean(self.after_ns))
 
     @cached_property
     def speed_up(self) -> Ratio:
         """Before / after with its interval: above 1 is faster."""
-        return ratio_of_medians(self.before_ns, self.after_ns)
+        return ratio_of_totals(self.before_ns, self.after_ns)
 
     @property
     def modelled(self) -> bool:

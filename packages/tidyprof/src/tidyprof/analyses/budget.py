@@ -121,8 +121,10 @@ GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 
-LOST = 1 / 3
-"""If this share of a step's launches has no work in the file, its idle time has no cause."""
+WARN_LOST, LOST = 0.05, 1 / 3
+"""Shares of launches without work in the file: from the first there is a warning, and from the
+second the idle time of a step has no cause.
+"""
 
 
 def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
@@ -136,6 +138,14 @@ def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
     calls = calls[launching]
     is_lost = ~np.isin(calls.rows, linked)
     return calls, is_lost & bool(len(linked))
+
+
+def link_warnings(profile: Profile) -> list[str]:
+    """Return a warning if WARN_LOST of the launches have no work in the file."""
+    calls, is_lost = kernel_launches(profile)
+    if is_lost.sum() < WARN_LOST * max(len(calls), 1):
+        return []
+    return [f"{is_lost.sum():,} of {len(calls):,} launches have no work in the file."]
 
 
 def capturing(profile: Profile) -> Intervals:

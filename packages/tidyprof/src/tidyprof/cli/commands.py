@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
-from tidyprof.analyses.budget import budget_parts, step_budget
+from tidyprof.analyses.budget import budget_parts, link_warnings, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import four_digits, has_launches, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
@@ -94,7 +94,7 @@ def _each_file(
         with showing(options):
             if len(options.files) > 1:
                 say(f"{path}:", "bold")
-            for warning in warning_lines(profile.meta):
+            for warning in [*warning_lines(profile.meta), *link_warnings(profile)]:
                 warn(warning)
             display(profile, table)
             if part := part_of(options):

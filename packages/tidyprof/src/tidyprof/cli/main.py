@@ -15,11 +15,11 @@ from tidyprof.cli.usage import EXAMPLES, EXPORTS, JSON, TOP_IN_TERMINAL
 from tidyprof.command_line import Parser, add_version, parsed, program
 from tidyprof.errors import LONGEST_LINE, ProfileReadError, UserError
 from tidyprof.escaping import printable
-from tidyprof.gate.measures import MEASURES
+from tidyprof.gate.metrics import METRICS
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
-"""Exit code of a bug. Python's own would be 1, which means that the gate closes."""
+"""Exit code of a bug. Python's own would be 1, which means that the gate fails."""
 
 MAX_JOBS = 61
 """The most processes that --jobs takes: as many as a ProcessPoolExecutor allows on every system."""
@@ -29,7 +29,7 @@ DISTRIBUTION = "tidyprof"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0; 1 only if the gate closes or `isa --fail-on-spill` finds a spill;
+    """Run one command. Returns 0; 1 only if the gate fails or `isa --fail-on-spill` finds a spill;
     2 after a one-line message about something that the user can correct; 3 after the traceback of a
     bug; 130 after Ctrl-C.
     """
@@ -168,40 +168,37 @@ def _add_compare(commands: Any) -> None:
 
 
 def _add_gate(commands: Any) -> None:
-    text = "whether a step got slower beyond doubt, and what is to blame; exit code 1 if so"
+    text = "compare two versions of a program; exit code 1 if the new one is slower beyond doubt"
     gate = commands.add_parser("gate", help=text, description=text[0].upper() + text[1:] + ".")
     for side in ("BASE", "NEW"):
         gate.add_argument(
             "files",
             action="append",
             metavar=side,
-            help="a run, or a folder with a folder for each repeat",
+            help="a run, or a folder with a subfolder per repeat",
         )
     gate.add_argument(
         "--fail-above",
         type=_limit,
         default="5%",
         metavar="PERCENT",
-        help="slow-down to let through (default: 5%%)",
+        help="pass a slow-down up to this limit (default: 5%%)",
     )
     gate.add_argument(
-        "--in-turns",
+        "--paired",
         action="store_true",
-        help="compare runs of the same name, which were made one after the other",
+        help="compare runs of the same name, which ran one after the other in random order",
     )
     gate.add_argument(
-        "--fail-on-cant-tell",
+        "--fail-on-inconclusive",
         action="store_true",
-        help="exit code 1 and a failure for JUnit where it can't tell, too",
+        help="exit with 1 and report a failure to JUnit if the verdict is inconclusive, too",
     )
     gate.add_argument(
-        "--measure",
-        choices=MEASURES,
+        "--metric",
+        choices=METRICS,
         default="step",
-        help=(
-            "what to judge: steps (default), or requests in times files, by their median or 99th"
-            " percentile"
-        ),
+        help="judge the mean step (default), or requests by their mean or 99th percentile",
     )
     gate.add_argument(
         "--mark", metavar="NAME", help="range, operator or call with which each step begins"

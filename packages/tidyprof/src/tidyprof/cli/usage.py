@@ -24,7 +24,7 @@ EXAMPLES = {
     "busy": ("trace.json.gz", "traces_of_ranks --from 100 --to 200"),
     "steps": ("trace.json.gz", "run.rpd --mark aten::conv2d --json steps.json"),
     "compare": ("before.json.gz after.json.gz", "on_mi300x.json.gz on_h100.json.gz --by operator"),
-    "gate": ("runs_before runs_after --fail-above 3%", "base new --in-turns --junit gate.xml"),
+    "gate": ("runs_before runs_after --fail-above 3%", "base new --paired --junit gate.xml"),
     "triage": ("trace.json.gz", "traces_of_ranks monitoring.csv --html triage.html"),
     "run": ("-- python train.py --epochs 3", "--stacks -- torchrun --nproc-per-node 4 train.py"),
     "hang": ("dumps", "dumps --json hang.json"),

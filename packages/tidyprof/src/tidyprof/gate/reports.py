@@ -1,211 +1,180 @@
-"""A verdict as text for a merge request (Markdown), for a CI server (JUnit) and for programs
-(JSON).
+"""Reports of a verdict: text for a terminal or a merge request (Markdown), JUnit for a CI server,
+and JSON for programs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from xml.etree import ElementTree
 
 import numpy as np
-import pandas as pd
 
 from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
 from tidyprof.escaping import markdown_block, markdown_text, printable_lines
-from tidyprof.gate.measures import MEASURES
-from tidyprof.gate.verdict import LEAST_REPEATS, Verdict, repeats_for_parts
+from tidyprof.gate.metrics import METRICS
+from tidyprof.gate.verdict import INCONCLUSIVE, Verdict, least_difference
 
 ROWS = 5
-"""A report names at most so many kernels."""
+"""The most kernels that a report names."""
 
-NOTICED = 0.01
-"""Share of a step from which a row is shown where too few runs say what noise is."""
+PART, CONFIDENT, KERNEL, WHY = TEXTS = ("part of a step", "confident", "kernel", "why")
+"""Headings of the columns that hold texts."""
 
-APART = (
-    "Not in turns: where noise lasts over several runs, 22 to 51 % of equal sides are called faster"
-    " or slower"
+UNPAIRED = (
+    "Not paired: if noise lasts over several runs, this comparison calls 27% to 59% of equal"
+    " versions slower or faster. Record pairs and use --paired."
 )
-"""Measured by benchmarks/bench_gate.py, see docs/gate.md."""
+"""Simulated by benchmarks/bench_gate.py, see docs/gate.md."""
 
 
 def headline(verdict: Verdict) -> str:
-    """The verdict in one sentence, with its interval."""
-    what = MEASURES[verdict.measure].words
-    times = f"{what} took {verdict.base_ns / 1e6:,.2f} ms and takes {verdict.new_ns / 1e6:,.2f} ms"
-    if verdict.ratio:
-        change, low, high = (100 * (ratio - 1) for ratio in verdict.ratio[:3])
-        how = "turn by turn " if verdict.in_turns else ""
-        level = f"{100 * verdict.ratio.level:.1f} % interval"
-        times += f" ({how}{change:+,.1f} %, {level} {low:+,.1f} to {high:+,.1f} %)"
-    return f"{verdict.word}: {times}; {verdict.reason}"
+    """Return the verdict and its interval in one sentence."""
+    if not verdict.ratio:
+        return f"{verdict.word}: {verdict.reason}"
+    words = "whole run" if verdict.metric == "step" else METRICS[verdict.metric].words.lower()
+    change, low, high = (100 * (ratio - 1) for ratio in verdict.ratio[:3])
+    level, length = 100 * verdict.ratio.level, "longer" if change >= 0 else "shorter"
+    interval = f"({level:.1f}% interval {low:+,.1f}% to {high:+,.1f}%)"
+    return f"{verdict.word}: the {words} is {abs(change):,.1f}% {length} {interval}"
 
 
-def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
-    """What the numbers of a verdict and of its tables are, and where they come from. text -- makes
-    texts from files harmless.
+def details(verdict: Verdict) -> list[str]:
+    """Return a line with the times, one with the medians if these differ, and the reason."""
+    words = METRICS[verdict.metric].words
+    lines = [f"{words}: {_before_and_now(verdict.base_ns, verdict.new_ns)}."]
+    if verdict.median_word:
+        other = verdict.median_word != verdict.word
+        alone = f"By the median alone: {verdict.median_word}, but the" if other else "The"
+        lines.append(f"Median: {_before_and_now(*verdict.median_ns)}. {alone} whole run decides.")
+    return [*lines, verdict.reason] if verdict.ratio else lines
+
+
+def _before_and_now(before_ns: float, now_ns: float) -> str:
+    ends = sorted((before_ns, now_ns))
+    change = f"{ends[1] / ends[0]:,.2f} times as {'long' if now_ns > before_ns else 'fast'}"
+    return f"{before_ns / 1e6:,.2f} ms before, {now_ns / 1e6:,.2f} ms now ({change})"
+
+
+def footnote(verdict: Verdict) -> list[str]:
+    """Return what the numbers are, a line per fact."""
+    few = min(map(len, verdict.times_ns)) < verdict.fewest_runs
+    needed = f", which takes {verdict.fewest_runs} runs of each version" if few else ""
+    lines = [
+        "Tables show means per step. A part is confident if it differs beyond doubt and by"
+        f" more than noise{needed}."
+    ]
+    for side, times in zip(("before", "now"), verdict.times_ns, strict=True):
+        lines.append(f"Runs {side}, ms: " + ", ".join(four_digits(time / 1e6) for time in times))
+    return lines if verdict.paired else [*lines, UNPAIRED]
+
+
+def sources(verdict: Verdict, text: Callable[[str], str] = str) -> list[str]:
+    """Return where the numbers come from, and the files that weren't read. text -- escapes what
+    files say.
     """
-    before, now = (", ".join(four_digits(time / 1e6) for time in side) for side in verdict.times_ns)
-    origins = "; ".join(map(text, verdict.origins))
-    turns = ", of a part's difference over the turns" if verdict.in_turns else ""
-    ignored = "".join(f". In {line}" for line in verdict.ignored)
-    cure = (
-        "give --in-turns, since both sides have the same names"
-        if verdict.same_names
-        else "record in turns"
-    )
-    apart = "" if verdict.in_turns else f"{APART}; {cure}. "
-    needed = repeats_for_parts(verdict.parts, verdict.in_turns)
-    repeats = min(map(len, verdict.times_ns))
-    sure = "" if repeats >= needed else f", which takes {needed} runs a side (here {repeats})"
-    measure = "Step time" if verdict.measure == "step" else verdict.measure
-    return (
-        f"Medians over the runs{turns}; a part is sure if its difference is not small, and beyond"
-        f" doubt for all parts together{sure}. {measure} of each run, ms: {before} before,"
-        f" {now} now. {apart}Origin: {origins}{ignored}"
-    )
+    ignored = [text(f"Not read in {line}") for line in verdict.ignored]
+    return ["Origin: " + "; ".join(map(text, verdict.origins)), *ignored]
 
 
-def moved_parts(verdict: Verdict, text: Callable[[str], str] = str) -> tuple[pd.DataFrame, str]:
-    """The parts that changed, with their names as words, and a line on those that did not; text as
-    of `footnote`.
+def part_table(verdict: Verdict) -> dict[str, list[str]]:
+    """Return heading -> cells of the parts that take time, and of their sum in the last row; empty
+    without parts.
     """
     parts = verdict.parts[(verdict.parts[["base_ns", "new_ns"]] != 0).any(axis=1)]
-    parts = parts.assign(
-        part=parts["part"].astype(str).map(part_words),
-        sure=np.where(parts["sure"], "yes", ""),
-    )
-    changed = _changed(verdict, parts)
-    return parts[changed], _parts_that_stayed(verdict, parts, ~changed, text)
+    if not len(parts):
+        return {}
+    times = {"base ms": "base_ns", "new ms": "new_ns", "change ms": "difference_ns"}
+    return {
+        PART: [*parts["part"].astype(str).map(part_words), "sum"],
+        **{one: _ms([*parts[name], parts[name].sum()], one) for one, name in times.items()},
+        CONFIDENT: [*np.where(parts["confident"], "yes", ""), ""],
+    }
 
 
-def moved_kernels(verdict: Verdict) -> tuple[pd.DataFrame, str]:
-    """The ROWS kernels that changed most, and a line on the others."""
-    kernels = verdict.kernels
-    changed = _changed(verdict, kernels)
-    more = int(changed.sum()) - ROWS
-    told = [f"{more:,} more kernel{'s' * (more > 1)} changed"] if more > 0 else []
-    if stayed := int((~changed).sum()):
-        other = "other " if changed.any() else ""
-        number = f"{stayed:,} {other}kernel{'s' * (stayed > 1)}"
-        told.append(f"{number} changed by less than {_floor_ms(verdict)} ms")
-    return kernels[changed].head(ROWS), "; ".join(told)
-
-
-def _floor_ns(verdict: Verdict) -> float:
-    """The difference from which a row is shown: what can be to blame, and where too few runs say
-    what noise is no less than NOTICED.
+def kernel_table(verdict: Verdict) -> tuple[dict[str, list[str]], list[str], str]:
+    """Return heading -> cells of the ROWS kernels that changed most, their full names, and a line
+    on the other kernels.
     """
-    few = min(map(len, verdict.times_ns)) < LEAST_REPEATS
-    return max(verdict.least_ns, NOTICED * max(verdict.base_ns, verdict.new_ns) if few else 0.0)
+    kernels = verdict.kernels
+    floor_ns = least_difference(verdict.base, verdict.new, verdict.paired)
+    size = kernels["difference_ns"].abs()
+    changed = kernels[(size > 0) & (size >= floor_ns)]
+    shown, rest = changed.head(ROWS), len(kernels) - min(len(changed), ROWS)
+    small = f"{len(kernels) - len(changed):,} changed by less than {four_digits(floor_ns / 1e6)} ms"
+    cells = {
+        KERNEL: list(shown["kernel"]),
+        "calls base": shown["base_calls"].map("{:,.1f}".format).tolist(),
+        "calls new": shown["new_calls"].map("{:,.1f}".format).tolist(),
+        "change ms": _ms(shown["difference_ns"], "change ms"),
+        WHY: list(shown["blame"]),
+    }
+    other = f"{rest:,} more kernels, of which {small}" if rest else ""
+    return cells if len(shown) else {}, list(shown["full_name"]), other
 
 
-def _floor_ms(verdict: Verdict) -> str:
-    return four_digits(_floor_ns(verdict) / 1e6)
-
-
-def _changed(verdict: Verdict, table: pd.DataFrame) -> pd.Series:
-    size = table["difference_ns"].abs()
-    return (size > 0) & (size >= _floor_ns(verdict))
-
-
-def _parts_that_stayed(
-    verdict: Verdict, parts: pd.DataFrame, stayed: pd.Series, text: Callable[[str], str]
-) -> str:
-    if not stayed.any():
-        return ""
-    other = "" if stayed.all() else "other "
-    parts = parts[stayed].sort_values("new_ns", ascending=False, kind="stable")
-    now = ", ".join(
-        f"{text(part)} {time / 1e6:,.3f}"
-        for part, time in zip(parts["part"], parts["new_ns"], strict=True)
-    )
-    number = f"{len(parts)} {other}part{'s' * (len(parts) > 1)}"
-    return f"{number} changed by less than {_floor_ms(verdict)} ms; ms now: {now}"
+def _ms(nanoseconds: Iterable[float], heading: str) -> list[str]:
+    sign = "+" if heading == "change ms" else ""
+    return [f"{value / 1e6:{sign},.3f}" for value in nanoseconds]
 
 
 def markdown(verdict: Verdict) -> str:
-    """A comment for a merge request."""
-    mark = "❔" if verdict.word == "can't tell" else "❌" if verdict.fails else "✅"
-    parts = [f"### {mark} {headline(verdict)}", ""]
-    columns = {
-        "part": "part",
-        "base_ns": "base ms",
-        "new_ns": "new ms",
-        "difference_ns": "ms",
-        "sure": "sure",
-    }
-    parts += _table_and_rest(*moved_parts(verdict, markdown_text), columns)
-    columns = {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now"}
-    columns |= {"difference_ns": "ms", "blame": "why"}
-    kernels, rest = moved_kernels(verdict)
-    parts += _table_and_rest(kernels, rest, columns)
-    if len(kernels):
-        full_names = markdown_block(kernels["full_name"])
-        parts += ["Full names, in this order:", "", *full_names, ""]
-    parts += [footnote(verdict, markdown_text), ""]
-    return "\n".join(parts)
+    """Return a comment for a merge request."""
+    mark = "❔" if verdict.word == INCONCLUSIVE else "❌" if verdict.fails else "✅"
+    lines = [f"### {mark} {headline(verdict)}", "", *_items(details(verdict))]
+    kernels, full_names, rest = kernel_table(verdict)
+    lines += _table(part_table(verdict)) + _table(kernels)
+    lines += [rest, ""] if rest else []
+    if full_names:
+        lines += ["Full names, in this order:", "", *markdown_block(full_names), ""]
+    return "\n".join([*lines, *_items(footnote(verdict) + sources(verdict, markdown_text))])
 
 
 def junit(verdict: Verdict) -> str:
-    """One test case in JUnit's XML, failed where the gate closes."""
+    """Return one test case in JUnit's XML, a failure if the gate fails."""
     suite = ElementTree.Element(
         "testsuite", name="tidyprof gate", tests="1", failures=str(int(verdict.fails))
     )
     case = ElementTree.SubElement(
-        suite, "testcase", name=f"{verdict.measure} time", classname="tidyprof.gate"
+        suite, "testcase", name=f"{verdict.metric} time", classname="tidyprof.gate"
     )
     if verdict.fails:
         ElementTree.SubElement(case, "failure", message=headline(verdict)).text = printable_lines(
             markdown(verdict)
         )
-    # Names and reasons come from files: XML must stay well-formed whatever they hold.
+    # Names come from files, and XML must stay well-formed whatever they hold.
     ElementTree.SubElement(case, "system-out").text = printable_lines(
-        f"{headline(verdict)}\n{footnote(verdict)}"
+        "\n".join([headline(verdict), *details(verdict), *footnote(verdict), *sources(verdict)])
     )
     return ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
 def as_json(verdict: Verdict) -> str:
-    """The whole verdict; times in ns."""
+    """Return the whole verdict; times are in ns."""
+    names = ["fails", "reason", "metric", "limit", "paired", "base_ns", "new_ns", "times_ns"]
     facts = {
         "verdict": verdict.word,
-        "fails": verdict.fails,
-        "reason": verdict.reason,
-        "measure": verdict.measure,
-        "limit": verdict.limit,
-        "base_ns": verdict.base_ns,
-        "new_ns": verdict.new_ns,
-        "times_ns": verdict.times_ns,
-        "in_turns": verdict.in_turns,
+        **{name: getattr(verdict, name) for name in [*names, "median_ns", "origins", "ignored"]},
         "ratio": verdict.ratio._asdict() if verdict.ratio else None,
+        "median_verdict": verdict.median_word or verdict.word,
         "parts": verdict.parts.to_dict("records"),
         "kernels": verdict.kernels.to_dict("records"),
-        "origins": list(verdict.origins),
-        "ignored": list(verdict.ignored),
     }
     return json.dumps(facts, indent=1) + "\n"
 
 
-def _table_and_rest(table: pd.DataFrame, rest: str, headings: dict[str, str]) -> list[str]:
-    """Rows, and a line on what is not among them; nothing of what is empty."""
-    lines = _table(table, headings) if len(table) else []
-    return [*lines, *([rest, ""] if rest else [])]
+def _items(lines: list[str]) -> list[str]:
+    return [*(f"- {line}" for line in lines), ""]
 
 
-def _table(table: pd.DataFrame, headings: dict[str, str]) -> list[str]:
-    lines = ["| " + " | ".join(headings.values()) + " |", "| --- " * len(headings) + "|"]
-    for row in table[list(headings)].to_dict("records"):
-        lines.append("| " + " | ".join(_text(name, value) for name, value in row.items()) + " |")
-    return [*lines, ""]
-
-
-def _text(name: str, value: object) -> str:
-    if name == "difference_ns":
-        return f"{value / 1e6:+,.3f}"
-    if name.endswith("_ns"):
-        return f"{value / 1e6:,.3f}"
-    if name.endswith("_calls"):
-        return f"{value:,.1f}".removesuffix(".0")
-    return markdown_text(str(value))
+def _table(columns: dict[str, list[str]]) -> list[str]:
+    """Return the columns as Markdown; no lines for no columns."""
+    if not columns:
+        return []
+    cells = [
+        map(markdown_text, values) if heading in TEXTS else values
+        for heading, values in columns.items()
+    ]
+    rows = [columns, ["---"] * len(columns), *zip(*cells, strict=True)]
+    return [*(f"| {' | '.join(row)} |" for row in rows), ""]

@@ -1,139 +1,26 @@
-"""Slower or not, beyond doubt, and where the time went: by part of the step, and by kernel."""
+"""Whether a run got slower beyond doubt, and which parts of a step and which kernels changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tidyprof.gate.intervals import (
+    CONFIDENCE,
+    LEAST_REPEATS,
+    Ratio,
+    differs,
+    fewest_runs,
+    ratio_of_totals,
+)
 from tidyprof.gate.runs import RunTimes
 
-RESAMPLES = 10_000
-CONFIDENCE = 0.95
-SEED = 20_260_821
-"""A fixed seed: the same repeats give the same interval on every machine."""
-
-LEAST_REPEATS = 5
-"""With fewer values a resampled median is nearly always one of the extremes, and the interval means
-nothing. With so many turns the widest interval, that of all their ratios, has a level of 93.8 %;
-from six turns on it has CONFIDENCE.
-"""
-
-
-class Ratio(NamedTuple):
-    """A ratio with the ends of its interval, and the level of the interval: the share of cases (0
-    to 1) in which it holds the truth.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    level: float
-
-
-def ratio_of_medians(over: Sequence[float], under: Sequence[float]) -> Ratio:
-    """Median of `over` by median of `under`, two sets of repeats in one unit, with a bootstrap
-    interval.
-
-    Percentile bootstrap: each set is resampled with replacement RESAMPLES times, independently, and
-    the interval holds the middle 95 % of the ratios of their medians (B. Efron, R.
-    Tibshirani: An Introduction to the Bootstrap, 1993, chapter 13; for ratios of run times T.
-    Kalibera, R. Jones: Rigorous Benchmarking in Reasonable Time, ISMM 2013,
-    doi:10.1145/2464157.2464160). Its level is CONFIDENCE by design, not exactly; docs/gate.md shows
-    how often it holds the ratio 1 of equal sides. Repeats must be independent: runs, not the steps
-    of one run.
-
-    Raises ValueError for fewer than LEAST_REPEATS values, or for a value that is no positive
-    number.
-    """
-    sides = _times(over, under)
-    drawn = np.divide(*_drawn_medians(*sides))
-    return Ratio(
-        float(np.median(sides[0]) / np.median(sides[1])), *_middle(drawn, CONFIDENCE), CONFIDENCE
-    )
-
-
-def ratio_of_turns(over: Sequence[float], under: Sequence[float]) -> Ratio:
-    """Median of the ratios of all turns, with the exact interval of `median_interval`.
-
-    Both values of a turn were measured one after the other, so a load that comes and goes is in
-    both and cancels out in their ratio. The order within a turn has to be random: otherwise a load
-    that only grows would always slow the second side. Errors as of `ratio_of_medians`; a ValueError
-    also for sides of different length.
-    """
-    over, under = _times(over, under)
-    if len(over) != len(under):
-        raise ValueError(f"{len(over)} and {len(under)} repeats are no turns")
-    ratios = over / under
-    return Ratio(float(np.median(ratios)), *median_interval(ratios, CONFIDENCE))
-
-
-def median_interval(values: Sequence[float], wanted: float) -> tuple[float, float, float]:
-    """Both ends of the sign test's interval for the median, and its level, which may be below the
-    level that is wanted.
-
-    The median lies below the k smallest of n independent values, or above the k largest, exactly as
-    often as a coin falls on one side fewer than k times of n, whatever the distribution (W. J.
-    Conover: Practical Nonparametric Statistics, 3rd edition, 1999, sections 3.2 and 3.4). Of the
-    intervals from the k-th smallest to the k-th largest value it is the narrowest whose level is at
-    least `wanted`; where there is none, it is the widest, k = 1.
-    """
-    ordered, number = np.sort(values), len(values)
-    levels = [
-        1 - 2 * sum(comb(number, i) for i in range(k)) / 2**number
-        for k in range(1, (number + 1) // 2 + 1)
-    ]
-    k = max(1, sum(level >= wanted for level in levels))
-    return float(ordered[k - 1]), float(ordered[-k]), levels[k - 1]
-
-
-def differs(
-    one: Sequence[float], other: Sequence[float], in_turns: bool, level: float = CONFIDENCE
-) -> bool:
-    """Whether an interval of this level for the difference of two sets of repeats leaves 0 out.
-    Values may be 0.
-
-    In turns it is the interval of `median_interval`, else a bootstrap. False where there are too
-    few repeats for this level: in turns if even the widest interval has a lower level, else if
-    sides that are equal would be wholly apart by chance more often than the level allows.
-    """
-    sides = [np.asarray(values, dtype=float) for values in (one, other)]
-    if in_turns:
-        low, high, reached = median_interval(sides[0] - sides[1], level)
-    else:
-        low, high = _middle(np.subtract(*_drawn_medians(*sides)), level)
-        reached = 1 - 2 / comb(len(one) + len(other), len(one))
-    return reached >= level and (low > 0 or high < 0)
-
-
-def _times(*sides: Sequence[float]) -> list[np.ndarray]:
-    arrays = [np.asarray(values, dtype=float) for values in sides]
-    for values in arrays:
-        if values.ndim != 1 or len(values) < LEAST_REPEATS:
-            raise ValueError(f"{len(values)} repeats; at least {LEAST_REPEATS} are needed")
-        if not (np.isfinite(values).all() and (values > 0).all()):
-            raise ValueError("a time must be a positive number")
-    return arrays
-
-
-def _drawn_medians(*sides: np.ndarray) -> list[np.ndarray]:
-    """Medians of RESAMPLES sets drawn from each side."""
-    random = np.random.default_rng(SEED)
-    return [np.median(random.choice(values, (RESAMPLES, len(values))), axis=1) for values in sides]
-
-
-def _middle(drawn: np.ndarray, level: float) -> tuple[float, float]:
-    """The ends of the middle part that holds this share of the values."""
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns", "sure")
+PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns", "confident")
 KERNEL_COLUMNS = (
     "kernel",
     "base_calls",
@@ -147,85 +34,267 @@ KERNEL_COLUMNS = (
 )
 
 SMALL = 0.1
-"""A part whose difference is less than this share of the step's is not to blame, however sure it
-is.
+"""A part isn't to blame if its difference is less than this share of the step's difference."""
+
+DEFAULT_LIMIT = 0.05
+"""The slow-down that passes, as a fraction."""
+
+SAME_WORK = DEFAULT_LIMIT
+"""Numbers of steps or samples that differ by more than this fraction are different work, even if
+the limit is larger.
 """
 
+INCONCLUSIVE = "inconclusive"
 
-def parts_to_blame(
-    base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool
-) -> pd.DataFrame:
-    """The parts of a step in PART_COLUMNS: ns of one step, medians over the repeats. In turns,
-    difference_ns is the median of the turns' differences.
 
-    sure -- the interval of the difference leaves 0 out, at a level so high that any of the parts
-            which take time is sure by chance in at most 5 % of cases (Bonferroni: the 5 % are
-            shared among them); and the difference is large enough to matter, see
-            `_least_difference`. Always False with fewer than LEAST_REPEATS runs on a side.
+@dataclass(frozen=True)
+class Verdict:
+    """The comparison of the runs of two versions; of each pair of values, base comes first.
+
+    paired         -- whether runs of the same name were compared with each other.
+    word           -- slower, faster, no difference or inconclusive.
+    fails          -- whether the gate fails; reason -- why, as a sentence.
+    ratio          -- new divided by base; None with too few runs or after different work.
+    median_word    -- the verdict by the median steps alone; "" if these agree with the whole run.
+    parts, kernels -- tables of `parts_to_blame` and `kernels_to_blame`.
+    """
+
+    base: Sequence[RunTimes]
+    new: Sequence[RunTimes]
+    limit: float
+    paired: bool
+    word: str
+    fails: bool
+    reason: str
+    ratio: Ratio | None
+    median_word: str
+    parts: pd.DataFrame
+    kernels: pd.DataFrame
+
+    @property
+    def metric(self) -> str:
+        """What was judged, one of `tidyprof.gate.metrics.METRICS`."""
+        return self.base[0].metric
+
+    @property
+    def times_ns(self) -> list[list[float]]:
+        """A step's time in each run."""
+        return [[run.step_ns for run in side] for side in (self.base, self.new)]
+
+    @property
+    def base_ns(self) -> float:
+        """A step's time before, mean over the runs."""
+        return float(np.mean(self.times_ns[0]))
+
+    @property
+    def new_ns(self) -> float:
+        """The same now."""
+        return float(np.mean(self.times_ns[1]))
+
+    @property
+    def median_ns(self) -> list[float]:
+        """The median steps, means over the runs."""
+        sides = self.base, self.new
+        return [float(np.mean([run.median_ns for run in side])) for side in sides]
+
+    @property
+    def fewest_runs(self) -> int:
+        """How many runs of each version it takes for any part to be confident."""
+        return fewest_runs(_error_per_part(self.parts), self.paired)
+
+    @property
+    def origins(self) -> list[str]:
+        """Where the runs come from, each origin once."""
+        return list(dict.fromkeys(str(run.origin) for run in (*self.base, *self.new)))
+
+    @property
+    def ignored(self) -> list[str]:
+        """Files of the runs that weren't read, each with its run and why."""
+        return [f"{run.path}: {line}" for run in (*self.base, *self.new) for line in run.ignored]
+
+
+def judge(
+    base: Sequence[RunTimes],
+    new: Sequence[RunTimes],
+    limit: float = DEFAULT_LIMIT,
+    paired: bool = False,
+) -> Verdict:
+    """Compare the runs of two versions by their mean steps, so by their total time for equal work.
+
+    The gate fails if even the low end of the interval is above the limit.
+
+    paired -- runs of the same name were made one after the other, and are compared with each other.
+    The verdict is inconclusive for fewer than LEAST_REPEATS runs of a version, and for versions
+    that did different work: different numbers of steps or samples (SAME_WORK). Raises ValueError
+    for a version without runs, for runs of which only some were profiled, and for paired runs
+    without the same names.
+
+    >>> from tidyprof.gate.runs import run_times
+    >>> once = [run_times("trace.json.gz")]
+    >>> judge(once, once).word
+    'inconclusive'
+    """
+    if not base or not new:
+        raise ValueError("each version needs a run")
+    if len({run.profiled for run in (*base, *new)}) > 1:
+        raise ValueError("only some runs were profiled, which makes steps longer")
+    if paired:
+        base, new = _pairs(base, new)
+    word, ratio, median_word = INCONCLUSIVE, None, ""
+    reason = _other_work(base, new, limit) or _too_few(base, new)
+    if not reason:
+        word, reason, ratio, median_word = _compared(base, new, limit, paired)
+    fails = ratio is not None and ratio.low > 1 + limit
+    parts, kernels = parts_to_blame(base, new, paired), kernels_to_blame(base, new)
+    parts["confident"] &= ratio is not None
+    return Verdict(
+        base, new, limit, paired, word, fails, reason, ratio, median_word, parts, kernels
+    )
+
+
+def _compared(
+    base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float, paired: bool
+) -> tuple[str, str, Ratio, str]:
+    """Return the verdict, its reason, the ratio, and the verdict by medians if it differs."""
+    ratio, typical = (
+        ratio_of_totals(
+            *([getattr(run, name) for run in side] for side in (new, base)), paired=paired
+        )
+        for name in ("step_ns", "median_ns")
+    )
+    word, median_word = _word(ratio, limit), _word(typical, limit)
+    if median_word == word and ratio.low <= typical.ratio <= ratio.high:
+        median_word = ""
+    reason = _reason(word, ratio, limit)
+    if word == INCONCLUSIVE:
+        if median_word not in ("", word):
+            reason = "A few long steps decide the mean."
+        reason += f" {'Record' if paired else 'Use --paired, or record'} more steps and runs."
+    if word in ("no difference", "faster"):
+        reason += f" Steps rarer than 1 in {_rarest(base, new):,} may not have occurred."
+    return word, reason, ratio, median_word
+
+
+def _by_name(side: Sequence[RunTimes]) -> dict[str, RunTimes]:
+    return {Path(run.path).name: run for run in side}
+
+
+def _pairs(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> list[list[RunTimes]]:
+    sides = [_by_name(side) for side in (base, new)]
+    if lonely := sorted(sides[0].keys() ^ sides[1].keys()):
+        raise ValueError(f"only one version has a run {lonely[0]}, so the runs aren't paired")
+    return [[side[name] for name in sides[0]] for side in sides]
+
+
+def _word(ratio: Ratio, limit: float) -> str:
+    if ratio.low > 1:
+        return "slower"
+    if ratio.high < 1:
+        return "faster"
+    return "no difference" if ratio.high <= 1 + limit else INCONCLUSIVE
+
+
+def _reason(word: str, ratio: Ratio, limit: float) -> str:
+    percent = f"the limit of {100 * limit:g}%"
+    reasons = {
+        "faster": "The whole interval is below 0%.",
+        "no difference": f"The interval excludes a slow-down above {percent}.",
+        "slower": f"The gate passes, because the interval reaches below {percent}.",
+        INCONCLUSIVE: f"The interval contains both 0% and {percent}.",
+    }
+    if ratio.low > 1 + limit:
+        return f"Even the low end of the interval exceeds {percent}."
+    return reasons[word]
+
+
+def _rarest(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> int:
+    """Return N so that a step that occurs once in N steps is in these runs with a probability of
+    95%: a third of the steps of one rank (the rule of three).
+    """
+    steps = [sum(run.steps // max(1, len(run.lanes)) for run in side) for side in (base, new)]
+    return max(1, min(steps) // 3)
+
+
+def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
+    """Return that a version has too few runs; "" if none has."""
+    if (runs := min(len(base), len(new))) >= LEAST_REPEATS:
+        return ""
+    least = f"Record at least {LEAST_REPEATS} of each, alternating, and use --paired."
+    return f"one version has only {runs} run{'s' * (runs > 1)}. {least}"
+
+
+def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
+    """Return the work that differs between any two runs by more than the limit or SAME_WORK; "" if
+    none does. Work that a run doesn't state isn't compared.
+    """
+    for name in base[0].work:
+        before, now = ([run.work.get(name, np.nan) for run in side] for side in (base, new))
+        least, most = np.min(before + now), np.max(before + now)
+        if most - least > min(limit, SAME_WORK) * least:
+            found = f"the runs did different work, {_span(before)} {name} each before and"
+            return f"{found} {_span(now)} now. Record runs with the same work."
+    return ""
+
+
+def _span(numbers: list[float]) -> str:
+    ends = sorted({min(numbers), max(numbers)})
+    return " to ".join(f"{end:,.10g}" for end in ends)
+
+
+def parts_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes], paired: bool) -> pd.DataFrame:
+    """Return the parts of a step in PART_COLUMNS, the largest difference first: ns per step, means
+    over the runs, so that they add up to the step.
+
+    confident -- True if the part differs beyond doubt, and by enough to matter
+                 (`least_difference`). The parts share an error of 5% (Bonferroni): if nothing
+                 changed, any part is confident in at most 5% of cases.
     """
     sides = [pd.concat([run.parts for run in side], axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
     sides = [side.reindex(names).fillna(0) for side in sides]
-    table = pd.DataFrame(
-        {name: side.median(axis=1) for name, side in zip(("base_ns", "new_ns"), sides, strict=True)}
-    )
-    tested = (table != 0).any(axis=1)
-    level = 1 - (1 - CONFIDENCE) / max(1, tested.sum())
-    changes = sides[1].to_numpy() - sides[0].to_numpy() if in_turns else None
-    table["difference_ns"] = (
-        np.median(changes, axis=1) if in_turns else table["new_ns"] - table["base_ns"]
-    )
-    large = table["difference_ns"].abs() >= _least_difference(base, new, in_turns)
-    enough = min(len(base), len(new)) >= LEAST_REPEATS
-    table["sure"] = [
-        enough
-        and tested[name]
-        and large[name]
-        and differs(sides[1].loc[name], sides[0].loc[name], in_turns, level)
-        for name in names
-    ]
+    means = dict(zip(("base_ns", "new_ns"), (side.mean(axis=1) for side in sides), strict=True))
+    table = pd.DataFrame(means).assign(difference_ns=means["new_ns"] - means["base_ns"])
+    error, least_ns = _error_per_part(table), least_difference(base, new, paired)
+    large = table["difference_ns"].abs() >= least_ns
+    table["confident"] = (min(len(base), len(new)) >= LEAST_REPEATS) & large
+    for name in names[table["confident"]]:
+        beyond_doubt = differs(sides[1].loc[name], sides[0].loc[name], paired, error)
+        table.loc[name, "confident"] = beyond_doubt
     return _largest_first(table.rename_axis("part").reset_index()[list(PART_COLUMNS)])
 
 
-def repeats_for_parts(parts: pd.DataFrame, in_turns: bool) -> int:
-    """How many repeats of each side it takes for any of these parts to be sure, see
-    `parts_to_blame` and `differs`.
-    """
-    tested = int((parts[["base_ns", "new_ns"]] != 0).any(axis=1).sum())
-    level = 1 - (1 - CONFIDENCE) / max(1, tested)
-    repeats = LEAST_REPEATS
-    while 1 - 2 / (2**repeats if in_turns else comb(2 * repeats, repeats)) < level:
-        repeats += 1
-    return repeats
+def _error_per_part(parts: pd.DataFrame) -> float:
+    tested = (parts[["base_ns", "new_ns"]] != 0).any(axis=1).sum()
+    return (1 - CONFIDENCE) / max(1, int(tested))
 
 
-def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> float:
-    """The difference (ns) that a part must at least have to be blamed: SMALL of the step's
-    difference, and no less than the noise.
+def least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], paired: bool) -> float:
+    """Return the least difference (ns) that can be to blame: SMALL of the step's difference, and no
+    less than the noise.
 
-    Noise is the median distance of a run's step, or of the difference of a turn's two steps, from
-    their median.
+    Noise is the median distance of a run's step from their mean; for paired runs, that of the
+    difference of two steps.
     """
     sides = [np.array([run.step_ns for run in side]) for side in (base, new)]
-    changes = [sides[1] - sides[0]] if in_turns else sides
-    medians = [np.median(values) for values in changes]
-    noise = max(
-        np.median(np.abs(values - median)) for values, median in zip(changes, medians, strict=True)
-    )
-    return max(SMALL * abs(medians[0] if in_turns else medians[1] - medians[0]), noise)
+    noise = [
+        np.median(np.abs(values - values.mean()))
+        for values in ([sides[1] - sides[0]] if paired else sides)
+    ]
+    return float(max(SMALL * abs(sides[1].mean() - sides[0].mean()), *noise))
 
 
 def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
-    """The kernels in KERNEL_COLUMNS: calls and ns of one step, medians over the repeats.
+    """Return the kernels in KERNEL_COLUMNS, the largest difference first: calls and ns per step,
+    means over the runs.
 
     more_calls_ns -- the part of the difference that comes from more (or fewer) calls at the old
                      duration.
     blame         -- new, gone, more calls, fewer calls, longer or shorter.
-    kernel        -- the short name; full_name -- the tool's name, that of the new side if there is
-                     one.
+    kernel        -- the short name; full_name -- the tool's name, that of the new version if there
+                     is one.
     """
     sides = [
-        _typical(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
+        _per_run(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
         for name, side in (("base", base), ("new", new))
     ]
     table = pd.concat(sides, axis=1).fillna(0).astype(float)
@@ -240,13 +309,12 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
     return _largest_first(table.rename_axis("kernel").reset_index()[list(KERNEL_COLUMNS)])
 
 
-def _typical(side: Sequence[RunTimes]) -> pd.DataFrame:
-    """Calls and total_ns by kernel, medians over the runs; a run without the kernel counts as 0."""
-    columns = {
-        name: pd.concat([run.kernels[name] for run in side], axis=1)
-        for name in ("calls", "total_ns")
-    }
-    return pd.DataFrame({name: values.fillna(0).median(axis=1) for name, values in columns.items()})
+def _per_run(side: Sequence[RunTimes]) -> pd.DataFrame:
+    """Return calls and total_ns by kernel, means over the runs; a run without the kernel counts as
+    0.
+    """
+    runs = pd.concat([run.kernels[["calls", "total_ns"]] for run in side])
+    return runs.groupby(level=0).sum() / len(side)
 
 
 def _blame(row: Any) -> str:
@@ -263,209 +331,3 @@ def _blame(row: Any) -> str:
 def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
     order = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
     return table.loc[order].reset_index(drop=True)
-
-
-DEFAULT_LIMIT = 0.05
-"""Slow-down that the gate lets through, as a fraction."""
-
-SAME_WORK = DEFAULT_LIMIT
-"""Numbers of steps or samples that differ by more than this fraction are different work, however
-large a slow-down is let through.
-"""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """`word` is slower, faster, no difference or can't tell; `fails` says whether the gate closes,
-    `reason` why.
-
-    measure         -- what was judged, one of `tidyprof.gate.runs.MEASURES`.
-    times_ns        -- a step's time in each run of base and of new. ratio -- new by base, None
-                       without enough repeats. in_turns -- whether it is the ratio of runs of the
-                       same name, else of the medians.
-    ignored         -- files of the runs that were not read, each with its run and why.
-    same_names      -- whether both sides have several runs, with the same names.
-    least_ns        -- the least difference that can be to blame, see `_least_difference`.
-    parts, kernels  -- what to blame, the largest difference first: tables of `parts_to_blame` and
-                       `kernels_to_blame`.
-    """
-
-    word: str
-    fails: bool
-    reason: str
-    measure: str
-    limit: float
-    times_ns: tuple[tuple[float, ...], tuple[float, ...]]
-    in_turns: bool
-    ratio: Ratio | None
-    parts: pd.DataFrame
-    kernels: pd.DataFrame
-    origins: tuple[str, ...]
-    ignored: tuple[str, ...]
-    same_names: bool
-    least_ns: float
-
-    @property
-    def base_ns(self) -> float:
-        """Median over the repeats of a step's time before."""
-        return float(np.median(self.times_ns[0]))
-
-    @property
-    def new_ns(self) -> float:
-        """The same now."""
-        return float(np.median(self.times_ns[1]))
-
-
-def judge(
-    base: Sequence[RunTimes],
-    new: Sequence[RunTimes],
-    limit: float = DEFAULT_LIMIT,
-    in_turns: bool = False,
-) -> Verdict:
-    """Compare the repeats of two sides. The gate closes where even the low end of the interval is
-    above the limit.
-
-    in_turns -- runs of the same name were made one after the other, and are compared with each
-    other. The verdict is "can't tell" for sides that did different work: different numbers of steps
-    or samples (SAME_WORK), or steps whose mean contradicts their median. Raises ValueError for a
-    side without runs, for runs of which some were recorded with a profiler and some without, and in
-    turns for sides whose runs don't have the same names.
-
-    >>> from tidyprof.gate.runs import run_times
-    >>> once = [run_times("trace.json.gz")]
-    >>> judge(once, once).word
-    "can't tell"
-    """
-    if not base or not new:
-        raise ValueError("each side needs a run")
-    if len({run.profiled for run in (*base, *new)}) > 1:
-        raise ValueError(
-            "some runs were recorded with a profiler, which takes time, and some without"
-        )
-    if in_turns:
-        base, new = _turns(base, new)
-    times = tuple(tuple(run.step_ns for run in side) for side in (base, new))
-    compare = ratio_of_turns if in_turns else ratio_of_medians
-    ratio = compare(times[1], times[0]) if min(map(len, times)) >= LEAST_REPEATS else None
-    word, fails, reason = _word(ratio, limit, times)
-    # Whatever the interval says, it says nothing of sides that can't be compared.
-    doubt = _other_work(base, new, limit)
-    doubt = doubt or _against_the_mean(base, new, ratio, word, limit, compare)
-    if doubt:
-        word, fails, reason = "can't tell", False, doubt
-    return Verdict(
-        word,
-        fails,
-        reason,
-        base[0].measure,
-        limit,
-        times,
-        in_turns,
-        ratio,
-        parts_to_blame(base, new, in_turns),
-        kernels_to_blame(base, new),
-        tuple(dict.fromkeys(str(run.origin) for run in (*base, *new))),
-        tuple(f"{run.path}: {line}" for run in (*base, *new) for line in run.ignored),
-        len(base) > 1 and _by_name(base).keys() == _by_name(new).keys(),
-        _least_difference(base, new, in_turns),
-    )
-
-
-def _by_name(side: Sequence[RunTimes]) -> dict[str, RunTimes]:
-    return {Path(run.path).name: run for run in side}
-
-
-def _turns(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> list[list[RunTimes]]:
-    sides = [_by_name(side) for side in (base, new)]
-    if lonely := sorted(sides[0].keys() ^ sides[1].keys()):
-        raise ValueError(
-            f"runs in turns need the same names on both sides, and {lonely[0]} is on one side only"
-        )
-    return [[side[name] for name in sides[0]] for side in sides]
-
-
-def _word(
-    ratio: Ratio | None, limit: float, times: Sequence[Sequence[float]]
-) -> tuple[str, bool, str]:
-    if ratio is None:
-        repeats = min(map(len, times))
-        return (
-            "can't tell",
-            False,
-            f"{repeats} repeat{'s' * (repeats > 1)} on one side; record {LEAST_REPEATS} or more of"
-            " each",
-        )
-    if ratio.low > 1 + limit:
-        return (
-            "slower",
-            True,
-            f"even the low end of the interval is above the limit of {100 * limit:g} %",
-        )
-    if ratio.low > 1:
-        return "slower", False, f"but it may be less than the limit of {100 * limit:g} %"
-    if ratio.high < 1:
-        return "faster", False, "all of the interval lies below 0 %"
-    if ratio.high > 1 + limit:
-        low, high = np.quantile(times[0], [0.25, 0.75]) / np.median(times[0]) - 1
-        found = f"the interval reaches from below 0 % to above the limit of {100 * limit:g} %"
-        return (
-            "can't tell",
-            False,
-            f"{found}; half of the runs before lie outside of {_signed(low)} to {_signed(high)}",
-        )
-    return "no difference", False, f"a slow-down above the limit of {100 * limit:g} % is ruled out"
-
-
-def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """The work of a run that differs by more than the limit or SAME_WORK, and by how much, in
-    words; "" if none does.
-    """
-    counts = [pd.DataFrame([dict(run.work) for run in side]) for side in (base, new)]
-    for name in counts[0].columns.intersection(counts[1].columns):
-        before, now = (float(side[name].median(skipna=False)) for side in counts)
-        if abs(now - before) > min(limit, SAME_WORK) * before:
-            share = f" ({_signed(now / before - 1)})" if before else ""
-            found = (
-                f"the runs did other work: {before:,.10g} {name} each before and {now:,.10g}"
-                f" now{share}"
-            )
-            return f"{found}; make runs of the same work"
-    return ""
-
-
-def _against_the_mean(
-    base: Sequence[RunTimes],
-    new: Sequence[RunTimes],
-    ratio: Ratio | None,
-    word: str,
-    limit: float,
-    compare: Callable[[Sequence[float], Sequence[float]], Ratio],
-) -> str:
-    """How the whole time of a run contradicts its typical step beyond doubt, in words; "" if it
-    doesn't.
-
-    It does where all steps together gained or lost less than half of what the typical step would
-    make of them, or more than the limit where the typical step shows no difference.
-    """
-    means = [[run.mean_ns for run in side] for side in (base, new)]
-    if ratio is None or word == "can't tell" or None in (*means[0], *means[1]):
-        return ""
-    whole = compare(means[1], means[0])
-    half = (ratio.ratio - 1) * np.median([run.step_ns / run.mean_ns for run in base]) / 2
-    most = {"faster": 1 + half, "slower": np.inf}.get(word, 1 + limit)
-    least = {"faster": 0, "slower": 1 + half}.get(word, 1 - limit)
-    if least <= whole.high and whole.low <= most:
-        return ""
-    before, now = (np.median(side) / 1e6 for side in means)
-    found = (
-        f"the whole run says otherwise: all but the first took {before:,.2f} ms on average and take"
-        f" {now:,.2f} ms"
-    )
-    return (
-        f"{found} ({_signed(whole.ratio - 1)}), so the typical one is not what they spend their"
-        " time in"
-    )
-
-
-def _signed(fraction: float) -> str:
-    return f"{100 * fraction:+,.1f} %"

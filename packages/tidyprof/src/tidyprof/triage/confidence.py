@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tidyprof.analyses.budget import LOST, WARN_LOST
 from tidyprof.analyses.common import four_digits
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.triage.cpu_time import BUSY_MACHINE, CPU_STEAL
@@ -39,7 +40,7 @@ COMPUTING = 0.7
 causes may add up.
 """
 
-WARN, TOO_MANY = 0.05, 1 / 3
+WARN, TOO_MANY = WARN_LOST, LOST
 """Shares of launches or events that contradict each other from which the report warns, and from
 which it has no verdict.
 """

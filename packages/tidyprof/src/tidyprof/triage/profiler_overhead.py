@@ -43,8 +43,10 @@ OPERATOR_GAPS_ALONE = 1.6
 USUAL_GAP_NS, MIN_GAPS = 1800.0, 30
 """The gap to use if a file has fewer gaps than that: the median on the machine with the H200."""
 
-MAX_RATIO = 1.4
-"""The profiler adds at most this many times the expected cost, see OPERATOR_GAPS."""
+MIN_RATIO, MAX_RATIO = 0.65, 1.4
+"""The profiler adds at least and at most this many times the expected cost, see OPERATOR_GAPS. The
+lower end only decides whether the traced steps explain a measured one.
+"""
 
 MIN_EVENT_NS, MAX_EVENT_NS = 500.0, 5000.0
 """Bounds of the cost per recorded event. Published costs are 2 to 5 µs per operator (4 µs in
@@ -445,10 +447,11 @@ def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> fl
     """Return the time in ns that the unprofiled step has beyond the traced steps without the
     profiler's cost; 0 if the traced steps can explain its length.
     """
-    traced = sum(parts.values())
-    removed = _removable(parts, overhead.cost_ns, overhead.data_cost_ns)
-    longest = (1 + VARIATION) * (traced - removed * (1 - MIN_EVENT_NS / MAX_EVENT_NS))
-    return length_ns - traced + removed if length_ns - longest >= MISSING * length_ns else 0.0
+    traced, cost, data = sum(parts.values()), overhead.cost_ns, overhead.data_cost_ns
+    longest = traced - _removable(parts, MIN_RATIO * cost, MIN_RATIO * data)
+    if length_ns - longest < MISSING * length_ns:
+        return 0.0
+    return length_ns - traced + _removable(parts, cost, data)
 
 
 def _shorten(

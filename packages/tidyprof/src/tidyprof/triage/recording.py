@@ -37,6 +37,8 @@ program.
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
 """Columns of events that triage needs; leaving out the others saves most of the time."""
 
+MIB = 2**20
+
 SAMPLES = ("power", "power_cap", "gpu_busy")
 """Counters of a system log that triage needs."""
 
@@ -201,10 +203,21 @@ def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
         "vendor": vendor_of(profile),
         "foreign_events": f"{foreign[1]:,} events of the category {foreign[0]}" if foreign else "",
         "named_gpu": "" if kind.tool != "torch.profiler" else named_gpu(profile),
-        "out_of_memory": str(profile.meta.get("out_of_memory") or ""),
+        "out_of_memory": _out_of_memory(profile.meta.get("oom") or ()),
         "counters": is_counted,
         "top_kernel_roof_share": _roof_share(profile) if is_counted else None,
     }
+
+
+def _out_of_memory(failed: Sequence[dict[str, Any]]) -> str:
+    """Return what the last failed allocation of a memory snapshot requested; empty without one."""
+    if not failed:
+        return ""
+    sizes = [failed[-1][name] for name in ("requested_bytes", "free_bytes")]
+    asked, free = (
+        "an unknown size" if size is None else f"{size / MIB:,.0f} MiB" for size in sizes
+    )
+    return f"{asked} was requested while {free} was free"
 
 
 def _samples(profile: Profile) -> pd.DataFrame:

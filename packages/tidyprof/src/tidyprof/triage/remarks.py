@@ -81,7 +81,7 @@ def notes_of(view: View) -> Iterator[str]:
         yield f"Only some steps, left out here: {facts.text('rare_work')} ({share} of the trace)."
     yield from doubts_of_links(view)
     if facts.holds("out_of_memory"):
-        yield facts.text("out_of_memory")
+        yield f"Out of memory: {facts.text('out_of_memory')}."
 
 
 def details_of(view: View) -> Iterator[str]:
@@ -240,7 +240,7 @@ def next_step(view: View, cause: str, command: str) -> str:
 def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
     """Return why files without a timeline have no verdict, what that means, and what to do."""
     facts = run.facts
-    tables = "Look at the memory tables: tidyprof memory FILE"
+    tables = "See who holds memory: tidyprof summary FILE, or tidyprof.memory_blocks in Python."
     if facts.holds("named_gpu"):
         return (
             f"no event of a GPU is in the file, although it names {facts.text('named_gpu')}",
@@ -254,7 +254,7 @@ def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
             "Use the profiler of that accelerator's vendor.",
         )
     if facts.holds("out_of_memory"):
-        return "the program ran out of memory", facts.text("out_of_memory"), tables
+        return f"out of memory: {facts.text('out_of_memory')}", "It shows who held it.", tables
     if "snapshot" in facts.text("tool"):
         return "a memory snapshot has no times", "It shows who allocates memory.", tables
     return (

@@ -1,4 +1,4 @@
-"""Latency of requests and the time to their first token, judged by median and 99th percentile."""
+"""Latency of requests and the time to their first token, judged by mean and 99th percentile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tidyprof.cli.main import main
 from tidyprof.diagnosis.profiler_overhead import times_beside
-from tidyprof.gate.measures import MEASURES
+from tidyprof.gate.metrics import METRICS
 from tidyprof.gate.runs import run_times
 
 MS = 1e6
@@ -36,25 +36,25 @@ def write_requests(
     return folder
 
 
-def test_a_run_is_a_quantile_of_its_requests(tmp_path: Path):
+def test_a_run_is_the_mean_or_a_quantile_of_its_requests(tmp_path: Path):
     run = write_requests(tmp_path / "run", 1)
     lines = [json.loads(line) for line in (run / "times_rank0.jsonl").read_text().splitlines()][1:]
-    for name, measure in MEASURES.items():
-        if measure.column:
-            found = run_times(run, measure=name)
-            wanted = np.quantile([line[measure.column] for line in lines], measure.quantile) * MS
-            assert found.step_ns == pytest.approx(wanted)
+    for name, metric in METRICS.items():
+        if metric.column:
+            found, values = run_times(run, metric=name), [line[metric.column] for line in lines]
+            quantile = metric.quantile
+            wanted = np.quantile(values, quantile) if quantile else np.mean(values)
+            assert found.step_ns == pytest.approx(wanted * MS)
+            assert found.median_ns == pytest.approx(np.quantile(values, quantile or 0.5) * MS)
             assert (found.steps, dict(found.work), found.profiled) == (
                 199,
                 {"requests": 200},
                 False,
             )
-    typical = run_times(run, measure="latency")
-    assert typical.parts["first_token"] == pytest.approx(20 * MS, rel=0.01)
-    assert typical.parts.sum() == pytest.approx(typical.step_ns, rel=0.01)
-    slowest = sorted(lines, key=lambda line: line["latency_ms"])[-2:]
-    wanted = np.mean([line["latency_ms"] - line["ttft_ms"] for line in slowest]) * MS
-    assert run_times(run, measure="latency-p99").parts["rest"] == pytest.approx(wanted)
+    mean = run_times(run, metric="latency")
+    assert mean.parts["first_token"] == pytest.approx(20 * MS, rel=0.01)
+    assert mean.parts.sum() == pytest.approx(mean.step_ns)
+    assert not len(run_times(run, metric="latency-p99").parts), "none add up to a percentile"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_run_is_a_quantile_of_its_requests(tmp_path: Path):
         ({}, set()),
     ],
 )
-def test_each_measure_sees_its_own(
+def test_each_metric_detects_its_own_change(
     change, slower, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     for run in range(9):
@@ -74,15 +74,15 @@ def test_each_measure_sees_its_own(
         write_requests(tmp_path / f"new/run{run}", 100 + run, **change)
     sides = [str(tmp_path / side) for side in ("base", "new")]
     found = set()
-    for measure in set(MEASURES) - {"step"}:
+    for metric in set(METRICS) - {"step"}:
         junit = tmp_path / "gate.xml"
         code = main(
             [
                 "gate",
                 *sides,
-                "--in-turns",
-                "--measure",
-                measure,
+                "--paired",
+                "--metric",
+                metric,
                 "--json",
                 "-",
                 "--junit",
@@ -90,18 +90,16 @@ def test_each_measure_sees_its_own(
             ]
         )
         told = json.loads(capsys.readouterr().out)
-        assert told["measure"] == measure
+        assert told["metric"] == metric
         assert (
             ElementTree.fromstring(junit.read_text()).find("testcase").get("name")
-            == f"{measure} time"
+            == f"{metric} time"
         )
-        found |= {measure} if code else set()
-        if change and measure == "latency" and code:
+        found |= {metric} if code else set()
+        if change and metric == "latency" and code:
             (blamed,) = ({"first": "first_token", "rest": "rest"}[next(iter(change))],)
-            assert [part["part"] for part in told["parts"] if part["sure"]] == [blamed]
+            assert [part["part"] for part in told["parts"] if part["confident"]] == [blamed]
     assert found == slower
-    main(["gate", *sides, "--in-turns", "--measure", "ttft-p99"])
-    assert ": a first token at the 99th percentile took 2" in capsys.readouterr().out
 
 
 def test_steps_and_requests_in_one_file(tmp_path: Path):
@@ -114,6 +112,6 @@ def test_steps_and_requests_in_one_file(tmp_path: Path):
     run = run_times(tmp_path)
     assert (run.step_ns, list(run.parts.index)) == (pytest.approx(10 * MS), ["forward"])
     assert dict(run.work) == {"steps": 10, "samples": 40}
-    assert run_times(tmp_path, measure="latency").step_ns == pytest.approx(56 * MS)
-    assert dict(run_times(tmp_path, measure="latency").work) == {"requests": 5, "samples": 20}
+    assert run_times(tmp_path, metric="latency").step_ns == pytest.approx(56 * MS)
+    assert dict(run_times(tmp_path, metric="latency").work) == {"requests": 5, "samples": 20}
     assert times_beside([str(tmp_path / "trace_rank0.json")], 0) == pytest.approx(10 * MS)
