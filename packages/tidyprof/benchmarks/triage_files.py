@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from tidyprof.diagnosis.profiler_overhead import NEARLY
+
 from tidyprof_tests.triage.facts import TRUTHS, read_facts
 from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right
 
