@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from tidyprof.diagnosis.profiler_overhead import NEARLY
-
 from tidyprof_tests.triage.facts import TRUTHS, read_facts
-from tidyprof_tests.triage.gpu_programs import FORMS, HOST_LIMITED, TRUTH, is_right
+from tidyprof_tests.triage.gpu_programs import TRUTH, is_right
 
 FACTS = read_facts()
 
@@ -24,7 +22,7 @@ class Judged:
     name: str
     truth: tuple[str, ...]
     cause: str
-    sure: bool
+    confident: bool
     why: str
 
     @property
@@ -35,13 +33,13 @@ class Judged:
 
 def strangers() -> dict[str, list[Judged]]:
     """Return public recordings and third-party scripts, by what they are."""
-    refused = {"cause": "refused", "sure": False}
+    refused = {"cause": "refused", "confident": False}
     found = {}
     for what, truths in TRUTHS.items():
         found[what] = []
         for name, truth in truths.items():
             facts, answers = FACTS.get(name, refused), (truth["cause"], *truth.get("also", ()))
-            judged = Judged(name, answers, facts["cause"], facts["sure"], truth["why"])
+            judged = Judged(name, answers, facts["cause"], facts["confident"], truth["why"])
             found[what].append(judged)
     return found
 
@@ -57,18 +55,18 @@ def markdown(head: str, rows: Sequence[Sequence[object]]) -> str:
 
 
 def rates(found: dict[str, list[Judged]]) -> str:
-    """Return how many are right, refused, wrong and sure, as Markdown."""
+    """Return how many are right, refused, wrong and confident, as Markdown."""
     rows = []
     for what, own in found.items():
         right = [one for one in own if one.right]
-        refused = [one for one in right if one.cause in ("can't tell", "refused")]
-        sure = f"{sum(one.sure for one in right)} of {len(right) - len(refused)}"
+        refused = [one for one in right if one.cause in ("inconclusive", "refused")]
+        confident = f"{sum(one.confident for one in right)} of {len(right) - len(refused)}"
         wrong = [one for one in own if not one.right]
-        numbers = [len(own), len(right), len(refused), sure, len(wrong)]
-        rows.append([what, *numbers, sum(one.sure for one in wrong)])
+        numbers = [len(own), len(right), len(refused), confident, len(wrong)]
+        rows.append([what, *numbers, sum(one.confident for one in wrong)])
     head = (
-        "|>judged|>right|>refused with the reason, among these|>sure, among the other right ones"
-        "|>wrong|>wrong and sure"
+        "|>judged|>right|>refused with the reason, among these"
+        "|>confident, among the other right ones|>wrong|>wrong and confident"
     )
     return markdown(head, rows)
 
@@ -80,25 +78,25 @@ def listed(own: list[Judged]) -> str:
             one.name,
             " or ".join(one.truth),
             one.cause if one.right else f"**{one.cause}**",
-            "yes" if one.sure else "",
+            "yes" if one.confident else "",
             one.why,
         ]
         for one in own
     ]
-    return markdown("|truth|triage|sure|how it is known", rows)
+    return markdown("|truth|triage|confident|how it is known", rows)
 
 
 def gpu_rates() -> str:
-    """Return how many forms on a GPU are right, and what recording cost them, as Markdown."""
+    """Return how many variants on a GPU are right, and what tracing cost them, as Markdown."""
     rows = []
     for how, words in (
-        ("given", "with the untraced step given"),
+        ("given", "with the unprofiled step given"),
         ("alone", "by the trace alone"),
     ):
-        own = [(is_right(*one, _facts(*one, how)), _facts(*one, how)["sure"]) for one in FORMS]
+        own = [(is_right(*one, _facts(*one, how)), _facts(*one, how)["confident"]) for one in TRUTH]
         counts = [sum(right for right, _ in own), own.count((True, True))]
         rows.append([words, len(own), *counts, len(own) - counts[0], own.count((False, True))])
-    head = "|>forms|>right|>sure, among these|>wrong|>wrong and sure"
+    head = "|>variants|>right|>confident, among these|>wrong|>wrong and confident"
     return f"{markdown(head, rows)}\n{_recording_cost()}\n"
 
 
@@ -107,33 +105,20 @@ def _facts(name: str, form: str, how: str) -> dict[str, Any]:
 
 
 def _recording_cost() -> str:
-    """Return how much longer traced steps are than others, and how well the trace alone tells the
-    length of these.
+    """Return how much longer traced steps are than others, and how often the trace alone contains
+    the length of these.
     """
-    observed = {
-        one: [
-            _facts(*one, "alone")[f"signs.observer.{name}"]
-            for name in ("traced_ns", "events", "estimated_ns.low", "estimated_ns.high")
-        ]
-        for one in FORMS
-    }
-    longer, cost, widths, device, inside = [], [], [], [], 0
-    for one, (traced, events, low, high) in observed.items():
-        untraced = 1e6 * TRUTH[one[0]]["untraced_ms"][one[1]]
-        if one in HOST_LIMITED:
-            longer.append(traced / untraced)
-            cost.append((traced - untraced) / events / 1e3)
-            widths.append(high / low)
-            inside += low <= untraced <= high
-        if low >= NEARLY * traced:
-            device.append(traced / untraced)
+    longer, widths, inside = [], [], 0
+    for (name, variant), truth in TRUTH.items():
+        facts, step = _facts(name, variant, "alone"), truth["untraced_ms"]
+        low, high = facts["estimated low"], facts["estimated high"]
+        longer.append(facts["fact traced_step_ns"] / 1e6 / step)
+        widths.append(high / low)
+        inside += low <= step <= high
     return (
-        f"The host limits {len(HOST_LIMITED)} of these forms. Traced, their steps took"
-        f" {_span(longer)} times as long, {median(cost):.1f} µs for"
-        " each recorded event (median). The range that triage estimates by the trace alone holds"
-        f" the untraced step in {inside} of them; its high end is {_span(widths)} times its low"
-        f" end. In {len(device)} other forms the device worked in nearly all of the traced step:"
-        f" these took {_span(device)} times as long."
+        f"Traced, the steps took {_span(longer)} times as long. The range that triage estimates from"
+        f" the trace alone contains the unprofiled step of {inside} of {len(TRUTH)} variants; its"
+        f" high end is {_span(widths)} times its low end."
     )
 
 
@@ -142,21 +127,20 @@ def _span(values: Sequence[float]) -> str:
 
 
 def gpu_forms() -> str:
-    """Return each form of the programs on a GPU, as Markdown; what is wrong is bold."""
+    """Return each variant of the programs on a GPU, as Markdown; what is wrong is bold."""
     rows = []
-    for name, form in FORMS:
-        truth, row = TRUTH[name], [name, form]
-        step, busy = truth["untraced_ms"][form], truth["device_busy_ms_a_step"][form]
-        row.append("none" if truth["cause"] == "healthy" else truth["cause"])
-        traced = _facts(name, form, "alone")["signs.observer.traced_ns"] / 1e6
-        row += [f"{step:.1f}", f"{traced:.1f}", f"{100 * busy / step:.0f} %"]
+    for (name, variant), truth in TRUTH.items():
+        step, busy = truth["untraced_ms"], truth["device_busy_ms_a_step"]
+        fault = "none" if truth["cause"] == "no-bottleneck" else truth["cause"]
+        traced = _facts(name, variant, "alone")["fact traced_step_ns"] / 1e6
+        row = [name, variant, fault, f"{step:.1f}", f"{traced:.1f}", f"{100 * busy / step:.0f}%"]
         for how in ("given", "alone"):
-            facts = _facts(name, form, how)
-            cause = facts["cause"] if is_right(name, form, facts) else f"**{facts['cause']}**"
-            row.append(cause + ("" if facts["sure"] else ", not sure"))
+            facts = _facts(name, variant, how)
+            cause = facts["cause"] if is_right(name, variant, facts) else f"**{facts['cause']}**"
+            row.append(cause + ("" if facts["confident"] else ", not confident"))
         rows.append(row)
     head = (
-        "program|form|its fault|>untraced, ms|>traced, ms|>device busy|triage, step given"
+        "program|variant|its fault|>unprofiled, ms|>traced, ms|>device busy|triage, step given"
         "|triage, trace alone"
     )
     return markdown(head, rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from tidyprof.analyses.budget import LOST, WARN_LOST
 from tidyprof.analyses.common import four_digits
+from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.triage.cpu_time import BUSY_MACHINE, CPU_STEAL
 from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS, SILENT_NS
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE
@@ -61,6 +63,9 @@ pieces of one model have had 4, 12 and 15.
 
 MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
 """Causes that a thread which waits for a CPU core looks like."""
+
+FORWARD = PHASE_PATTERNS["forward"]
+"""The ranges in which torch compiles: a file may show a compilation as silence only."""
 
 BETWEEN = "between steps"
 """The range into which `tidyprof run` puts what a loop does from its optimizer's step to the call
@@ -262,6 +267,8 @@ def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
         return
     if measured is not None and measured < SILENT_NS:
         yield "Without the profiler, a whole step is shorter than the silence that counts."
+    if facts.holds("compiled") and re.fullmatch(FORWARD, facts.text("outside_part")):
+        yield "The compiler may be at work there: TORCH_LOGS=recompiles shows whether it is."
     knows_loading = facts.known("loading_share") or facts.holds("outside_function")
     if facts.text("outside_part") == BETWEEN and not knows_loading:
         yield "A loop without a DataLoader builds its batches there, too: record with --with-stack."

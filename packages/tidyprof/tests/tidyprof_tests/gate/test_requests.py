@@ -13,6 +13,7 @@ from tidyprof.diagnosis.profiler_overhead import times_beside
 from tidyprof.cli.main import main
 from tidyprof.gate.metrics import METRICS
 from tidyprof.gate.runs import run_times
+from tidyprof.triage.profiler_overhead import logged_step
 
 MS = 1e6
 
@@ -114,4 +115,4 @@ def test_steps_and_requests_in_one_file(tmp_path: Path):
     assert dict(run.work) == {"steps": 10, "samples": 40}
     assert run_times(tmp_path, metric="latency").step_ns == pytest.approx(56 * MS)
     assert dict(run_times(tmp_path, metric="latency").work) == {"requests": 5, "samples": 20}
-    assert times_beside([str(tmp_path / "trace_rank0.json")], 0) == pytest.approx(10 * MS)
+    assert logged_step([str(tmp_path / "trace_rank0.json")], 0) == pytest.approx(10 * MS)

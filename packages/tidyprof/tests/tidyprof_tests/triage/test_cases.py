@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,15 @@ from tidyprof_tests.triage.traces import blamed, check_laws, diagnosed, facts, v
 CASES = Path(__file__).with_name("cases")
 
 
-class Truth(NamedTuple):
+@dataclass(frozen=True)
+class Truth:
     """The verdicts that are right, a cause that must not be blamed, facts that must be known, and
     words that the verdict or a note must contain because the reader needs them.
     """
 
     right: set[tuple[str, bool]]
     not_blamed: str = ""
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = field(default_factory=dict)
     words: str = ""
 
 

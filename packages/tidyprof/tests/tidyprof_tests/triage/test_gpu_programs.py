@@ -1,6 +1,4 @@
-"""triage on programs with a known fault on a real GPU: with their untraced step given, and by the
-trace alone.
-"""
+"""triage on programs with a known fault on a real GPU: what it takes from the files themselves."""
 
 from __future__ import annotations
 
@@ -11,15 +9,9 @@ import pytest
 
 import tidyprof
 from tidyprof.cli.main import main
-from tidyprof_tests.triage.gpu_programs import (
-    FORMS,
-    PROGRAMS,
-    TRUTH,
-    profiles,
-    triaged,
-)
+from tidyprof_tests.triage.gpu_programs import PROGRAMS, TRUTH, profiles, triaged
 
-TIMED_BY_THE_BLOCK = {
+TIMED_BY_THE_BLOCK = [
     "bird_spectrograms",
     "ecg_checkpoints",
     "face_gallery",
@@ -32,41 +24,30 @@ TIMED_BY_THE_BLOCK = {
     "sketch_diffusion",
     "surgery_clips",
     "tissue_vit",
-}
-"""Programs whose first form, if there are two, wrote its untraced steps into the trace. Named here
-and not asked of the files: a reader that loses those times must fail, and a collection of tests
-reads no traces.
-"""
-FIRST_TRACED = [
-    (name, form)
-    for name, form in FORMS
-    if name in TIMED_BY_THE_BLOCK and (form == "sick" or len(TRUTH[name]["untraced_ms"]) == 1)
 ]
+"""Programs whose first variant wrote its unprofiled steps into the trace. We name them here because
+a reader that loses those times must fail.
+"""
 
 
-@pytest.mark.parametrize(("name", "form"), FIRST_TRACED)
-def test_what_the_block_timed_is_what_an_own_clock_says(name: str, form: str) -> None:
+@pytest.mark.parametrize("name", TIMED_BY_THE_BLOCK)
+def test_what_the_block_timed_is_what_another_clock_shows(name: str) -> None:
     """Within a fifth: other steps, of the same process."""
-    own = TRUTH[name]["untraced_ms"][form]
-    assert profiles(name, form)[0].meta["untraced"]
-    found = tidyprof.diagnose(profiles(name, form))
-    assert found.signs.observer.unprofiled_step_ns == pytest.approx(1e6 * own, rel=0.2)
-    assert found.cause == triaged(name, form, "given").cause
+    variant = "sick" if (name, "sick") in TRUTH else "cured"
+    step = TRUTH[name, variant]["untraced_ms"]
+    found = tidyprof.diagnose(profiles(PROGRAMS, name, variant))
+    assert found.overhead.measured_ns == pytest.approx(1e6 * step, rel=0.2)
+    assert found.cause == triaged(name, variant, "given").cause
 
 
 def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Path) -> None:
-    folder, written = PROGRAMS / "gan_scores/sick", tmp_path / "found.json"
-    assert main(["triage", str(folder), "--json", str(written)]) == 0
-    told = json.loads(written.read_text())
-    found = told["observer"]
+    command = ["triage", str(PROGRAMS / "gan_scores/sick"), "--json", str(tmp_path / "found.json")]
+    assert main(command) == 0
+    found = json.loads((tmp_path / "found.json").read_text())["overhead"]
     low, high = found["estimated_step_ms"]
-    estimated = told["signs"]["observer"]["estimated_ns"]
-    assert (estimated["low"], estimated["high"]) == pytest.approx((1e6 * low, 1e6 * high))
-    assert low < estimated["middle"] / 1e6 < high
-    assert found["unprofiled_step_ms"] is None
-    assert low < TRUTH["gan_scores"]["untraced_ms"]["sick"] < high < found["traced_step_ms"]
-    assert found["events_a_step"] == pytest.approx(5161, rel=0.01)
-    assert main(["triage", str(folder), "--json", str(written), "--step-ms", "18.2"]) == 0
-    found = json.loads(written.read_text())
-    assert found["observer"]["unprofiled_step_ms"] == 18.2
-    assert (found["cause"], found["sure"]) == ("blocked-host", True)
+    assert low < TRUTH["gan_scores", "sick"]["untraced_ms"] < high
+    assert (found["measured_step_ms"], found["events_per_step"]) == (None, pytest.approx(5161))
+    assert main([*command, "--step-ms", "18.2"]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["overhead"]["measured_step_ms"] == 18.2
+    assert (found["cause"], found["confident"]) == ("sync-bound", True)

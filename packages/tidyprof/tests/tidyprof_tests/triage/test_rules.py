@@ -159,6 +159,10 @@ OF_HOST = {"on_host": True, "off_cpu_share": 0.0}
          {"median_replay": 200}),
         ({"silent": 70, "outside_part": "between steps", "loading_share": None},
          {"outside_function": "train.py(3): save"}),
+        (
+            {"silent": 70, "compiled": True, "outside_part": "forward"},
+            {"outside_part": "validation"},
+        ),
         ({"silent": 70, "cpu_steal_share": 0.5}, {"cpu_steal_share": 0.4}),
         ({"silent": 70, **OF_HOST, "off_cpu_share": None}, {"off_cpu_share": 0.4}),
         ({"silent": 70, **OF_HOST, "off_cpu_share": 0.7}, {"cpu_steal_share": 0.0}),

@@ -24,6 +24,7 @@ from tidyprof_tests.triage.traces import (
     trace,
     triaged,
     verdict,
+    without_steps,
 )
 
 
@@ -173,11 +174,7 @@ def test_a_broken_log_of_times_is_ignored(text: str, tmp_path: Path) -> None:
 
 def test_times_of_a_step_are_not_those_of_a_trace_without_steps(tmp_path: Path) -> None:
     (tmp_path / "times_rank0.jsonl").write_text(times(*9 * [0.018]), encoding="utf-8")
-    path = trace(tmp_path / "trace.json", 20, late(), watch_untraced=UNTRACED)
-    path.write_text(path.read_text().replace("ProfilerStep#", "train_"), encoding="utf-8")
-    content = json.loads(path.read_text(), strict=False)
-    content["traceEvents"] = [one for one in content["traceEvents"] if "train_" not in one["name"]]
-    path.write_text(json.dumps(content), encoding="utf-8")
+    path = without_steps(trace(tmp_path / "trace.json", 20, late(), watch_untraced=UNTRACED))
     assert diagnosed(path).overhead.measured_ns is None
     with pytest.raises(ValueError, match="marked"):
         diagnosed(path, step_time_ms=18)

@@ -5,6 +5,7 @@ Times are in ms from the start of a step, unless a name ends in `_ns`.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -97,6 +98,16 @@ def trace(
         fill(Step(events, number, begin_ns, one))
         begin_ns += round(one * MS)
     return write_trace(path, events, header=header | members)
+
+
+def without_steps(path: Path) -> Path:
+    """Remove the ranges that mark steps from a trace."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["traceEvents"] = [
+        one for one in content["traceEvents"] if not one["name"].startswith("ProfilerStep#")
+    ]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
 
 
 def diagnosed(path: Path, **options: Any) -> tidyprof.Diagnosis:
