@@ -148,7 +148,7 @@ def verdict(rest):
         return f"a gain, {gain:.2f} times as fast, and the quartiles don't overlap"
     if eager["three_quarters"] < compiled["quarter"]:
         return f"a loss, it takes {1 / gain:.2f} times as long, and the quartiles don't overlap"
-    return f"can't tell, since the quartiles overlap (ratio of the medians: {gain:.2f})"
+    return f"inconclusive, since the quartiles overlap (ratio of the medians: {gain:.2f})"
 
 
 show_text(f"Here: **{verdict(rest)}**. {there.origin}: **{verdict(steady_calls(recorded))}**.")

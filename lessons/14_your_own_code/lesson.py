@@ -12,7 +12,7 @@
 # - prove a cure: quicker in all repeats, and the same training.
 #
 # You need lessons 00, 02 and 07. Everything runs on the processor, so all times are *measured* here, and they may be
-# noisy. Look at counts, ratios and order. Where the noise is too large, the lesson says "can't tell".
+# noisy. Look at counts, ratios and order. Where the noise is too large, the lesson says "inconclusive".
 
 # %%
 import gzip
@@ -70,14 +70,14 @@ proflab.predict(
 # %% [markdown]
 # | line | what it says |
 # | --- | --- |
-# | the first | triage's verdict, or "can't tell": `next` says what would settle it |
+# | the first | triage's verdict; if it is `inconclusive`, `next` says what would settle it |
 # | steps | a step without the profiler, which is the run, and one with it; and what counts as a step |
 # | parts | where the host is, as far as hooks can know: whatever calls a module outside of training is `forward`, too |
 # | not sure | where it stands: why. Other programs ask for a quiet machine, uneven steps for `--steps 10` |
 # | files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
 #
-# On a quiet machine this script is `healthy`: nothing waits. That does not say that all its work is needed, since no
-# profiler knows what your training can do without. That is for you to find, part by part.
+# On a quiet machine this script is `no-bottleneck`: nothing waits. That does not say that all its work is needed, since
+# no profiler knows what your training can do without. That is for you to find, part by part.
 #
 # **No magic.** torch calls whom you like after each step of an optimizer. The timing, without the command:
 
@@ -350,7 +350,7 @@ q.check(answer)
 seconds = runs.groupby("script")["seconds"].agg(["min", "median", "max"])
 ratio = seconds.loc["before", "median"] / seconds.loc["cured", "median"]
 sure = seconds.loc["before", "min"] > seconds.loc["cured", "max"]
-print(f"{ratio:.1f} times faster (median)", "" if sure else "can't tell: the repeats overlap")
+print(f"{ratio:.1f} times faster (median)", "" if sure else "inconclusive: the repeats overlap")
 proflab.reveal("14.a", 100 * alone.max() / alone.sum(), "measured here")
 proflab.reveal("14.b", ratio, "measured here, two ranks")
 
@@ -412,9 +412,9 @@ said, screen = run(script, "own/first", "--stacks")
 print(screen)
 
 # %% [markdown]
-# **Verdict and cure.** Which part, which function, why? "Not sure" and "can't tell" say under `next` what to do first.
-# The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that the two
-# can run in turns, with `--steps 0`: times alone, no trace.
+# **Verdict and cure.** Which part, which function, why? "Not sure" and `inconclusive` say under `next` what to do
+# first. The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that
+# the two can run in turns, with `--steps 0`: times alone, no trace.
 
 # %%
 VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"

@@ -79,7 +79,7 @@ def diagnose(command: list[str], after: int) -> tuple[str, bool, str]:
         found = json.loads(report.read_text())
     if found["diagnosis"] is None:
         return NO_VERDICT, False, found["why_no_verdict"] or "no step was seen"
-    return found["diagnosis"]["cause"], found["diagnosis"]["sure"], ""
+    return found["diagnosis"]["cause"], found["diagnosis"]["confident"], ""
 
 
 def main() -> None:
@@ -88,20 +88,20 @@ def main() -> None:
     for name, command, right, wrong, after in programs():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        cause, sure, why = diagnose(command, after)
-        unclear = cause in (NO_VERDICT, "can't tell")
+        cause, confident, why = diagnose(command, after)
+        unclear = cause in (NO_VERDICT, "inconclusive")
         misleads = not unclear and cause not in right and (not wrong or cause in wrong)
         counted.update(["forms", *["right"] * (cause in right), *[cause] * unclear])
-        counted.update(["wrong"] * misleads + ["sure"] * (misleads and sure))
+        counted.update(["wrong"] * misleads + ["confident"] * (misleads and confident))
         shown = f"**{cause}**" if misleads else cause
         rows.append(
-            f"| {name} | {' or '.join(right)} | {shown} | {'yes' if sure else ''} | {why} |"
+            f"| {name} | {' or '.join(right)} | {shown} | {'yes' if confident else ''} | {why} |"
         )
         print(rows[-1], flush=True)
     others = counted["forms"] - counted["right"] - counted["wrong"] - counted[NO_VERDICT]
     summary = (
         f"{counted['forms']} forms: {counted['right']} right, {counted['wrong']} wrong,"
-        f" {counted['sure']} of these sure, {others} where triage can't tell,"
+        f" {counted['confident']} of these sure, {others} where triage can't tell,"
         f" {counted[NO_VERDICT]} without a verdict"
     )
     print(summary)

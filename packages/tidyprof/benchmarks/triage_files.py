@@ -23,7 +23,7 @@ class Judged:
     name: str
     truth: tuple[str, ...]
     cause: str
-    sure: bool
+    confident: bool
     why: str
 
     @property
@@ -34,13 +34,13 @@ class Judged:
 
 def strangers() -> dict[str, list[Judged]]:
     """Return public recordings and third-party scripts, by what they are."""
-    refused = {"cause": "refused", "sure": False}
+    refused = {"cause": "refused", "confident": False}
     found = {}
     for what, truths in TRUTHS.items():
         found[what] = []
         for name, truth in truths.items():
             facts, answers = FACTS.get(name, refused), (truth["cause"], *truth.get("also", ()))
-            judged = Judged(name, answers, facts["cause"], facts["sure"], truth["why"])
+            judged = Judged(name, answers, facts["cause"], facts["confident"], truth["why"])
             found[what].append(judged)
     return found
 
@@ -60,11 +60,11 @@ def rates(found: dict[str, list[Judged]]) -> str:
     rows = []
     for what, own in found.items():
         right = [one for one in own if one.right]
-        refused = [one for one in right if one.cause in ("can't tell", "refused")]
-        sure = f"{sum(one.sure for one in right)} of {len(right) - len(refused)}"
+        refused = [one for one in right if one.cause in ("inconclusive", "refused")]
+        confident = f"{sum(one.confident for one in right)} of {len(right) - len(refused)}"
         wrong = [one for one in own if not one.right]
-        numbers = [len(own), len(right), len(refused), sure, len(wrong)]
-        rows.append([what, *numbers, sum(one.sure for one in wrong)])
+        numbers = [len(own), len(right), len(refused), confident, len(wrong)]
+        rows.append([what, *numbers, sum(one.confident for one in wrong)])
     head = (
         "|>judged|>right|>refused with the reason, among these|>sure, among the other right ones"
         "|>wrong|>wrong and sure"
@@ -79,7 +79,7 @@ def listed(own: list[Judged]) -> str:
             one.name,
             " or ".join(one.truth),
             one.cause if one.right else f"**{one.cause}**",
-            "yes" if one.sure else "",
+            "yes" if one.confident else "",
             one.why,
         ]
         for one in own
@@ -94,7 +94,7 @@ def gpu_rates() -> str:
         ("given", "with the untraced step given"),
         ("alone", "by the trace alone"),
     ):
-        own = [(is_right(*one, _facts(*one, how)), _facts(*one, how)["sure"]) for one in FORMS]
+        own = [(is_right(*one, _facts(*one, how)), _facts(*one, how)["confident"]) for one in FORMS]
         counts = [sum(right for right, _ in own), own.count((True, True))]
         rows.append([words, len(own), *counts, len(own) - counts[0], own.count((False, True))])
     head = "|>forms|>right|>sure, among these|>wrong|>wrong and sure"
@@ -146,13 +146,13 @@ def gpu_forms() -> str:
     for name, form in FORMS:
         truth, row = TRUTH[name], [name, form]
         step, busy = truth["untraced_ms"][form], truth["device_busy_ms_a_step"][form]
-        row.append("none" if truth["cause"] == "healthy" else truth["cause"])
+        row.append("none" if truth["cause"] == "no-bottleneck" else truth["cause"])
         traced = _facts(name, form, "alone")["signs.observer.traced_ns"] / 1e6
         row += [f"{step:.1f}", f"{traced:.1f}", f"{100 * busy / step:.0f} %"]
         for how in ("given", "alone"):
             facts = _facts(name, form, how)
             cause = facts["cause"] if is_right(name, form, facts) else f"**{facts['cause']}**"
-            row.append(cause + ("" if facts["sure"] else ", not sure"))
+            row.append(cause + ("" if facts["confident"] else ", not sure"))
         rows.append(row)
     head = (
         "program|form|its fault|>untraced, ms|>traced, ms|>device busy|triage, step given"

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidyprof.cli.output import origin_of, say, show_facts, write_report
 from tidyprof.cli.triage import diagnosed
-from tidyprof.diagnosis.verdict import HEALTHY, Diagnosis, as_json, facts, headline
+from tidyprof.diagnosis.verdict import NO_BOTTLENECK, Diagnosis, as_json, facts, headline
 from tidyprof.errors import ProfileReadError, UserError
 from tidyprof.running.report import (
     Run,
@@ -48,7 +48,9 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         if diagnosis is None:
             say(f"no verdict: {why}" if options.steps else "times alone, as asked for", "bold")
         else:
-            is_open = diagnosis.signs.on_host and (diagnosis.cause == HEALTHY or not diagnosis.sure)
+            is_open = diagnosis.signs.on_host and (
+                diagnosis.cause == NO_BOTTLENECK or not diagnosis.confident
+            )
             if is_open and (other := besides(found)):
                 say(other, "bold")
             say(headline(diagnosis), "bold")
@@ -78,7 +80,7 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
 def _lacks_function(options: Namespace, diagnosis: Diagnosis) -> bool:
     """Whether a run with --stacks would show in which function of the program the time is spent."""
     host = diagnosis.signs.host
-    by_python = diagnosis.cause in ("late-data", "silent-host") or diagnosis.signs.on_host
+    by_python = diagnosis.cause in ("input-bound", "outside-torch") or diagnosis.signs.on_host
     return by_python and not options.stacks and not host.silent_in and not host.loading_in
 
 

@@ -1,7 +1,7 @@
 """The causes that triage knows: each with its rule, its evidence and the next thing to do.
 
-A share is what the step would get back at most if the cause were gone. `power-limit` and
-`one-kernel` say what a device does that computes, so they come after all others whatever their
+A share is what the step would get back at most if the cause were gone. `power-capped` and
+`dominant-kernel` say what a device does that computes, so they come after all others whatever their
 share.
 """
 
@@ -675,7 +675,7 @@ def _kernel_advice(signs: Signs) -> str:
 
 CAUSES = (
     Cause(
-        "memory-pressure",
+        "allocator-churn",
         "memory is allocated and freed in each step",
         "idle",
         _memory,
@@ -697,7 +697,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        "late-data",
+        "input-bound",
         "the data come late",
         "idle",
         _late_data,
@@ -706,7 +706,7 @@ CAUSES = (
         where=("device", "host"),
     ),
     Cause(
-        "recompiling",
+        "recompilation",
         "the compiler compiles again in the steps",
         "idle",
         _recompiling,
@@ -715,7 +715,7 @@ CAUSES = (
         where=("device", "host"),
     ),
     Cause(
-        "silent-host",
+        "outside-torch",
         "the host does something else than starting work",
         "idle",
         _silent_host,
@@ -724,7 +724,7 @@ CAUSES = (
         where=("device", "host"),
     ),
     Cause(
-        "blocked-host",
+        "sync-bound",
         "the host waits for the device, which then runs dry",
         "idle",
         _blocked,
@@ -735,7 +735,7 @@ CAUSES = (
         ),
     ),
     Cause(
-        "start-up",
+        "startup",
         "something that comes once is in the recording",
         "idle",
         _start_up,
@@ -762,7 +762,7 @@ CAUSES = (
         where=("device", "host"),
     ),
     Cause(
-        "many-operators",
+        "operator-overhead",
         "a loop in Python over small operators",
         "idle",
         _small_operators,
@@ -782,7 +782,7 @@ CAUSES = (
         _launch_advice,
     ),
     Cause(
-        "power-limit",
+        "power-capped",
         "the power cap sets the speed",
         "device",
         _capped,
@@ -791,7 +791,7 @@ CAUSES = (
         is_rest=True,
     ),
     Cause(
-        "one-kernel",
+        "dominant-kernel",
         "one kernel dominates",
         "device",
         _one_kernel,

@@ -146,7 +146,7 @@ def _device(signs: Signs, host: str) -> Gaps:
         yield "no log of power: whether clocks were held back", MONITOR
 
 
-HEALTHY, UNCLEAR = "healthy", "can't tell"
+NO_BOTTLENECK, INCONCLUSIVE = "no-bottleneck", "inconclusive"
 
 MARGIN = 1.5
 """A cause is called sure where no other cause that fired comes within this factor of it: budgets of
@@ -196,7 +196,7 @@ nothing.
 
 
 @dataclass(frozen=True)
-class Rival:
+class Alternative:
     """Another cause that lengthens the same part, or that takes time, too. why -- what rules it
     out, or its share.
     """
@@ -210,11 +210,11 @@ class Rival:
 class Diagnosis:
     """What limits a run.
 
-    cause    -- a name of causes.CAUSES, `healthy` or `can't tell`; title says it in words, share of
-                the time (0 to 1).
-    sure     -- whether nothing else comes near it. evidence -- sentences with numbers, each naming
+    cause    -- a name of causes.CAUSES, `no-bottleneck` or `inconclusive`; title says it in words,
+                share of the time (0 to 1).
+    confident -- whether nothing else comes near it. evidence -- sentences with numbers, each naming
                 the analysis that they are from.
-    rivals   -- other causes, with what rules them out. unknown -- what the files can't tell.
+    alternatives -- other causes, with what rules them out. unknown -- what the files can't tell.
     next_step -- what to do or to record next. origins -- where the numbers come from. signs -- all
                  the numbers.
     """
@@ -222,9 +222,9 @@ class Diagnosis:
     cause: str
     title: str
     share: float
-    sure: bool
+    confident: bool
     evidence: tuple[str, ...]
-    rivals: tuple[Rival, ...]
+    alternatives: tuple[Alternative, ...]
     unknown: tuple[str, ...]
     next_step: str
     origins: tuple[str, ...]
@@ -291,7 +291,7 @@ def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
     they come first in the next step.
     """
     found = replace(found, unknown=(*ignored, *found.unknown))
-    if found.cause == UNCLEAR and any(not line.endswith(f"({SAME})") for line in ignored):
+    if found.cause == INCONCLUSIVE and any(not line.endswith(f"({SAME})") for line in ignored):
         found = replace(
             found,
             next_step=(
@@ -357,7 +357,7 @@ def _with_doubt(found: Diagnosis, reason: str) -> Diagnosis:
     if not reason:
         return found
     first, *others = (text for text in found.evidence if not text.startswith(DOUBT))
-    return replace(found, sure=False, evidence=(first, f"{DOUBT} {reason}", *others))
+    return replace(found, confident=False, evidence=(first, f"{DOUBT} {reason}", *others))
 
 
 def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
@@ -377,9 +377,9 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     causes = dict.fromkeys(end.cause for end in (*ends, found))
     if len(causes) > 1:
         return f"the profiler alone may be the difference: {' or '.join(causes)}. {KNOWING}"
-    if any(not end.sure for end in ends) and found.sure:
+    if any(not end.confident for end in ends) and found.confident:
         return f"the profiler alone may be the difference. {KNOWING}"
-    if found.cause == "launch-bound" and found.sure and signs.observer.is_open:
+    if found.cause == "launch-bound" and found.confident and signs.observer.is_open:
         return f"what {signs.tool} itself costs the host is not known. {KNOWING}"
     return ""
 
@@ -422,18 +422,22 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     # time without a cause. Only then do causes count.
     if empty := _empty_replays(signs):
         return replace(
-            _diagnosis(UNCLEAR, empty, 0.0, False, signs, [], origins),
+            _diagnosis(INCONCLUSIVE, empty, 0.0, False, signs, [], origins),
             next_step=_record_graphs(signs),
         )
     if taken := _taken(signs, fired):
-        return replace(_diagnosis(UNCLEAR, taken, 0.0, False, signs, [], origins), next_step=QUIET)
+        return replace(
+            _diagnosis(INCONCLUSIVE, taken, 0.0, False, signs, [], origins), next_step=QUIET
+        )
     if reason := _unclear(signs, fired, unexplained):
         known = [] if signs.captured >= CAPTURED else fired
-        found = _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
+        found = _diagnosis(INCONCLUSIVE, reason, 0.0, False, signs, known, origins)
         return replace(found, next_step=_record_graphs(signs)) if replay_words(signs) else found
     if not fired:
         title = f"no known cause takes {percent(LIMIT)} of the time or more"
-        found = _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
+        found = _diagnosis(
+            NO_BOTTLENECK, title, signs.shares["compute"], True, signs, fired, origins
+        )
         return _with_doubt(found, _unsure_of_health(signs, unexplained))
     found = _diagnosis(
         fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0]
@@ -524,9 +528,9 @@ def _weight(cause: Cause, signs: Signs) -> float:
     launches.
     """
     share = cause.share(signs)
-    if cause.name == "start-up":
+    if cause.name == "startup":
         return share
-    if cause.name == "blocked-host" and share >= LIMIT:
+    if cause.name == "sync-bound" and share >= LIMIT:
         share = max(share, signs.shares.get("launch_bound", 0.0))
     if not signs.marked:
         once = one_gap(signs)
@@ -536,7 +540,7 @@ def _weight(cause: Cause, signs: Signs) -> float:
     return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
 
 
-MEANWHILE = ("silent-host", "late-data", "launch-bound")
+MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
 """Causes that a thread which stands in line for a processor looks like."""
 
 BETWEEN = "between steps"
@@ -568,7 +572,7 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     if (
         signs.shares
         and not best.is_rest
-        and best.name != "start-up"
+        and best.name != "startup"
         and signs.steady < 2
         and share < ONCE
     ):
@@ -576,10 +580,10 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     if replay_words(signs) and best.part == "idle":
         return "kernels of graphs may be missing"
     untraced = signs.observer.unprofiled_step_ns
-    if best.name == "silent-host" and untraced is not None and untraced < SILENT_NS:
+    if best.name == "outside-torch" and untraced is not None and untraced < SILENT_NS:
         return "without the profiler a whole step is shorter than the silence that counts"
     if (
-        best.name == "silent-host"
+        best.name == "outside-torch"
         and signs.host.silent_part == BETWEEN
         and not _knows_loading(signs)
     ):
@@ -589,7 +593,7 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         )
     if best.name in MEANWHILE:
         # What other programs took besides may all lie in this part.
-        silent = signs.on_host and best.name == "silent-host"
+        silent = signs.on_host and best.name == "outside-torch"
         taken = signs.off if signs.stolen is None and silent else signs.stolen
         if taken is None and silent:
             return OTHERS
@@ -678,7 +682,7 @@ def _diagnosis(
     name: str,
     title: str,
     share: float,
-    sure: bool,
+    confident: bool,
     signs: Signs,
     fired: Sequence[Cause],
     origins: tuple[str, ...],
@@ -686,18 +690,18 @@ def _diagnosis(
 ) -> Diagnosis:
     evidence = (cause.finding(signs),) if cause else ()
     evidence += tuple(_time_words(signs)) if signs.shares else ()
-    if name in (HEALTHY, "many-operators") and signs.largest_operator.name:
+    if name in (NO_BOTTLENECK, "operator-overhead") and signs.largest_operator.name:
         evidence += (_operator_words(signs),)
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)
-    rivals = tuple(
-        Rival(other.name, other in fired, other.finding(signs))
+    alternatives = tuple(
+        Alternative(other.name, other in fired, other.finding(signs))
         for other in _known(signs)
         if other is not cause
         and (other in fired or (cause is not None and _ruled_out(other, cause, signs)))
     )
     unknown, command = missing(signs)
-    if name == "silent-host" and not _knows_loading(signs):
+    if name == "outside-torch" and not _knows_loading(signs):
         unknown = (
             "whether data come late: no DataLoader was at work, and no range is called data",
             *unknown,
@@ -708,7 +712,9 @@ def _diagnosis(
         if cause
         else (command or "Measure the run as it is before you change it: tidyprof gate.")
     )
-    return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)
+    return Diagnosis(
+        name, title, share, confident, evidence, alternatives, unknown, advice, origins, signs
+    )
 
 
 def _heard(signs: Signs) -> bool:
@@ -720,7 +726,7 @@ def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
     calls they can't, without a loader in them nobody knows when data were made, and one rank alone
     does not say for whom it waits.
     """
-    if other.name == "late-data" and not _knows_loading(signs):
+    if other.name == "input-bound" and not _knows_loading(signs):
         return False
     if other.name == "straggler" and signs.rank_table is None:
         return False
@@ -886,14 +892,14 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    if diagnosis.cause == UNCLEAR:
-        return f"{UNCLEAR}: {diagnosis.title}"
-    doubt = "" if diagnosis.sure else ", not sure"
-    if diagnosis.cause == HEALTHY:
+    if diagnosis.cause == INCONCLUSIVE:
+        return f"{INCONCLUSIVE}: {diagnosis.title}"
+    doubt = "" if diagnosis.confident else ", not sure"
+    if diagnosis.cause == NO_BOTTLENECK:
         who = "the processor" if diagnosis.signs.on_host else "the device"
         return (
-            f"{HEALTHY}{doubt}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)}"
-            " of it"
+            f"{NO_BOTTLENECK}{doubt}: {diagnosis.title}; {who} computes for"
+            f" {percent(diagnosis.share)} of it"
         )
     return (
         f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
@@ -912,8 +918,16 @@ BRACKETS = (
 
 def facts(diagnosis: Diagnosis) -> Facts:
     """The lines below the headline."""
-    fired = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if rival.fired]
-    out = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if not rival.fired]
+    fired = [
+        f"{alternative.name}: {alternative.why}"
+        for alternative in diagnosis.alternatives
+        if alternative.fired
+    ]
+    out = [
+        f"{alternative.name}: {alternative.why}"
+        for alternative in diagnosis.alternatives
+        if not alternative.fired
+    ]
     groups = {
         "evidence": diagnosis.evidence,
         "takes time, too": fired,
@@ -947,9 +961,9 @@ def as_json(diagnosis: Diagnosis) -> str:
     those of `observer` in ms. Tables of the signs are left out; what has names in them has the same
     here.
     """
-    named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
+    named = ("cause", "title", "share", "confident", "evidence", "unknown", "next_step", "origins")
     written = {name: getattr(diagnosis, name) for name in named}
-    written["rivals"] = [vars(rival) for rival in diagnosis.rivals]
+    written["alternatives"] = [vars(alternative) for alternative in diagnosis.alternatives]
     written["observer"] = observer_ms(diagnosis.signs.observer)
     signs = {one.name: getattr(diagnosis.signs, one.name) for one in fields(diagnosis.signs)}
     signs.pop("rank_table")

@@ -35,10 +35,13 @@ WORDS = {"rank_files", "source", "loader", "apart", "foreign", "offered"}
 def facts_of(found: tidyprof.Diagnosis) -> dict[str, Any]:
     """Return the numbers and names of a diagnosis, without what is zero or empty."""
     told = json.loads(as_json(found))
-    facts = {name: told[name] for name in ("cause", "share", "sure")}
+    facts = {name: told[name] for name in ("cause", "share", "confident")}
     facts |= dict(_flat("", {"signs": told["signs"]}))
-    for rival in told["rivals"]:
-        facts[f"rival {rival['name']}"] = [float(rival["fired"]), *_numbers(rival["why"])]
+    for alternative in told["alternatives"]:
+        facts[f"alternative {alternative['name']}"] = [
+            float(alternative["fired"]),
+            *_numbers(alternative["why"]),
+        ]
     return facts | {f"evidence {i}": _numbers(text) for i, text in enumerate(told["evidence"])}
 
 

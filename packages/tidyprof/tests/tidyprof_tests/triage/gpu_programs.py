@@ -26,8 +26,7 @@ HOST_LIMITED = [
     for name, form in FORMS
     if TRUTH[name]["device_busy_ms_a_step"][form] < 0.9 * TRUTH[name]["untraced_ms"][form]
     and (
-        form == "cured"
-        or TRUTH[name]["cause"] in ("launch-bound", "blocked-host", "memory-pressure")
+        form == "cured" or TRUTH[name]["cause"] in ("launch-bound", "sync-bound", "allocator-churn")
     )
 ]
 """Forms whose steps last as long as the host takes: neither the device nor another process limits
@@ -58,13 +57,13 @@ def triaged(name: str, form: str, how: str) -> tidyprof.Diagnosis:
 
 def is_right(name: str, form: str, facts: dict[str, Any]) -> bool:
     """Return True if the cause is right by the truth of a program, see `facts.facts_of`."""
-    truth, cause, sure = TRUTH[name], facts["cause"], facts["sure"]
+    truth, cause, confident = TRUTH[name], facts["cause"], facts["confident"]
     if form == "sick":
-        named = truth["cause"] == "late-data" and facts.get("signs.host.silent_part")
-        return cause == truth["cause"] or bool(named and cause == "silent-host")
+        named = truth["cause"] == "input-bound" and facts.get("signs.host.silent_part")
+        return cause == truth["cause"] or bool(named and cause == "outside-torch")
     busy = truth["device_busy_ms_a_step"][form] / truth["untraced_ms"][form]
     if busy >= KEPT_BUSY:
-        return cause in ("healthy", "one-kernel")
-    if cause == "healthy":
+        return cause in ("no-bottleneck", "dominant-kernel")
+    if cause == "no-bottleneck":
         return busy >= NEARLY_BUSY
-    return cause == "launch-bound" and not (sure and busy >= NEARLY_BUSY)
+    return cause == "launch-bound" and not (confident and busy >= NEARLY_BUSY)

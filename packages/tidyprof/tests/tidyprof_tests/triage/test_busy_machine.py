@@ -73,12 +73,12 @@ def test_what_others_had_is_taken_off_before_the_host_is_blamed(
     device: float, tmp_path: Path
 ) -> None:
     quiet = checked(watched(tmp_path / "quiet.json", {}, device))
-    assert (quiet.cause, quiet.sure) == ("silent-host", True)
+    assert (quiet.cause, quiet.confident) == ("outside-torch", True)
     busy = checked(watched(tmp_path / "busy.json", {"forward": 0.8}, device))
     assert busy.signs.shares["silent"] == pytest.approx(
         quiet.signs.shares["silent"] - 0.44, abs=0.01
     )
-    assert busy.cause == "silent-host"
+    assert busy.cause == "outside-torch"
     assert busy.share < 0.6 * quiet.share
 
 
@@ -86,7 +86,7 @@ def test_what_others_had_is_taken_off_before_the_host_is_blamed(
 @pytest.mark.parametrize("share", [0.6, 0.9])
 def test_above_half_nobody_can_tell(share: float, device: float, tmp_path: Path) -> None:
     found = checked(watched(tmp_path / "busy.json", dict.fromkeys(SKETCH, share), device))
-    assert (found.cause, found.sure) == ("can't tell", False)
+    assert (found.cause, found.confident) == ("inconclusive", False)
     assert "quiet machine" in found.next_step
     assert "with_stack" not in found.next_step
 
@@ -94,11 +94,13 @@ def test_above_half_nobody_can_tell(share: float, device: float, tmp_path: Path)
 @pytest.mark.parametrize("name", ["data", "log"])
 def test_waiting_that_others_made_long_is_not_blamed(name: str, tmp_path: Path) -> None:
     lengths = {name: 45, "forward": 5, "optimizer": 5}
-    cause = {"data": "late-data", "log": "silent-host"}[name]
+    cause = {"data": "input-bound", "log": "outside-torch"}[name]
     assert checked(watched(tmp_path / "quiet.json", {}, lengths=lengths)).cause == cause
     busy = checked(watched(tmp_path / "busy.json", {name: 0.95}, lengths=lengths))
-    assert busy.cause in ("can't tell", "silent-host")
-    assert cause not in {rival.name for rival in busy.rivals if rival.fired} | {busy.cause}
+    assert busy.cause in ("inconclusive", "outside-torch")
+    assert cause not in {
+        alternative.name for alternative in busy.alternatives if alternative.fired
+    } | {busy.cause}
 
 
 def test_a_processor_that_computes_is_healthy_however_many_share_it(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_processor_that_computes_is_healthy_however_many_share_it(tmp_path: Pa
     path = write_trace(
         tmp_path / "trace.json", events, header=ON_A_PROCESSOR | {"watch_parts": parts}
     )
-    assert checked(path).cause == "healthy"
+    assert checked(path).cause == "no-bottleneck"
 
 
 @pytest.mark.parametrize(("line", "blamed"), [(0, True), (40, False)])
@@ -150,9 +152,13 @@ def test_a_first_step_that_others_made_long_is_no_start_up(tmp_path: Path) -> No
     """A part that is sampled as a whole: 300 ms of the first step's last part it stood in line."""
     found = checked(watched(tmp_path / "trace.json", {}, late=300))
     assert found.signs.first_step == pytest.approx(4)
-    assert "start-up" not in {rival.name for rival in found.rivals if rival.fired} | {found.cause}
-    assert found.cause == "silent-host"
-    (why,) = [rival.why for rival in found.rivals if rival.name == "start-up"]
+    assert "startup" not in {
+        alternative.name for alternative in found.alternatives if alternative.fired
+    } | {found.cause}
+    assert found.cause == "outside-torch"
+    (why,) = [
+        alternative.why for alternative in found.alternatives if alternative.name == "startup"
+    ]
     assert "1.05 times without what other programs took" in why
 
 
@@ -165,8 +171,10 @@ def test_a_first_step_is_no_start_up_because_others_made_the_later_ones_long(
     quiet = [[name, begin, length, length, 0] for name, begin, length, *_ in first]
     path.write_text(json.dumps(content | {"watch_parts": [*quiet, *rest]}))
     found = checked(path)
-    assert (found.signs.first_step, found.cause) == (pytest.approx(1), "late-data")
-    assert "start-up" not in {rival.name for rival in found.rivals if rival.fired}
+    assert (found.signs.first_step, found.cause) == (pytest.approx(1), "input-bound")
+    assert "startup" not in {
+        alternative.name for alternative in found.alternatives if alternative.fired
+    }
 
 
 UNTRACED = {
@@ -185,7 +193,7 @@ def test_time_that_others_took_of_the_recorded_steps_is_none_of_the_untraced_one
     busy = {"data": 0.3, "forward": 0.5}
     path = watched(tmp_path / "trace.json", busy, lengths=lengths, watch_untraced=UNTRACED)
     found = tidyprof.triage(tidyprof.read(path))
-    assert found.cause == "late-data"
+    assert found.cause == "input-bound"
     assert found.share == pytest.approx(0.8, abs=0.05)
     assert found.signs.shares["taken"] == pytest.approx(0, abs=0.01)
 

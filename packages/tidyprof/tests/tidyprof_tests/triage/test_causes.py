@@ -18,7 +18,7 @@ from tidyprof.diagnosis.host_facts import HostFacts, Most
 from tidyprof.diagnosis.indicators import Excess, Signs
 from tidyprof.diagnosis.on_device import SlowLaunches
 from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
-from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, as_json, judge, triage
+from tidyprof.diagnosis.verdict import COMMANDS, INCONCLUSIVE, NO_BOTTLENECK, as_json, judge, triage
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 
 HOST = HostFacts(1000, 500, "", None, 0, False, True, "")
@@ -65,13 +65,13 @@ def rank_table(waits: tuple[float, ...], transfer: float, straggler: int | None)
 
 SEVERAL = {"ranks": 4, "world_size": 4}
 CASES = {
-    "memory-pressure": made_signs({"allocation": 0.4}, per_step={"allocations": 200}),
-    "blocked-host": made_signs({"blocked_host": 0.4, "allocation": 0.1, "stalled": 0.2}),
-    "late-data": made_signs({"data_wait": 0.4}),
+    "allocator-churn": made_signs({"allocation": 0.4}, per_step={"allocations": 200}),
+    "sync-bound": made_signs({"blocked_host": 0.4, "allocation": 0.1, "stalled": 0.2}),
+    "input-bound": made_signs({"data_wait": 0.4}),
     "exposed-copies": made_signs({"data_wait": 0.4}, per_step={"copies_to_device": 64}),
-    "recompiling": made_signs({"silent": 0.9}, step_ns=5e9, host=replace(HOST, compiled=True)),
-    "silent-host": made_signs({"silent": 0.9}, step_ns=5e9),
-    "start-up": made_signs({"launch_bound": 0.1}, first_step=9.0, first_alone=9.0),
+    "recompilation": made_signs({"silent": 0.9}, step_ns=5e9, host=replace(HOST, compiled=True)),
+    "outside-torch": made_signs({"silent": 0.9}, step_ns=5e9),
+    "startup": made_signs({"launch_bound": 0.1}, first_step=9.0, first_alone=9.0),
     "launch-bound": made_signs({"launch_bound": 0.7}),
     "exposed-communication": made_signs({"exposed_communication": 0.4}, world_size=8),
     "straggler": made_signs(
@@ -80,23 +80,23 @@ CASES = {
         excess=Excess(0.35, "silent"),
         **SEVERAL,
     ),
-    "many-operators": made_signs({"between": 0.3}, on_host=True, small=0.6),
-    "one-kernel": made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=0.1),
-    "power-limit": made_signs(capped_share=0.9),
-    HEALTHY: made_signs({"launch_bound": 0.1, "data_wait": 0.1}),
+    "operator-overhead": made_signs({"between": 0.3}, on_host=True, small=0.6),
+    "dominant-kernel": made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=0.1),
+    "power-capped": made_signs(capped_share=0.9),
+    NO_BOTTLENECK: made_signs({"launch_bound": 0.1, "data_wait": 0.1}),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_cause_is_told_from_its_rivals(name: str):
     diagnosis = judge(CASES[name], ("measured",))
-    assert (diagnosis.cause, diagnosis.sure) == (name, True)
-    assert [rival.name for rival in diagnosis.rivals if rival.fired] == []
+    assert (diagnosis.cause, diagnosis.confident) == (name, True)
+    assert [alternative.name for alternative in diagnosis.alternatives if alternative.fired] == []
     assert diagnosis.next_step
 
 
 def test_every_cause_has_a_case():
-    assert {cause.name for cause in CAUSES} | {HEALTHY} == set(CASES)
+    assert {cause.name for cause in CAUSES} | {NO_BOTTLENECK} == set(CASES)
 
 
 @pytest.mark.parametrize("rank_lateness", [0.0, LIMIT - 0.01])
@@ -113,13 +113,13 @@ def test_the_rank_that_waits_least_sets_the_pace():
     shares = {"exposed_communication": 0.5, "launch_bound": 0.15}
     late = made_signs(shares, rank_table=rank_table((60, 60, 60, 0), 1, 3), **SEVERAL)
     assert judge(replace(late, pace=0.75), ()).cause == "launch-bound"
-    assert judge(replace(late, pace=0.10), ()).cause == UNCLEAR
+    assert judge(replace(late, pace=0.10), ()).cause == INCONCLUSIVE
 
 
 def test_ranks_that_wait_for_changing_ones_are_no_slow_network():
     table = rank_table((30, 30, 30, 30), 1, None)
     diagnosis = judge(made_signs({"exposed_communication": 0.35}, rank_table=table, **SEVERAL), ())
-    assert diagnosis.cause == UNCLEAR
+    assert diagnosis.cause == INCONCLUSIVE
     assert diagnosis.title == (
         "ranks wait 30 % of the time in collectives for the last one to come, but no rank has so"
         " much more work than the others: they are late in turn, or one lags since its start"
@@ -133,38 +133,40 @@ def test_ranks_that_wait_for_changing_ones_are_no_slow_network():
 
 def test_two_causes_that_are_about_equal_are_not_sure():
     diagnosis = judge(made_signs({"data_wait": 0.30, "blocked_host": 0.25}), ())
-    assert (diagnosis.cause, diagnosis.sure) == ("late-data", False)
-    assert [rival.name for rival in diagnosis.rivals if rival.fired] == ["blocked-host"]
+    assert (diagnosis.cause, diagnosis.confident) == ("input-bound", False)
+    assert [alternative.name for alternative in diagnosis.alternatives if alternative.fired] == [
+        "sync-bound"
+    ]
 
 
 def test_ranges_of_the_compiler_hide_no_silent_host():
-    assert judge(made_signs({"silent": 0.5}, compiling=0.01), ()).cause == "silent-host"
-    assert judge(made_signs({"silent": 0.5}, compiling=0.6), ()).cause == "recompiling"
+    assert judge(made_signs({"silent": 0.5}, compiling=0.01), ()).cause == "outside-torch"
+    assert judge(made_signs({"silent": 0.5}, compiling=0.6), ()).cause == "recompilation"
 
 
 def test_one_step_is_sure_of_large_causes_alone():
     one = {"steps": 1, "steady": 1, "first_step": None}
-    assert not judge(made_signs({"data_wait": 0.3}, **one), ()).sure
-    assert judge(made_signs({"data_wait": 0.6}, **one), ()).sure
+    assert not judge(made_signs({"data_wait": 0.3}, **one), ()).confident
+    assert judge(made_signs({"data_wait": 0.6}, **one), ()).confident
 
 
 @pytest.mark.parametrize(
-    ("share", "cause", "sure"),
+    ("share", "cause", "confident"),
     [
-        (0.10, HEALTHY, True),
-        (0.19, HEALTHY, False),
-        (0.21, "late-data", False),
-        (0.27, "late-data", True),
+        (0.10, NO_BOTTLENECK, True),
+        (0.19, NO_BOTTLENECK, False),
+        (0.21, "input-bound", False),
+        (0.27, "input-bound", True),
     ],
 )
-def test_near_the_limit_nothing_is_sure(share: float, cause: str, sure: bool):
+def test_near_the_limit_nothing_is_sure(share: float, cause: str, confident: bool):
     diagnosis = judge(made_signs({"data_wait": share}), ())
-    assert (diagnosis.cause, diagnosis.sure) == (cause, sure)
+    assert (diagnosis.cause, diagnosis.confident) == (cause, confident)
 
 
 def test_several_small_causes_are_no_sure_health():
     small = made_signs(dict.fromkeys(("data_wait", "exposed_copy", "launch_bound"), 0.12))
-    assert (judge(small, ()).cause, judge(small, ()).sure) == (HEALTHY, False)
+    assert (judge(small, ()).cause, judge(small, ()).confident) == (NO_BOTTLENECK, False)
 
 
 def test_the_larger_cause_leads():
@@ -182,12 +184,12 @@ def test_the_larger_cause_leads():
 
 def test_a_host_that_waits_can_not_run_ahead():
     diagnosis = judge(made_signs({"blocked_host": 0.3, "launch_bound": 0.5}), ())
-    assert (diagnosis.cause, diagnosis.sure) == ("blocked-host", False)
+    assert (diagnosis.cause, diagnosis.confident) == ("sync-bound", False)
 
 
 def test_graphs_are_a_fact_beside_the_verdict():
     diagnosis = judge(made_signs(graph_share=0.9), ())
-    assert diagnosis.cause == HEALTHY
+    assert diagnosis.cause == NO_BOTTLENECK
     assert (
         "torch.cuda.CUDAGraph"
         not in judge(made_signs({"launch_bound": 0.5}, graph_share=0.9), ()).next_step
@@ -196,13 +198,13 @@ def test_graphs_are_a_fact_beside_the_verdict():
 
 def test_recorded_launches_of_a_graph_tell_nothing():
     diagnosis = judge(made_signs({"launch_bound": 0.98}, captured=1.0), ())
-    assert diagnosis.cause == UNCLEAR
+    assert diagnosis.cause == INCONCLUSIVE
 
 
 def test_copies_are_counted_for_each_batch():
     shares = {"data_wait": 0.6}
     five = made_signs(shares, per_step={"copies_to_device": 25, "batches": 6})
-    assert judge(five, ()).cause == "late-data"
+    assert judge(five, ()).cause == "input-bound"
     assert (
         judge(made_signs(shares, per_step={"copies_to_device": 128, "batches": 2}), ()).cause
         == "exposed-copies"
@@ -210,18 +212,18 @@ def test_copies_are_counted_for_each_batch():
     whole = made_signs(
         shares, per_step={"copies_to_device": 80}, marked=False, steps=1, steady=1, first_step=None
     )
-    assert judge(whole, ()).cause == "late-data", "of how many batches nobody knows"
+    assert judge(whole, ()).cause == "input-bound", "of how many batches nobody knows"
 
 
-@pytest.mark.parametrize(("off", "stolen", "sure"), [
+@pytest.mark.parametrize(("off", "stolen", "confident"), [
     (None, None, False), (0.0, None, True), (0.7, None, False), (0.7, 0.0, True), (0.7, 0.5, False),
 ])  # fmt: skip
 def test_silence_is_sure_where_no_other_program_had_the_processor(
-    off: float, stolen: float, sure: bool
+    off: float, stolen: float, confident: bool
 ):
     diagnosis = judge(made_signs({"silent": 0.7}, on_host=True, off=off, stolen=stolen), ())
-    assert (diagnosis.cause, diagnosis.sure) == ("silent-host", sure)
-    assert ("quiet machine" in diagnosis.next_step) == (not sure and bool(stolen))
+    assert (diagnosis.cause, diagnosis.confident) == ("outside-torch", confident)
+    assert ("quiet machine" in diagnosis.next_step) == (not confident and bool(stolen))
 
 
 @pytest.mark.parametrize(("host", "tool", "word"), [
@@ -283,16 +285,16 @@ def test_a_single_gap_comes_once_only_where_other_steps_show_it():
         "steady": 1,
     }
     silent = made_signs({"silent": 0.8}, **one_gap)
-    assert judge(replace(silent, marked=False, steps=1), ()).cause == "start-up"
-    assert judge(replace(silent, steps=1), ()).cause == "silent-host"
+    assert judge(replace(silent, marked=False, steps=1), ()).cause == "startup"
+    assert judge(replace(silent, steps=1), ()).cause == "outside-torch"
     for gap in (None, one_gap["gap"]._replace(share=0.4), one_gap["gap"]._replace(over_second=2.9)):
-        assert judge(replace(silent, marked=False, steps=1, gap=gap), ()).cause == "silent-host"
+        assert judge(replace(silent, marked=False, steps=1, gap=gap), ()).cause == "outside-torch"
 
 
 def test_slow_first_launches_add_up():
     slow = made_signs({"start_up": 0.3}, start_up=0.7, slow=SlowLaunches(9, 1.085e9, 150, 5353.0))
     diagnosis = judge(slow, ())
-    assert diagnosis.cause == "start-up"
+    assert diagnosis.cause == "startup"
     assert diagnosis.share == pytest.approx(0.7)
 
 
@@ -300,32 +302,34 @@ def test_idleness_without_a_reason_in_the_file_has_no_cause():
     diagnosis = judge(
         made_signs({"other": 0.7}, calls=0, operators=0, unlinked=1.0, marked=False), ()
     )
-    assert (diagnosis.cause, diagnosis.sure) == (UNCLEAR, False)
+    assert (diagnosis.cause, diagnosis.confident) == (INCONCLUSIVE, False)
     assert diagnosis.next_step in COMMANDS or "profile(" in diagnosis.next_step
 
 
 def test_one_rank_alone_rules_out_no_straggler():
     found = judge(made_signs({"exposed_communication": 0.6, "compute": 0.4}), ())
     assert found.cause == "exposed-communication"
-    assert "straggler" not in {rival.name for rival in found.rivals}
+    assert "straggler" not in {alternative.name for alternative in found.alternatives}
 
 
 def test_what_needs_calls_is_not_ruled_out_without_them():
     for calls, operators in ((0, 0), (0, 500)):
         diagnosis = judge(made_signs({"data_wait": 0.6}, calls=calls, operators=operators), ())
-        assert diagnosis.cause == "late-data"
-        assert not diagnosis.rivals
-    assert "blocked-host" in {
-        rival.name for rival in judge(made_signs({"data_wait": 0.6}), ()).rivals
+        assert diagnosis.cause == "input-bound"
+        assert not diagnosis.alternatives
+    assert "sync-bound" in {
+        alternative.name for alternative in judge(made_signs({"data_wait": 0.6}), ()).alternatives
     }
 
 
 @pytest.mark.parametrize(
-    ("share", "sure", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)]
+    ("share", "confident", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)]
 )
-def test_a_name_like_communication_is_told_and_makes_unsure(share: float, sure: bool, told: bool):
+def test_a_name_like_communication_is_told_and_makes_unsure(
+    share: float, confident: bool, told: bool
+):
     diagnosis = judge(made_signs(alike=Most("my_all2all_kernel", share)), ())
-    assert (diagnosis.cause, diagnosis.sure) == (HEALTHY, sure)
+    assert (diagnosis.cause, diagnosis.confident) == (NO_BOTTLENECK, confident)
     assert any("my_all2all_kernel" in sentence for sentence in diagnosis.evidence) == told
 
 
@@ -343,7 +347,7 @@ def test_no_tool_of_another_vendor_is_advised(vendor: str):
             text = as_json(judge(replace(known, vendor=vendor), ()))
             assert not AMD_ONLY.search(text)
             assert json.loads(text)["next_step"]
-    assert AMD_ONLY.search(as_json(judge(CASES[HEALTHY], ())))
+    assert AMD_ONLY.search(as_json(judge(CASES[NO_BOTTLENECK], ())))
 
 
 @pytest.mark.parametrize(
@@ -368,7 +372,7 @@ def test_the_vendor_of_the_gpu(meta: dict[str, str], vendor: str):
 
 def test_without_device_events_nothing_is_said():
     diagnosis = judge(Signs("system monitor", ""), ("recorded",))
-    assert (diagnosis.cause, diagnosis.evidence) == (UNCLEAR, ())
+    assert (diagnosis.cause, diagnosis.evidence) == (INCONCLUSIVE, ())
     with pytest.raises(ValueError, match="there is no profile to diagnose"):
         triage([])
 
@@ -394,10 +398,10 @@ def power_log(power: list[float], busy: float, cap: float | None = 750.0) -> Pro
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
-        (power_log([745, 748, 750, 500], busy=100), "power-limit"),
-        (power_log([745, 500, 500, 500], busy=100), UNCLEAR),
-        (power_log([745, 748, 750, 500], busy=50), UNCLEAR),
-        (power_log([745, 748, 750, 500], busy=100, cap=None), UNCLEAR),
+        (power_log([745, 748, 750, 500], busy=100), "power-capped"),
+        (power_log([745, 500, 500, 500], busy=100), INCONCLUSIVE),
+        (power_log([745, 748, 750, 500], busy=50), INCONCLUSIVE),
+        (power_log([745, 748, 750, 500], busy=100, cap=None), INCONCLUSIVE),
     ],
     ids=["at the cap", "seldom", "not busy", "cap not known"],
 )

@@ -94,8 +94,8 @@ def test_the_numbers_are_right_by_their_truths() -> None:
             right = {truths[name]["cause"], *truths[name].get("also", ())}
             wrong |= {name} if FOUND[name]["cause"] not in right else set()
     assert wrong == MISSED
-    assert not any(FOUND[name]["sure"] for name in wrong)
-    assert sum(FOUND[name]["sure"] for name in FOUND) > len(FOUND) / 2
+    assert not any(FOUND[name]["confident"] for name in wrong)
+    assert sum(FOUND[name]["confident"] for name in FOUND) > len(FOUND) / 2
 
 
 def test_the_untraced_step_lies_in_the_estimate_of_most_that_the_host_limits() -> None:
@@ -116,4 +116,4 @@ def test_the_page_has_these_verdicts() -> None:
         for how, told in zip(("given", "alone"), row, strict=True):
             facts = FOUND[f"{name}/{form}/{how}"]
             assert told.replace("*", "").split(",")[0] == facts["cause"]
-            assert ("," not in told) == facts["sure"]
+            assert ("," not in told) == facts["confident"]

@@ -69,4 +69,4 @@ def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Pat
     assert main(["triage", str(folder), "--json", str(written), "--step-ms", "18.2"]) == 0
     found = json.loads(written.read_text())
     assert found["observer"]["unprofiled_step_ms"] == 18.2
-    assert (found["cause"], found["sure"]) == ("blocked-host", True)
+    assert (found["cause"], found["confident"]) == ("sync-bound", True)

@@ -97,9 +97,9 @@ def test_a_library_that_tries_kernels_is_start_up_and_its_operator_is_named(tmp_
             step.launch(5 * MS + place * 9 * MS, 100, f"conv_{place % kinds}")
 
     found = triaged(tmp_path, 210 * MS, lambda step: search(step, 10))
-    assert found.cause == "start-up"
+    assert found.cause == "startup"
     assert says(found, "aten::convolution_backward")
-    assert triaged(tmp_path, 210 * MS, lambda step: search(step, 1)).cause != "start-up"
+    assert triaged(tmp_path, 210 * MS, lambda step: search(step, 1)).cause != "startup"
 
 
 def ranks(
@@ -134,7 +134,9 @@ def test_a_rank_that_others_await_in_gloo_is_a_straggler(tmp_path: Path) -> None
 def test_time_of_all_ranks_in_gloo_is_communication_and_no_silence(tmp_path: Path) -> None:
     found = ranks(tmp_path, (22 * MS, 22 * MS), (23 * MS, 23 * MS))
     assert found.cause == "exposed-communication"
-    assert "silent-host" not in {rival.name for rival in found.rivals if rival.fired}
+    assert "outside-torch" not in {
+        alternative.name for alternative in found.alternatives if alternative.fired
+    }
 
 
 def test_dispatch_to_experts_is_communication_and_an_unknown_one_is_told(tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ def test_dispatch_to_experts_is_communication_and_an_unknown_one_is_told(tmp_pat
     )
     assert known.cause == "exposed-communication"
     unknown = triaged(tmp_path, 20 * MS, fill("void mine::all2all_kernel<float>"))
-    assert not unknown.sure
+    assert not unknown.confident
     assert says(unknown, "all2all_kernel", "names like communication")
 
 
@@ -172,10 +174,10 @@ def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> N
     ]
     (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
     found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
-    assert (found.cause, found.sure, found.rivals) == ("can't tell", False, ())
+    assert (found.cause, found.confident, found.alternatives) == ("inconclusive", False, ())
 
 
-@pytest.mark.parametrize(("name", "cause"), [("gemm_9", "start-up"), ("gemm_1", "can't tell")])
+@pytest.mark.parametrize(("name", "cause"), [("gemm_9", "startup"), ("gemm_1", "inconclusive")])
 def test_one_gap_without_any_call_is_a_start_up_before_a_new_kernel(
     name: str, cause: str, tmp_path: Path
 ) -> None:
@@ -209,7 +211,7 @@ def test_silence_in_a_part_of_the_user_names_it(
             step.part("Optimizer.step#Adam.step", *of_torch)
 
     found = triaged(tmp_path, 20 * MS, fill)
-    assert found.cause == "silent-host"
+    assert found.cause == "outside-torch"
     assert says(found, "bags")
     assert not says(found, "Optimizer.step")
 
@@ -224,7 +226,7 @@ def test_copies_through_pageable_memory_both_ways_are_copies(tmp_path: Path) -> 
         triaged(tmp_path, 20.1 * MS, lambda step: fill(step, (TO_DEVICE, TO_HOST))).cause
         == "exposed-copies"
     )
-    assert triaged(tmp_path, 12.1 * MS, lambda step: fill(step, (TO_HOST,))).cause == "blocked-host"
+    assert triaged(tmp_path, 12.1 * MS, lambda step: fill(step, (TO_HOST,))).cause == "sync-bound"
 
 
 def replaying(path: Path, counts: list[int]) -> Path:
@@ -260,8 +262,8 @@ def test_replays_without_their_kernels_are_told(
     counts: list[int], unclear: bool, tmp_path: Path
 ) -> None:
     found = tidyprof.triage(tidyprof.read(replaying(tmp_path / "trace.json", counts)))
-    assert (found.cause == "can't tell") == unclear
-    assert not (unclear and found.sure)
+    assert (found.cause == "inconclusive") == unclear
+    assert not (unclear and found.confident)
     assert ("known-issues" in found.next_step) == unclear
 
 
@@ -272,7 +274,7 @@ def test_many_small_waits_block_the_host(tmp_path: Path) -> None:
             step.launch(place * 100 + 1, 46)
             step.call("cudaStreamSynchronize", place * 100 + 51, 3)
 
-    assert triaged(tmp_path, 20 * MS, fill).cause == "blocked-host"
+    assert triaged(tmp_path, 20 * MS, fill).cause == "sync-bound"
 
 
 def test_a_checkpoint_is_no_launching(tmp_path: Path) -> None:
@@ -332,7 +334,11 @@ def test_a_step_as_long_as_the_recorded_ones_counts_for_nothing(
 ) -> None:
     alone = tidyprof.triage(of_nested)
     found = tidyprof.triage(of_nested, step_ms=off * alone.signs.observer.traced_ns / 1e6)
-    assert (found.cause, found.sure, found.share) == (alone.cause, alone.sure, alone.share)
+    assert (found.cause, found.confident, found.share) == (
+        alone.cause,
+        alone.confident,
+        alone.share,
+    )
 
 
 def test_a_step_within_the_estimate_is_a_typical_one(of_nested: tidyprof.Profile) -> None:
@@ -459,16 +465,16 @@ def test_data_that_come_later_than_in_the_recorded_steps_are_late(tmp_path: Path
     found = triaged(
         tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 40)
     )
-    assert found.cause == "late-data"
+    assert found.cause == "input-bound"
     assert found.share == pytest.approx(33 / 60, abs=0.01)
 
 
 def test_data_that_were_only_late_in_the_recorded_steps_are_not(tmp_path: Path) -> None:
-    assert triaged(tmp_path, 30 * MS, lambda step: loading(step, 12 * MS)).cause == "late-data"
+    assert triaged(tmp_path, 30 * MS, lambda step: loading(step, 12 * MS)).cause == "input-bound"
     found = triaged(
         tmp_path, 30 * MS, lambda step: loading(step, 12 * MS), watch_untraced=before(18.1, 0.1)
     )
-    assert found.cause == "healthy"
+    assert found.cause == "no-bottleneck"
 
 
 def test_what_typical_steps_have_elsewhere_than_in_data_is_no_loading(tmp_path: Path) -> None:
@@ -476,12 +482,12 @@ def test_what_typical_steps_have_elsewhere_than_in_data_is_no_loading(tmp_path: 
     found = triaged(
         tmp_path, 30 * MS, lambda step: loading(step, 3 * MS), watch_untraced=before(60, 0.1)
     )
-    assert (found.cause, found.sure) == ("can't tell", False)
+    assert (found.cause, found.confident) == ("inconclusive", False)
     assert found.signs.shares["unseen"] == pytest.approx(30 / 60, abs=0.01)
     profile = tidyprof.read(
         trace(tmp_path / "trace.json", 30 * MS, lambda step: loading(step, 3 * MS))
     )
-    assert tidyprof.triage(profile, step_ms=60).cause == "late-data"
+    assert tidyprof.triage(profile, step_ms=60).cause == "input-bound"
 
 
 @pytest.mark.parametrize("working", [60, 65])
@@ -491,10 +497,10 @@ def test_a_verdict_in_doubt_is_resolved_by_the_step(working: float, tmp_path: Pa
     )
     found = tidyprof.triage(profile)
     low, _, high = (one / 1e6 for one in found.signs.observer.estimated_ns)
-    assert not found.sure
-    assert says(found, "healthy", "launch-bound", "--step-ms")
+    assert not found.confident
+    assert says(found, "no-bottleneck", "launch-bound", "--step-ms")
     quick, slow = tidyprof.triage(profile, step_ms=low), tidyprof.triage(profile, step_ms=high)
-    assert (quick.cause, quick.sure, slow.cause) == ("healthy", True, "launch-bound")
+    assert (quick.cause, quick.confident, slow.cause) == ("no-bottleneck", True, "launch-bound")
 
 
 def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Path) -> None:
@@ -513,7 +519,7 @@ def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Pat
             watch_untraced={"steps": 10, "step_ns": step_ns, "parts_ns": parts},
         )
         assert (found.cause, found.share) == (
-            "late-data",
+            "input-bound",
             pytest.approx(1 - 18e6 / step_ns, abs=0.01),
         )
 

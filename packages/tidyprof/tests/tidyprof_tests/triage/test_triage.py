@@ -22,10 +22,10 @@ from tidyprof_tests.conftest import REPOSITORY
 MS = 1_000_000
 SHIPPED = {
     "resnet": "launch-bound",
-    "slow-loader": "late-data",
-    "sync-every-step": "blocked-host",
+    "slow-loader": "input-bound",
+    "sync-every-step": "sync-bound",
     "unpinned-copies": "exposed-copies",
-    "recompile": "recompiling",
+    "recompile": "recompilation",
     "rank-skew": "straggler",
     "wrong-layout": "launch-bound",
 }
@@ -41,7 +41,7 @@ def test_modelled_faults_are_found(name: str):
     diagnosis = tidyprof.triage(tidyprof.read(traced(name)))
     assert diagnosis.cause == SHIPPED[name]
     assert diagnosis.origins[0].startswith("modelled")
-    assert all(rival.why for rival in diagnosis.rivals)
+    assert all(alternative.why for alternative in diagnosis.alternatives)
 
 
 def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(monkeypatch: pytest.MonkeyPatch):
@@ -68,7 +68,7 @@ def test_files_of_several_tools_add_to_each_other(recordings: Path):
     assert diagnosis.cause == "launch-bound"
     assert 0 < diagnosis.signs.roof_share < 1
     alone = tidyprof.triage(tools[1])
-    assert alone.cause == "one-kernel"
+    assert alone.cause == "dominant-kernel"
     assert alone.signs.shares == {}
 
 
@@ -121,7 +121,7 @@ def test_the_function_under_silence_comes_from_the_stacks_of_the_file(tmp_path: 
     path = four_steps(tmp_path, 50, parts, gpu=True)
     found = with_stacks(path)
     named = f"{save}, called from {checkpoint}"
-    assert (found.cause, found.signs.host.silent_in) == ("silent-host", named)
+    assert (found.cause, found.signs.host.silent_in) == ("outside-torch", named)
     assert main(["triage", str(path)]) == 0
     assert checkpoint in capsys.readouterr().out, "the command reads stacks"
     assert "with_stack=True" in tidyprof.triage(tidyprof.read(path)).next_step
@@ -162,7 +162,7 @@ def test_what_records_the_trace_is_no_silence(own: str, silence: float, tmp_path
     parts = functions(("train.py(3): main", 0, 50), (own, 0, 39.9))
     path = four_steps(tmp_path, 50, parts, gpu=True)
     assert with_stacks(path).signs.shares["silent"] == pytest.approx(silence, abs=0.02)
-    assert tidyprof.triage(tidyprof.read(path)).cause == "silent-host"
+    assert tidyprof.triage(tidyprof.read(path)).cause == "outside-torch"
 
 
 @pytest.mark.parametrize("gpu", [True, False], ids=["GPU", "processor"])
@@ -185,7 +185,7 @@ def test_the_function_that_loads_comes_from_the_stacks(
         before = name
         parts += functions((name, place, length))
     found = with_stacks(four_steps(tmp_path, 50, parts, gpu))
-    assert found.cause == "late-data"
+    assert found.cause == "input-bound"
     expected = "" if workers else named.replace("csv.py(2)", "lib/python3.12/csv.py(2)")
     assert found.signs.host.loading_in == expected
 
@@ -221,14 +221,14 @@ LOADING = ("user_annotation", BATCH)
 @pytest.mark.parametrize(
     ("cause", "share", "parts"),
     [
-        ("late-data", 0.7, [(*LOADING, 0, 70), ("cpu_op", "aten::mm", 70, 30)]),
-        ("silent-host", 0.6, [("cpu_op", "aten::mm", 0, 40)]),
+        ("input-bound", 0.7, [(*LOADING, 0, 70), ("cpu_op", "aten::mm", 70, 30)]),
+        ("outside-torch", 0.6, [("cpu_op", "aten::mm", 0, 40)]),
         (
-            "recompiling",
+            "recompilation",
             0.8,
             [("cpu_op", "compile_inner (dynamo_timed)", 0, 80), ("cpu_op", "aten::mm", 80, 20)],
         ),
-        ("healthy", 0.9, [(*LOADING, 0, 5), ("cpu_op", "aten::mm", 5, 90)]),
+        ("no-bottleneck", 0.9, [(*LOADING, 0, 5), ("cpu_op", "aten::mm", 5, 90)]),
     ],
 )
 def test_a_run_without_a_gpu_is_told_from_its_operators(
@@ -237,11 +237,11 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(
     path, target = four_steps(tmp_path, 100, parts), tmp_path / "page.html"
     found = tidyprof.triage(tidyprof.read(path))
     # Whether the thread had a processor was not recorded.
-    assert (found.cause, found.sure) == (cause, cause != "silent-host")
+    assert (found.cause, found.confident) == (cause, cause != "outside-torch")
     assert (found.signs.steps, found.signs.steady, found.signs.step_ns) == (4, 3, 100 * MS)
     assert found.share == pytest.approx(share)
-    assert {rival.name for rival in found.rivals} <= {
-        *("late-data", "silent-host", "recompiling", "start-up", "many-operators"),
+    assert {alternative.name for alternative in found.alternatives} <= {
+        *("input-bound", "outside-torch", "recompilation", "startup", "operator-overhead"),
     }
     assert main(["triage", str(path), "--html", str(target)]) == 0
     assert not any(word in capsys.readouterr().out for word in ("device", "rocprof", "amd-smi"))
@@ -270,7 +270,7 @@ def test_the_largest_operator_is_told_with_the_script_s_own_function_around_or_i
     for place, length in ((0, 61), (1, 58)):
         path = four_steps(tmp_path, 100, [*parts, *functions((function, place, length))])
         found = with_stacks(path)
-        assert found.cause == "healthy"
+        assert found.cause == "no-bottleneck"
         largest = found.signs.largest_operator
         assert (largest.name, largest.share) == ("aten::sort", pytest.approx(4 / 9))
         assert largest.function == (function if named else "")
@@ -283,7 +283,7 @@ def test_operators_alone_say_nothing_where_there_is_an_accelerator(category: str
     parts += [(category, "otherLaunchKernel", 50, 40)] if category else []
     path = four_steps(tmp_path, 100, parts, header=None if category else HEADER)
     found = tidyprof.triage(tidyprof.read(path))
-    assert (found.cause, found.sure) == ("can't tell", False)
+    assert (found.cause, found.confident) == ("inconclusive", False)
 
 
 def test_ranges_in_rounds_are_steps(tmp_path: Path):
@@ -328,7 +328,7 @@ def test_no_text_of_a_file_becomes_part_of_the_page(
     target = tmp_path / "page.html"
     assert main(["triage", str(path), "--html", str(target)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("silent-host: ")
+    assert shown.startswith("outside-torch: ")
     assert "\x1b" not in shown
     page = target.read_text(encoding="utf-8")
     elements = Elements(page)

@@ -49,7 +49,7 @@ def test_the_wait_for_data_is_as_long_as_it_was_timed_whatever_call_stacks_shoul
     header = {"schemaVersion": 1, "deviceProperties": [], "watch_untraced": untraced}
     path = write_trace(tmp_path / "trace.json", events, header=header)
     found = tidyprof.triage(tidyprof.read(path, python_functions=True))
-    assert (found.cause, found.share) == ("late-data", pytest.approx(5.5 / 8.5, abs=0.01))
+    assert (found.cause, found.share) == ("input-bound", pytest.approx(5.5 / 8.5, abs=0.01))
 
 
 @pytest.mark.parametrize("step_ms", [80, 90, 95, 100, 105])
@@ -80,4 +80,4 @@ def test_a_silence_longer_than_the_untraced_step_is_not_sure(tmp_path: Path) -> 
     untraced = {"steps": 20, "step_ns": 200_000, "parts_ns": {"forward": 200_000}}
     header = {"schemaVersion": 1, "deviceProperties": [], "watch_untraced": untraced}
     found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "t.json", events, header=header)))
-    assert (found.cause, found.sure) == ("silent-host", False)
+    assert (found.cause, found.confident) == ("outside-torch", False)
