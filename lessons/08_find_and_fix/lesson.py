@@ -397,7 +397,7 @@ q.check(answer)
 # ## Decide: the case is closed
 #
 # The case sheet is your report: one line for each question, with its evidence and what that ruled out. `python -m
-# proflab case --html case.html` writes it as a page.
+# proflab findings --html findings.html` writes it as a page.
 
 # %%
 faster = on_gpu["plain"] / on_gpu

@@ -342,7 +342,7 @@ for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 1
 # %% [markdown]
 # An argument, and a float, become a variable at the second look. An integer that is an *attribute* of the module (or a
 # global name) counts as a constant of the model: torch 2.15 compiles until its limit, then gives up and runs eagerly.
-# So it does with a text; the course's trainer has that fault (`--pathology recompile`). Keep counters in tensors, or
+# So it does with a text; the course's trainer has that fault (`--inject-fault recompile`). Keep counters in tensors, or
 # hand them over.
 #
 # Cures for shapes: batches of one size (`drop_last=True` in the data loader, or padding), `torch.compile(model,

@@ -24,7 +24,7 @@ from tidyprof.running.report import (
     why_no_trace,
 )
 
-STACKS = "Which function of your program that is, another run with --stacks says."
+STACKS = "Which function of your program that is, another run with --with-stack says."
 
 PATIENCE_S = 60.0
 """How long the first rank waits for the files of the other ranks."""
@@ -46,7 +46,7 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
     with redirect_stdout(sys.stderr):
         say("")
         if diagnosis is None:
-            say(f"no verdict: {why}" if options.steps else "times alone, as asked for", "bold")
+            say("times alone, as asked for" if options.no_trace else f"no verdict: {why}", "bold")
         else:
             is_open = diagnosis.signs.on_host and (
                 diagnosis.cause == NO_BOTTLENECK or not diagnosis.confident
@@ -63,7 +63,7 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
                 if _lacks_function(options, diagnosis):
                     lines.append(("", STACKS))
             lines.append(("origin", str(origin_of(found))))
-            left = "its trace, its times" if options.steps else "its times"
+            left = "its times" if options.no_trace else "its trace, its times"
             lines.append(("files", f"{folder}: of each rank {left} and what it ran on"))
             show_facts(lines)
     if options.json is not None:
@@ -78,10 +78,12 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
 
 
 def _lacks_function(options: Namespace, diagnosis: Diagnosis) -> bool:
-    """Whether a run with --stacks would show in which function of the program the time is spent."""
+    """Whether a run with --with-stack would show in which function of the program the time is
+    spent.
+    """
     host = diagnosis.signs.host
     by_python = diagnosis.cause in ("input-bound", "outside-torch") or diagnosis.signs.on_host
-    return by_python and not options.stacks and not host.silent_in and not host.loading_in
+    return by_python and not options.with_stack and not host.silent_in and not host.loading_in
 
 
 def _take_away(sign: Path) -> bool:
@@ -110,8 +112,8 @@ def _wait_for_ranks(folder: Path) -> Run:
 def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
     if not found.traces:
         return None, why_no_trace(found)
-    # The hooks have marked the steps, so no --mark is needed.
-    asked = {"files": [str(found.folder)], "mark": None, "step_ms": None, "jobs": None}
+    # The hooks have marked the steps, so no --step-marker is needed.
+    asked = {"files": [str(found.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
     except (ProfileReadError, UserError) as error:
@@ -134,13 +136,13 @@ def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
         return f"{ended} before it imported torch" if ended else reason + hidden
     if ended:
         return f"{ended} before it made a step"
-    if options.mark:
+    if options.step_marker:
         return (
-            f"nothing called {options.mark} began: --mark takes the name of a range, or of a"
-            " function of the program"
+            f"nothing called {options.step_marker} began: --step-marker takes the name of a range,"
+            " or of a function of the program"
         )
     seen = "no optimizer of PyTorch took a step, and no module was called"
-    return f"{seen}; --mark NAME names a function of the program that is called once a step"
+    return f"{seen}; --step-marker NAME names a function of the program that is called once a step"
 
 
 def _write_about(folder: Path, options: Namespace, found: Run, code: int) -> None:

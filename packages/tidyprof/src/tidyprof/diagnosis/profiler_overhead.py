@@ -218,8 +218,8 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def times_beside(files: Sequence[str], rank: int | None) -> float | None:
-    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where
-    there is no sound one.
+    """Mean step in ns of `times_rank*.jsonl` beside a trace, which STEP_TIMER=times wrote; None
+    where there is no sound one.
 
     A last line that a killed job left unfinished is left out.
     """
@@ -265,7 +265,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     # The surest source of the untraced step counts: the user, the times before the recording, a
     # file of times; without any of them the estimate remains.
     if step_ns is not None and not _is_traced_one(found, step_ns):
-        return replace(found, unprofiled_step_ns=step_ns, source="--step-ms")
+        return replace(found, unprofiled_step_ns=step_ns, source="--step-time-ms")
     found = replace(found, is_traced_one=step_ns is not None)
     if timed and len(timed) == len(costs):
         steps = timed[0]["steps"]

@@ -104,7 +104,7 @@ def _steps(signs: Signs) -> Gaps:
         mark = "call prof.step()" if is_torch else "mark each with a range of roctx"
         text = f"no steps: whether something comes once or in each step; {mark}"
         for name, count in signs.offered[:1]:
-            text += f", or give --mark '{name}', which comes {count:,} times"
+            text += f", or give --step-marker '{name}', which comes {count:,} times"
         yield text, TORCH if signs.operators else ""
     elif signs.shares and signs.steps < 3:
         yield f"{signs.steps} of many steps: whether others are alike; record three or more", TORCH
@@ -386,7 +386,7 @@ def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
 
 MORE_STEPS = "such as tidyprof run --steps 20"
 
-KNOWING = "What a step takes without it decides: --step-ms MS"
+KNOWING = "What a step takes without it decides: --step-time-ms MS"
 
 
 def _how_to_know(found: Diagnosis) -> str:
@@ -401,8 +401,8 @@ def _how_to_know(found: Diagnosis) -> str:
             f" {found.next_step}"
         )
     return (
-        "Take the time of a step without a profiler from any log, and give it: --step-ms MS. Then:"
-        f" {found.next_step}"
+        "Take the time of a step without a profiler from any log, and give it: --step-time-ms MS."
+        f" Then: {found.next_step}"
     )
 
 
@@ -789,8 +789,8 @@ def _step_words(signs: Signs) -> Iterator[str]:
     """What marks the steps, how they differ, and which parts of the recording are not judged."""
     if signs.observer.is_traced_one:
         yield (
-            "--step-ms is as long as the recorded steps, so it was left out: give that of a step"
-            " without the profiler"
+            "--step-time-ms is as long as the recorded steps, so it was left out: give that of a"
+            " step without the profiler"
         )
     yield from _data_before(signs)
     if signs.mark and signs.mark != "ProfilerStep#N":

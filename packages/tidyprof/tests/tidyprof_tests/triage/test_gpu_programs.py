@@ -66,7 +66,7 @@ def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Pat
     assert found["unprofiled_step_ms"] is None
     assert low < TRUTH["gan_scores"]["untraced_ms"]["sick"] < high < found["traced_step_ms"]
     assert found["events_a_step"] == pytest.approx(5161, rel=0.01)
-    assert main(["triage", str(folder), "--json", str(written), "--step-ms", "18.2"]) == 0
+    assert main(["triage", str(folder), "--json", str(written), "--step-time-ms", "18.2"]) == 0
     found = json.loads(written.read_text())
     assert found["observer"]["unprofiled_step_ms"] == 18.2
     assert (found["cause"], found["confident"]) == ("sync-bound", True)

@@ -376,7 +376,7 @@ def short(step: Step) -> None:
 
 
 def times(*steps: Any) -> str:
-    """What WATCH=times writes, with so many seconds in one part of each step."""
+    """What STEP_TIMER=times writes, with so many seconds in one part of each step."""
     return "".join(
         json.dumps({"rank": 0, "step": i, "forward": one}) + "\n" for i, one in enumerate(steps)
     )
@@ -390,7 +390,7 @@ def test_a_file_of_times_beside_the_trace_is_taken_and_a_given_step_wins(tmp_pat
     stated = tidyprof.read(trace(tmp_path / "trace.json", 20 * MS, late, watch_untraced=UNTRACED))
     assert tidyprof.triage(stated).signs.observer.unprofiled_step_ns == 18e6
     given = tidyprof.triage(stated, step_ms=14).signs.observer
-    assert (given.unprofiled_step_ns, given.source) == (14e6, "--step-ms")
+    assert (given.unprofiled_step_ns, given.source) == (14e6, "--step-time-ms")
 
 
 def test_the_last_line_of_a_job_that_was_killed_is_left_out(tmp_path: Path) -> None:
@@ -498,7 +498,7 @@ def test_a_verdict_in_doubt_is_resolved_by_the_step(working: float, tmp_path: Pa
     found = tidyprof.triage(profile)
     low, _, high = (one / 1e6 for one in found.signs.observer.estimated_ns)
     assert not found.confident
-    assert says(found, "no-bottleneck", "launch-bound", "--step-ms")
+    assert says(found, "no-bottleneck", "launch-bound", "--step-time-ms")
     quick, slow = tidyprof.triage(profile, step_ms=low), tidyprof.triage(profile, step_ms=high)
     assert (quick.cause, quick.confident, slow.cause) == ("no-bottleneck", True, "launch-bound")
 
@@ -527,7 +527,7 @@ def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Pat
 def refused(capsys: pytest.CaptureFixture[str], path: Path, step_ms: object) -> str:
     """The one line of the command, which ends with exit code 2."""
     try:
-        code = main(["triage", str(path), f"--step-ms={step_ms}"])
+        code = main(["triage", str(path), f"--step-time-ms={step_ms}"])
     except SystemExit as end:  # argparse ends by itself
         code = end.code
     error = capsys.readouterr().err
