@@ -23,7 +23,7 @@ getent hosts "$MASTER_ADDR" >/dev/null ||
     MASTER_ADDR=$(scontrol show node --oneliner "$MASTER_ADDR" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 # A rank that fails shall not end the others while they write their traces.
-export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE_DIR=$results WATCH_DIR=$results
+export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE_DIR=$results STEP_TIMER_DIR=$results
 # Since Slurm 22.05 srun no longer takes the cores of a task from sbatch: without this each rank has one core.
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 

@@ -3,8 +3,8 @@
     Trainer(..., callbacks=[for_transformers()])      Trainer of transformers
     Trainer(..., callbacks=[for_lightning()])         Trainer of Lightning
 
-WATCH=times or WATCH=trace makes it talk, as ever. What a library's hooks don't tell apart is one
-part: transformers has no hook between forward and backward. Tried with transformers 5.23 and
+STEP_TIMER=times or STEP_TIMER=trace makes it talk, as ever. What a library's hooks don't tell apart
+is one part: transformers has no hook between forward and backward. Tried with transformers 5.23 and
 accelerate 1.15, and with Lightning 2.6.
 """
 

@@ -25,12 +25,12 @@ export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none
 # name=... ranks=... step COMMAND: runs it on so many ranks, with the variables that torchrun would set; says how long.
 step() {
     local begin=$SECONDS
-    export WATCH_DIR=$results/${name:?}
-    mkdir -p "$WATCH_DIR"
+    export STEP_TIMER_DIR=$results/${name:?}
+    mkdir -p "$STEP_TIMER_DIR"
     # shellcheck disable=SC2016 # the variables are those of the rank
     srun --ntasks="${ranks:?}" bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
-        exec "$@"' rank "$@" || { echo "$WATCH_DIR: failed" >&2; exit 1; }
-    echo "$WATCH_DIR: $((SECONDS - begin)) s, $(find "$WATCH_DIR" -type f | wc -l) files"
+        exec "$@"' rank "$@" || { echo "$STEP_TIMER_DIR: failed" >&2; exit 1; }
+    echo "$STEP_TIMER_DIR: $((SECONDS - begin)) s, $(find "$STEP_TIMER_DIR" -type f | wc -l) files"
 }
 
 # 1. Is the clock right? The whole run as it is, twice. What it prints about itself should agree with these seconds.
@@ -44,11 +44,11 @@ if command -v amd-smi >/dev/null; then
 fi
 
 # 3. Where does a step go? Times of its parts without a profiler: five repeats, to see how much they differ.
-for repeat in 1 2 3 4 5; do name=times_$repeat ranks=1 WATCH="times" step "${program[@]}"; done
+for repeat in 1 2 3 4 5; do name=times_$repeat ranks=1 STEP_TIMER="times" step "${program[@]}"; done
 [ -z "${monitor:-}" ] || kill "$monitor" 2>/dev/null || echo "amd-smi had ended early, see smi.csv" >&2
 
 # 4. Which operators does the largest part hold, and how many of them? A trace of three steps.
-name=trace ranks=1 WATCH="trace" step "${program[@]}"
+name=trace ranks=1 STEP_TIMER="trace" step "${program[@]}"
 
 # 5. Which kernels, how often, how long?
 if command -v rocprofv3 >/dev/null; then
@@ -57,7 +57,7 @@ if command -v rocprofv3 >/dev/null; then
 fi
 
 # 6. Who waits for whom? All ranks, a trace each.
-name=ranks ranks=$SLURM_NTASKS WATCH="trace" step "${program[@]}"
+name=ranks ranks=$SLURM_NTASKS STEP_TIMER="trace" step "${program[@]}"
 
 # 7. Then one cure at a time: step 3 with both programs in one job, in turns. Draw who is first in each, as by
 # `shuf -e before after`: where the load grows, the second one loses. The same losses, and quicker beyond doubt?

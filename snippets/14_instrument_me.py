@@ -1,5 +1,5 @@
-"""Paste this above a training loop; then WATCH=times or WATCH=trace makes it talk, and without
-WATCH it costs nothing.
+"""Paste this above a training loop; then STEP_TIMER=times or STEP_TIMER=trace makes it talk, and
+without STEP_TIMER it costs nothing.
 
     watch = Watch()             # right above the loop
     for batch in loader:
@@ -12,21 +12,21 @@ WATCH it costs nothing.
 Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for
 data.
 
-WATCH=times python train.py  times_rank0.jsonl: seconds of each part, a line for each step; to
-                             compare and to prove. With watch.step(samples=len(batch)) it says how
-                             much a step did, too
-WATCH=trace python train.py  trace_rank0.json.gz: torch.profiler's trace of a few steps with the
-                             parts as ranges. A trace explains, but a profiler makes what the host
-                             does up to twice as long. So the ten steps before it are timed without
-                             one, and the trace holds their times, too
-WATCH_SKIP=8                 record after so many steps (else 20), where the program makes few
-WATCH_SHAPES=1               the operators' shapes, too
-WATCH_STACK=1                Python functions, too: longer steps yet, and gigabytes, so it ends when
-                             those are full
+STEP_TIMER=times python train.py  times_rank0.jsonl: seconds of each part, a line for each step;
+                                  to compare and to prove. With watch.step(samples=len(batch)) it
+                                  says how much a step did, too
+STEP_TIMER=trace python train.py  trace_rank0.json.gz: torch.profiler's trace of a few steps with
+                                  the parts as ranges. A trace explains, but a profiler makes what
+                                  the host does up to twice as long. So the ten steps before it are
+                                  timed without one, and the trace holds their times, too
+STEP_TIMER_SKIP=8                 record after so many steps (else 20), where the program makes few
+STEP_TIMER_SHAPES=1               the operators' shapes, too
+STEP_TIMER_STACK=1                Python functions, too: longer steps yet, and gigabytes, so it ends
+                                  when those are full
 
-Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves
-the times so far. The trace also says how long each part had a processor, and stood in line for one
-behind other programs (watch_parts).
+Files go to the folder in STEP_TIMER_DIR, or here. Each rank writes its own; a job that is killed
+leaves the times so far. The trace also says how long each part had a processor, and stood in line
+for one behind other programs (watch_parts).
 """
 
 import json
@@ -46,22 +46,24 @@ WATCH_TIMED, WATCH_STACK_GB = 10, 4
 
 
 class Watch:
-    """Times the parts of each step, or profiles some steps; does nothing where WATCH is not set."""
+    """Times the parts of each step, or profiles some steps; does nothing without STEP_TIMER."""
 
     def __init__(self, skip=20, active=3):
         """Trace `active` steps after `skip` others, of which the last ten are timed, but not the
         first.
         """
-        self.mode = os.environ.get("WATCH", "")
+        self.mode = os.environ.get("STEP_TIMER", "")
         if self.mode not in ("", "times", "trace"):
-            raise SystemExit(f"WATCH={self.mode} is neither times nor trace")
+            raise SystemExit(f"STEP_TIMER={self.mode} is neither times nor trace")
         if not self.mode:
             return
-        os.makedirs(os.environ.get("WATCH_DIR", "."), exist_ok=True)
-        self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{WATCH_RANK}.{{}}")
+        os.makedirs(os.environ.get("STEP_TIMER_DIR", "."), exist_ok=True)
+        self.path = os.path.join(
+            os.environ.get("STEP_TIMER_DIR", "."), f"{{}}_rank{WATCH_RANK}.{{}}"
+        )
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
-        if not (stated := os.environ.get("WATCH_SKIP", str(skip)).strip()).isdecimal():
-            raise SystemExit(f"WATCH_SKIP={stated} is no number of steps, such as 8")
+        if not (stated := os.environ.get("STEP_TIMER_SKIP", str(skip)).strip()).isdecimal():
+            raise SystemExit(f"STEP_TIMER_SKIP={stated} is no number of steps, such as 8")
         self.skip, self.active, self.untraced = int(stated), active, None
         self.timed_from, self.needed = max(1, self.skip - WATCH_TIMED), self.skip + 1 + active
         if self.mode == "times":
@@ -112,8 +114,8 @@ class Watch:
             if self.profiler:
                 self.profiler.stop()
             print(
-                f"WATCH=trace: {self.steps} steps, {self.needed} are needed: WATCH_SKIP lowers"
-                " that",
+                f"STEP_TIMER=trace: {self.steps} steps, {self.needed} are needed: STEP_TIMER_SKIP"
+                " lowers that",
                 file=sys.stderr,
             )
         self.mode = ""
@@ -134,11 +136,13 @@ class Watch:
         activities = [sorts.CPU] + [sorts.CUDA] * torch.cuda.is_available()
         when = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
         stack, shapes = (
-            os.environ.get(name, "0") not in ("", "0") for name in ("WATCH_STACK", "WATCH_SHAPES")
+            os.environ.get(name, "0") not in ("", "0")
+            for name in ("STEP_TIMER_STACK", "STEP_TIMER_SHAPES")
         )
         if stack:
             print(
-                f"WATCH_STACK: steps get longer still; the trace ends at {WATCH_STACK_GB} GB more",
+                f"STEP_TIMER_STACK: steps get longer still; the trace ends at {WATCH_STACK_GB} GB"
+                " more",
                 file=sys.stderr,
             )
         self.most_gb = watch_memory_gb() + WATCH_STACK_GB if stack else float("inf")
@@ -152,7 +156,7 @@ class Watch:
     def _write_trace(self, profiler):
         path = self.path.format("trace", "json.gz")
         profiler.export_chrome_trace(path)
-        print(f"WATCH=trace: wrote {path}", file=sys.stderr)
+        print(f"STEP_TIMER=trace: wrote {path}", file=sys.stderr)
 
     def _step_of_trace(self):
         recorded = self.profiler.current_action.name.startswith("RECORD")
@@ -168,7 +172,8 @@ class Watch:
             self.parts.clear()
         if full := recorded and self.steps < self.needed and watch_memory_gb() > self.most_gb:
             print(
-                f"WATCH_STACK: {WATCH_STACK_GB} GB are full, the trace ends here", file=sys.stderr
+                f"STEP_TIMER_STACK: {WATCH_STACK_GB} GB are full, the trace ends here",
+                file=sys.stderr,
             )
         else:
             self.profiler.step()

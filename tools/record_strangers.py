@@ -23,7 +23,12 @@ STRANGERS = COURSE / "packages/tidyprof/tests/strangers"
 BLOCK = COURSE / "snippets/14_instrument_me.py"
 LONGEST_S = 300
 # They run 14 steps or more.
-WATCHED = {"WATCH": "trace", "WATCH_SKIP": "10", "WATCH_DIR": "out", "PYTHONDONTWRITEBYTECODE": "1"}
+WATCHED = {
+    "STEP_TIMER": "trace",
+    "STEP_TIMER_SKIP": "10",
+    "STEP_TIMER_DIR": "out",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 def build_parser() -> argparse.ArgumentParser:

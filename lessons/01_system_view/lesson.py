@@ -205,7 +205,7 @@ show_text(
 # exec 2>&1; export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 # mkdir -p $FOLDER/late-rank
 # export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 \
-#     --pathology rank-skew"
+#     --inject-fault rank-skew"
 # echo $PROFLAB_WORKLOAD > $FOLDER/late-rank/command.txt
 # omnistat-usermode --start --interval 0.1
 # test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir $FOLDER/late-rank

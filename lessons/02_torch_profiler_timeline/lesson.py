@@ -382,7 +382,7 @@ q.check(answer)
 
 # %% [markdown]
 # So take the length of a step from a run without a profiler, and the difference off the idleness of the trace. Lesson
-# 14 measures both in one run. Elsewhere `python -m tidyprof triage TRACE --step-ms MS` takes the length from any log of
+# 14 measures both in one run. Elsewhere `python -m tidyprof triage TRACE --step-time-ms MS` takes the length from any log of
 # yours, and does the rest.
 
 # %% [markdown]

@@ -219,7 +219,7 @@ show_table(both, columns, caption, origin=sampled.origin)
 # %% language="bash"
 # rm -rf $FOLDER/unseen
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/unseen \
-#     -- $CASE --max-steps 8 --batch-size 16 --roctx --pathology slow-loader --batched-transforms \
+#     -- $CASE --max-steps 8 --batch-size 16 --roctx --inject-fault slow-loader --batched-transforms \
 #     2>&1 | grep -v Outputting
 
 # %%

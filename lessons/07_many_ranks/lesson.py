@@ -124,7 +124,7 @@ proflab.predict(
 # train="torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 10 --roctx"
 # rm -rf $FOLDER/healthy $FOLDER/late; filter="grep --line-buffered -v Opened"
 # $profile --output-directory $FOLDER/healthy -- $train 2>&1 | $filter
-# $profile --output-directory $FOLDER/late -- $train --pathology rank-skew 2>&1 | $filter
+# $profile --output-directory $FOLDER/late -- $train --inject-fault rank-skew 2>&1 | $filter
 # ls $FOLDER/late | grep kernel_trace
 
 # %% [markdown]
@@ -402,7 +402,7 @@ lesson.conclude(
 #
 # Such traces come from a job. This script is for Slurm. As it stands `rocprofv3` is around
 # each rank, for the lines of pandas above. For `07_who_waits.py` let the program write its own traces: with the block
-# of lesson 14 set `program=(env WATCH=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
+# of lesson 14 set `program=(env STEP_TIMER=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
 #
 # {snippet 07_ranks_job.sh}
 #

@@ -152,16 +152,20 @@ def _parts(patient: Patient) -> pd.Series:
 # 08.4: the recorded patients
 
 
-def _rivals(fault: str) -> list[str]:
+def _alternatives(fault: str) -> list[str]:
     part = suspects()[fault]["lengthens"]
     return [name for name, one in suspects().items() if one["lengthens"] == part and name != fault]
 
 
 def diagnosis(patient: Patient) -> dict[str, str]:
-    """The fault, and a rival with the sign against it."""
+    """The fault, and an alternative with the sign against it."""
     fault = fault_of(patient)
-    rival = _rivals(fault)[0]
-    return {"fault": fault, "rival": rival, "ruled_out_by": suspects()[rival]["decided_by"]}
+    alternative = _alternatives(fault)[0]
+    return {
+        "fault": fault,
+        "alternative": alternative,
+        "ruled_out_by": suspects()[alternative]["decided_by"],
+    }
 
 
 def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
@@ -169,20 +173,24 @@ def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
     wanted = diagnosis(patient)
     if not isinstance(answer, Mapping) or set(answer) != set(wanted):
         return f"A dictionary with {', '.join(f'`{name}`' for name in wanted)} is asked."
-    fault, rival, sign = str(answer["fault"]), str(answer["rival"]), str(answer["ruled_out_by"])
-    for name in (fault, rival):
+    fault, alternative, sign = (
+        str(answer["fault"]),
+        str(answer["alternative"]),
+        str(answer["ruled_out_by"]),
+    )
+    for name in (fault, alternative):
         if name not in suspects():
             return f"`{name}` is not among the suspects: {near(name, suspects())}"
     if not patient.is_ill_with(fault):
         return against(fault, patient)
-    if rival not in _rivals(fault):
+    if alternative not in _alternatives(fault):
         return (
-            f"The fault is right, but {rival} would not lengthen the same part: see `lengthens` in"
+            f"The fault is right, but {alternative} would not lengthen the same part: see `lengthens` in"
             " the suspects."
         )
-    if sign not in (suspects()[rival]["decided_by"], suspects()[fault]["decided_by"]):
+    if sign not in (suspects()[alternative]["decided_by"], suspects()[fault]["decided_by"]):
         return (
-            f"The fault is right, but {sign} doesn't tell it from {rival}: which sign would be"
+            f"The fault is right, but {sign} doesn't tell it from {alternative}: which sign would be"
             " different?"
         )
     return None
@@ -245,9 +253,9 @@ def evidence_of_all(ward: Mapping[str, Patient]) -> str:
     )
 
 
-def rival_of(patient: Patient) -> str:
+def alternative_of(patient: Patient) -> str:
     """Another suspect that lengthens the same part."""
-    return _rivals(fault_of(patient))[0]
+    return _alternatives(fault_of(patient))[0]
 
 
 # 08.2: the gate
@@ -372,8 +380,8 @@ EXERCISES = (
         answer=Property(diagnoses_problem, diagnoses),
         mistakes=(
             Mistake(
-                lambda ward: _with(ward, "A", fault="silent-host"),
-                "Patient A: With silent-host, one long gap",
+                lambda ward: _with(ward, "A", fault="outside-torch"),
+                "Patient A: With outside-torch, one long gap",
             ),
             Mistake(
                 lambda ward: _with(ward, "B", fault="tiny-batch"),
@@ -388,11 +396,11 @@ EXERCISES = (
                 "busy percent 97.31 → 33.91",
             ),
             Mistake(
-                lambda ward: _with(ward, "B", fault="healthy"),
-                "`healthy` is not among the suspects",
+                lambda ward: _with(ward, "B", fault="no-bottleneck"),
+                "`no-bottleneck` is not among the suspects",
             ),
             Mistake(
-                lambda ward: _with(ward, "C", rival="slow-loader"),
+                lambda ward: _with(ward, "C", alternative="slow-loader"),
                 "would not lengthen the same part",
             ),
             Mistake(
@@ -403,7 +411,7 @@ EXERCISES = (
         ),
         hints=(
             (
-                "All three lengthen, or seem to lengthen, one part. Its suspects are rivals: go"
+                "All three lengthen, or seem to lengthen, one part. Its suspects are alternatives: go"
                 " through `decided_by`."
             ),
             "A: which count grew by hundreds? C: no count grew at all. What did?",
@@ -416,8 +424,8 @@ EXERCISES = (
         answer=Property(faults_problem, faults),
         mistakes=(
             Mistake(
-                lambda ward: faults(ward) | {"C": rival_of(ward["C"])},
-                lambda ward: f"Patient C: {against(rival_of(ward['C']), ward['C'])}",
+                lambda ward: faults(ward) | {"C": alternative_of(ward["C"])},
+                lambda ward: f"Patient C: {against(alternative_of(ward['C']), ward['C'])}",
             ),
             Mistake(
                 lambda ward: faults(ward) | {"A": "gpu"},

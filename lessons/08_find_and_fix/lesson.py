@@ -263,9 +263,9 @@ budgets = mean_steps({name: tidyprof.step_budget(one.profile) for name, one in r
 show_figure(plots.step_budget(budgets, title="Three patients' mean steps: all look launch bound"))
 
 # %% [markdown]
-# To be launch bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that its
-# rivals can't explain. The suspects, each with the part of the step that it lengthens, the sign that decides, and what
-# `tidyprof triage` calls it. Who lengthens the same part is a *rival*.
+# To be launch bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that
+# its alternatives can't explain. The suspects, each with the part of the step that it lengthens, the sign that decides,
+# and what `tidyprof triage` calls it. Who lengthens the same part is an *alternative*.
 
 # %%
 suspects = pd.read_csv(lesson.file("suspects.csv"), comment="#", index_col="suspect")
@@ -313,23 +313,23 @@ for patient in ward.values():
 # %% [markdown]
 # ## Diagnose
 #
-# For each patient give the `fault`, a `rival` that lengthens the same part, and the sign that rules the rival out
-# (`ruled_out_by`, such as `copies_to_host`).
+# For each patient give the `fault`, an `alternative` that lengthens the same part, and the sign that rules the
+# alternative out (`ruled_out_by`, such as `copies_to_host`).
 
 # %%
 # 5 minutes: what is wrong with the patients? Give a dictionary with a diagnosis for each letter, itself a dictionary:
-# {"A": {"fault": "...", "rival": "...", "ruled_out_by": "..."}, ...}
+# {"A": {"fault": "...", "alternative": "...", "ruled_out_by": "..."}, ...}
 q = exercise("08.4", ward)
 # solution
 tells = {one: suspects.loc[one, "decided_by"] for one in suspects.index}
 found = {
-    "A": ("sync-every-step", "silent-host"),
+    "A": ("sync-every-step", "outside-torch"),
     "B": ("only-the-profiler", "tiny-batch"),
-    "C": ("silent-host", "many-small-kernels"),
+    "C": ("outside-torch", "many-small-kernels"),
 }
 answer = {
-    letter: {"fault": fault, "rival": rival, "ruled_out_by": tells[rival]}
-    for letter, (fault, rival) in found.items()
+    letter: {"fault": fault, "alternative": alternative, "ruled_out_by": tells[alternative]}
+    for letter, (fault, alternative) in found.items()
 }
 answer["B"]["ruled_out_by"] = "busy_percent"
 # end solution
@@ -346,7 +346,7 @@ q.check(answer)
 # %%
 for patient in ward.values():
     second = tidyprof.diagnose(patient.profile)
-    sure = "sure" if second.sure else "not sure"
+    sure = "sure" if second.confident else "not sure"
     verdict = f"**{second.cause}**, {sure}: {second.title}"
     show_text(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")
 
@@ -397,7 +397,7 @@ q.check(answer)
 # ## Decide: the case is closed
 #
 # The case sheet is your report: one line for each question, with its evidence and what that ruled out. `python -m
-# proflab case --html case.html` writes it as a page.
+# proflab findings --html findings.html` writes it as a page.
 
 # %%
 faster = on_gpu["plain"] / on_gpu

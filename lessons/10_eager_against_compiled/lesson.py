@@ -148,7 +148,7 @@ def verdict(rest):
         return f"a gain, {gain:.2f} times as fast, and the quartiles don't overlap"
     if eager["three_quarters"] < compiled["quarter"]:
         return f"a loss, it takes {1 / gain:.2f} times as long, and the quartiles don't overlap"
-    return f"can't tell, since the quartiles overlap (ratio of the medians: {gain:.2f})"
+    return f"inconclusive, since the quartiles overlap (ratio of the medians: {gain:.2f})"
 
 
 show_text(f"Here: **{verdict(rest)}**. {there.origin}: **{verdict(steady_calls(recorded))}**.")
@@ -342,7 +342,7 @@ for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 1
 # %% [markdown]
 # An argument, and a float, become a variable at the second look. An integer that is an *attribute* of the module (or a
 # global name) counts as a constant of the model: torch 2.15 compiles until its limit, then gives up and runs eagerly.
-# So it does with a text; the course's trainer has that fault (`--pathology recompile`). Keep counters in tensors, or
+# So it does with a text; the course's trainer has that fault (`--inject-fault recompile`). Keep counters in tensors, or
 # hand them over.
 #
 # Cures for shapes: batches of one size (`drop_last=True` in the data loader, or padding), `torch.compile(model,

@@ -268,7 +268,7 @@ q.check(answer)
 # %% [markdown]
 # ## A leak in a snapshot
 #
-# The trainer has a fault that keeps a tensor in every step (`--pathology memory-growth`). What stays after each step
+# The trainer has a fault that keeps a tensor in every step (`--inject-fault memory-growth`). What stays after each step
 # does not come back, and what stays has a line. Both snapshots were taken after three steps; the lines of Adam's states
 # and of the parameters are in both.
 

@@ -279,7 +279,7 @@ show_table(clocks, columns, "The monitor, medians at work", origin=origin)
 #
 # So throw the first run after an upgrade away. ROCm 10.1 ships a smaller find database: that run finds more by itself.
 # With the same `MIOPEN_FIND_MODE` on both sides you compare releases and not searches. To practise, the trainer's
-# `--pathology no-warmup` measures and records from the first step on.
+# `--inject-fault no-warmup` measures and records from the first step on.
 
 # %% [markdown]
 # A file of TunableOp begins with *validators*: its versions and its GPU. PyTorch compares each with its own, as texts,

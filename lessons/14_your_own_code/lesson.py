@@ -12,7 +12,7 @@
 # - prove a cure: quicker in all repeats, and the same training.
 #
 # You need lessons 00, 02 and 07. Everything runs on the processor, so all times are *measured* here, and they may be
-# noisy. Look at counts, ratios and order. Where the noise is too large, the lesson says "can't tell".
+# noisy. Look at counts, ratios and order. Where the noise is too large, the lesson says "inconclusive".
 
 # %%
 import gzip
@@ -70,14 +70,14 @@ proflab.predict(
 # %% [markdown]
 # | line | what it says |
 # | --- | --- |
-# | the first | triage's verdict, or "can't tell": `next` says what would settle it |
+# | the first | triage's verdict; if it is `inconclusive`, `next` says what would settle it |
 # | steps | a step without the profiler, which is the run, and one with it; and what counts as a step |
 # | parts | where the host is, as far as hooks can know: whatever calls a module outside of training is `forward`, too |
 # | not sure | where it stands: why. Other programs ask for a quiet machine, uneven steps for `--steps 10` |
 # | files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
 #
-# On a quiet machine this script is `healthy`: nothing waits. That does not say that all its work is needed, since no
-# profiler knows what your training can do without. That is for you to find, part by part.
+# On a quiet machine this script is `no-bottleneck`: nothing waits. That does not say that all its work is needed, since
+# no profiler knows what your training can do without. That is for you to find, part by part.
 #
 # **No magic.** torch calls whom you like after each step of an optimizer. The timing, without the command:
 
@@ -100,8 +100,8 @@ proflab.predict(
 # %% [markdown]
 # The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
 # then times 20 again. On a GPU it synchronises only where such a window begins and ends. Without an optimizer a
-# backward pass marks the step, else the call of a module, or what you name: `--mark NAME`. A shorter program is told
-# which `--after` fits.
+# backward pass marks the step, else the call of a module, or what you name: `--step-marker NAME`. A shorter program is told
+# which `--skip-steps` fits.
 #
 # ## The check list
 #
@@ -117,10 +117,10 @@ proflab.predict(
 # ## Instrument
 #
 # Hooks know modules and optimizers. Parts with names of your own take a few lines in the loop, and a block that
-# stands whole at the end of this lesson. `WATCH=times` makes it write the seconds of each part, a line after each
-# step, so that a job that is killed leaves what it had. `WATCH=trace` makes it write a trace as the command's; with
-# `WATCH_STACK=1` that has Python functions, too (`with_stack=True` of torch.profiler, `--stacks` of the command).
-# Without `WATCH` a call returns at once. What follows `watch.step()`, up to the next part, is called `data`.
+# stands whole at the end of this lesson. `STEP_TIMER=times` makes it write the seconds of each part, a line after each
+# step, so that a job that is killed leaves what it had. `STEP_TIMER=trace` makes it write a trace as the command's; with
+# `STEP_TIMER_STACK=1` that has Python functions, too (`with_stack=True` of torch.profiler, `--with-stack` of the command).
+# Without `STEP_TIMER` a call returns at once. What follows `watch.step()`, up to the next part, is called `data`.
 
 # %%
 shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
@@ -148,9 +148,9 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 # %% language="bash"
 # cd $FOLDER
 # diff their_script.py before.py
-# export OMP_NUM_THREADS=1 WATCH_DIR=alone
-# (time WATCH=times python before.py) 2>&1 | grep --line-buffered -v '[1-9]: loss'
-# WATCH=trace WATCH_STACK=1 python before.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
+# export OMP_NUM_THREADS=1 STEP_TIMER_DIR=alone
+# (time STEP_TIMER=times python before.py) 2>&1 | grep --line-buffered -v '[1-9]: loss'
+# STEP_TIMER=trace STEP_TIMER_STACK=1 python before.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
 
 # %% [markdown]
 # `real` is what you wait; `user` and `sys` are the time that processors worked for it. If both together are about as
@@ -279,7 +279,7 @@ once_cured = written("once_cured", instrumented, FIRST)
 
 # %% language="bash"
 # cd $FOLDER
-# export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
+# export OMP_NUM_THREADS=1 STEP_TIMER=trace STEP_TIMER_DIR=two_ranks
 # torchrun --standalone --nproc-per-node 2 once_cured.py 2>&1 |
 #     grep --line-buffered 'step.*0: \|wrote'
 
@@ -323,7 +323,7 @@ twice_cured = written("cured", once_cured, SECOND)
 
 # %% language="bash"
 # cd $FOLDER
-# export OMP_NUM_THREADS=1 WATCH=times
+# export OMP_NUM_THREADS=1 STEP_TIMER=times
 # cat turns.py
 # torchrun --standalone --nproc-per-node 2 turns.py 2>/dev/null
 
@@ -350,7 +350,7 @@ q.check(answer)
 seconds = runs.groupby("script")["seconds"].agg(["min", "median", "max"])
 ratio = seconds.loc["before", "median"] / seconds.loc["cured", "median"]
 sure = seconds.loc["before", "min"] > seconds.loc["cured", "max"]
-print(f"{ratio:.1f} times faster (median)", "" if sure else "can't tell: the repeats overlap")
+print(f"{ratio:.1f} times faster (median)", "" if sure else "inconclusive: the repeats overlap")
 proflab.reveal("14.a", 100 * alone.max() / alone.sum(), "measured here")
 proflab.reveal("14.b", ratio, "measured here, two ranks")
 
@@ -379,7 +379,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04),
 # then lesson 05. One cure at a time, five repeats in turns, better nine, the same losses; write down what you expect.
 #
-# The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-ms MS` says how long a
+# The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-time-ms MS` says how long a
 # step takes without the profiler), says what speaks against its verdict, and writes [a page to
 # send](../docs/triage.md). `tidyprof gate` compares [repeats before and after](../docs/gate.md). All of it comes with
 # `pip install './packages/tidyprof[plots]'` in a clone of this repository, without the rest of the course.
@@ -408,13 +408,13 @@ def run(script, to, *options):
 
 # %%
 shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier try
-said, screen = run(script, "own/first", "--stacks")
+said, screen = run(script, "own/first", "--with-stack")
 print(screen)
 
 # %% [markdown]
-# **Verdict and cure.** Which part, which function, why? "Not sure" and "can't tell" say under `next` what to do first.
-# The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that the two
-# can run in turns, with `--steps 0`: times alone, no trace.
+# **Verdict and cure.** Which part, which function, why? "Not sure" and `inconclusive` say under `next` what to do
+# first. The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that
+# the two can run in turns, with `--no-trace`: times alone.
 
 # %%
 VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"
@@ -435,7 +435,7 @@ shutil.rmtree(folder / "own/turns", ignore_errors=True)
 differs = []
 for turn in range(1, 6):
     for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
-        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--steps", "0")
+        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--no-trace")
         pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
         differs += [f"{old!r}, now {line!r}" for old, line in pairs if old != line]
 print(f"a print differs: {differs[0]}" if differs else "the same prints in all runs")
@@ -454,11 +454,11 @@ print(f"verdict: {VERDICT}")
 # ## What this way cannot see
 #
 # A timer on the host sees what the host waits for. With a GPU the command has parts of the host alone, which runs
-# ahead; the block with `WATCH=times` synchronises at each part, so that host and GPU do not overlap as they do
+# ahead; the block with `STEP_TIMER=times` synchronises at each part, so that host and GPU do not overlap as they do
 # otherwise, and the parts add up to more than a step without it. Compare parts with parts. A trace of three steps
 # shows no fault that comes once an hour.
 #
-# No trace, or one of too few steps: the loop ended early, so lower `--after`, or `WATCH_SKIP` of the block. No
+# No trace, or one of too few steps: the loop ended early, so lower `--skip-steps`, or `STEP_TIMER_SKIP` of the block. No
 # `distributedInfo`: the process group began after the profiler, so create the watch later. No ranges in a compiled
 # model: put the lines outside of what is compiled. A part that takes long without any operator in it: the host waits
 # for a copy, a lock, a processor, a batch.

@@ -22,7 +22,7 @@ with open(f"turns_{ranks}/runs_rank{rank}.jsonl", "w") as kept:
     for turn in range(6):
         for name, script in draw.sample([("before", before), ("cured", cured)], 2):
             counted = "" if turn else "not_counted/"
-            os.environ["WATCH_DIR"] = f"turns_{ranks}/{counted}{name}/run{turn}"
+            os.environ["STEP_TIMER_DIR"] = f"turns_{ranks}/{counted}{name}/run{turn}"
             begin = time.perf_counter()
             losses = script.main(steps=12)
             row = {

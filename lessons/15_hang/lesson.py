@@ -27,7 +27,9 @@ from proflab import exercise, show_table, show_text
 lesson = proflab.start("15")
 folder = lesson.folder
 shutil.copy(lesson.file("hangs.py"), folder)
-shutil.copy(lesson.file("../../snippets/15_find_missing_ranks.py"), folder / "find_missing_ranks.py")
+shutil.copy(
+    lesson.file("../../snippets/15_find_missing_ranks.py"), folder / "find_missing_ranks.py"
+)
 recorded = lesson.file("recorded")
 
 # %%
@@ -79,7 +81,8 @@ print(
 
 # %% language="bash"
 # cd $FOLDER
-# python hangs.py live find_missing_ranks.py late skipped other_size other_order dead cured 2> live.err
+# python hangs.py live find_missing_ranks.py late skipped other_size other_order dead cured \
+#     2> live.err
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]

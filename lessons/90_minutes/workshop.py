@@ -493,14 +493,14 @@ print((folder / "their_script.py").read_text())
 # %% [markdown]
 # | line | what it says |
 # | --- | --- |
-# | the first | triage's verdict, or "can't tell": `next` says what would settle it |
+# | the first | triage's verdict; if it is `inconclusive`, `next` says what would settle it |
 # | steps | a step without the profiler, which is the run, and one with it; and what counts as a step |
 # | parts | where the host is, as far as hooks can know: whatever calls a module outside of training is `forward`, too |
 # | not sure | where it stands: why. Other programs ask for a quiet machine, uneven steps for `--steps 10` |
 # | files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
 #
-# On a quiet machine this script is `healthy`: nothing waits. That does not say that all its work is needed, since no
-# profiler knows what your training can do without. That is for you to find, part by part.
+# On a quiet machine this script is `no-bottleneck`: nothing waits. That does not say that all its work is needed, since
+# no profiler knows what your training can do without. That is for you to find, part by part.
 #
 # **No magic.** torch calls whom you like after each step of an optimizer. The timing, without the command:
 
@@ -523,8 +523,8 @@ print((folder / "their_script.py").read_text())
 # %% [markdown]
 # The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
 # then times 20 again. On a GPU it synchronises only where such a window begins and ends. Without an optimizer a
-# backward pass marks the step, else the call of a module, or what you name: `--mark NAME`. A shorter program is told
-# which `--after` fits.
+# backward pass marks the step, else the call of a module, or what you name: `--step-marker NAME`. A shorter program is told
+# which `--skip-steps` fits.
 
 # %% [markdown]
 # Lesson 14 finds and cures two faults of that script: work that it need not do, which no profiler calls a fault. Here it is your turn. No script with you? Leave `OWN_SCRIPT` empty: `sort_letters.py` in `runs/90_minutes` stands in for yours, and the cure below is one for it.
@@ -536,7 +536,7 @@ print((folder / "their_script.py").read_text())
 # If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04),
 # then lesson 05. One cure at a time, five repeats in turns, better nine, the same losses; write down what you expect.
 #
-# The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-ms MS` says how long a
+# The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-time-ms MS` says how long a
 # step takes without the profiler), says what speaks against its verdict, and writes [a page to
 # send](../docs/triage.md). `tidyprof gate` compares [repeats before and after](../docs/gate.md). All of it comes with
 # `pip install './packages/tidyprof[plots]'` in a clone of this repository, without the rest of the course.
@@ -565,13 +565,13 @@ def run(script, to, *options):
 
 # %%
 shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier try
-said, screen = run(script, "own/first", "--stacks")
+said, screen = run(script, "own/first", "--with-stack")
 print(screen)
 
 # %% [markdown]
-# **Verdict and cure.** Which part, which function, why? "Not sure" and "can't tell" say under `next` what to do first.
-# The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that the two
-# can run in turns, with `--steps 0`: times alone, no trace.
+# **Verdict and cure.** Which part, which function, why? "Not sure" and `inconclusive` say under `next` what to do
+# first. The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that
+# the two can run in turns, with `--no-trace`: times alone.
 
 # %%
 VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"
@@ -592,7 +592,7 @@ shutil.rmtree(folder / "own/turns", ignore_errors=True)
 differs = []
 for turn in range(1, 6):
     for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
-        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--steps", "0")
+        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--no-trace")
         pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
         differs += [f"{old!r}, now {line!r}" for old, line in pairs if old != line]
 print(f"a print differs: {differs[0]}" if differs else "the same prints in all runs")

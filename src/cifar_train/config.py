@@ -93,7 +93,7 @@ ZOO = {
 
 def apply_to_config(config: TrainConfig) -> TrainConfig:
     """The configuration with its own pathology's settings in place."""
-    settings = ZOO[config.pathology].settings if config.pathology else None
+    settings = ZOO[config.inject_fault].settings if config.inject_fault else None
     return settings(config) if settings else config
 
 
@@ -174,7 +174,7 @@ class TrainConfig:
     run_dir: Path | None = option(
         None, "folder for results; default runs/cifar_train/DATE-TIME", group="output"
     )
-    pathology: str | None = option(
+    inject_fault: str | None = option(
         None,
         f"add a known fault, to practice finding it: {', '.join(ZOO)}",
         choices=PATHOLOGIES,
@@ -186,9 +186,9 @@ class TrainConfig:
         for item in dataclasses.fields(self):
             _check_field(item, getattr(self, item.name))
         self.schedule_for()  # refuses a run that is too short to record
-        if self.pathology == "recompile" and not self.compile:
+        if self.inject_fault == "recompile" and not self.compile:
             raise UserError(
-                "--pathology recompile needs --compile: without a compiler nothing is compiled"
+                "--inject-fault recompile needs --compile: without a compiler nothing is compiled"
                 " again"
             )
         for name in ("profile_all_ranks", "record_shapes"):
@@ -204,7 +204,7 @@ class TrainConfig:
         """
         if not self.torch_profile:
             return None
-        if self.pathology == "no-warmup":
+        if self.inject_fault == "no-warmup":
             return ProfileSchedule(0, 0, min(ProfileSchedule.active, self.max_steps))
         return ProfileSchedule.fit(self.max_steps)
 

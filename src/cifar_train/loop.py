@@ -36,7 +36,7 @@ class Trainer:
     input_dtype: torch.dtype
     memory_format: torch.memory_format
     notes: list[str] = field(default_factory=list)
-    pathology_hooks: list[Hook] = field(default_factory=list)
+    fault_hooks: list[Hook] = field(default_factory=list)
 
     @property
     def planned_steps(self) -> int:

@@ -70,7 +70,7 @@ def sync_every_step(trainer: Trainer) -> None:
             gradients = (p.grad for p in trainer.raw_model.parameters() if p.grad is not None)
             self.norms = [gradient.norm().item() for gradient in gradients]
 
-    trainer.pathology_hooks.append(GradientNormLog())
+    trainer.fault_hooks.append(GradientNormLog())
 
 
 def many_small_kernels(model: nn.Module) -> nn.Module:
@@ -165,7 +165,7 @@ def relabel_every_step(trainer: Trainer) -> None:
         def step_begin(self, step: int) -> None:
             trainer.raw_model.label = f"step {step}"
 
-    trainer.pathology_hooks.append(Relabel())
+    trainer.fault_hooks.append(Relabel())
 
 
 def rank_skew(trainer: Trainer) -> None:
@@ -183,7 +183,7 @@ def rank_skew(trainer: Trainer) -> None:
             def after_data(self, step: int) -> None:
                 time.sleep(SKEW_SECONDS)
 
-        trainer.pathology_hooks.append(ComeLate())
+        trainer.fault_hooks.append(ComeLate())
 
 
 def memory_growth(trainer: Trainer) -> None:
@@ -202,7 +202,7 @@ def memory_growth(trainer: Trainer) -> None:
             largest = max(trainer.raw_model.parameters(), key=lambda parameter: parameter.numel())
             self.kept.append(largest.grad.detach().clone())
 
-    trainer.pathology_hooks.append(GradientHistory())
+    trainer.fault_hooks.append(GradientHistory())
 
 
 def broken_grad(model: nn.Module) -> nn.Module:

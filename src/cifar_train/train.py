@@ -144,7 +144,7 @@ def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer
     )
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
-    model = pathologies.apply_to_model(config.pathology, build_model(config.model).train())
+    model = pathologies.apply_to_model(config.inject_fault, build_model(config.model).train())
     model = model.to(device=device, dtype=dtype, memory_format=memory_format)
     autocast, scaler = precision.mixed_precision(config, device)
     trainer = Trainer(
@@ -163,7 +163,7 @@ def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer
         memory_format=memory_format,
         notes=precision.notes(config, device),
     )
-    pathologies.apply_to_trainer(config.pathology, trainer)
+    pathologies.apply_to_trainer(config.inject_fault, trainer)
     torch.manual_seed(config.seed + launch.rank)
     return trainer
 
@@ -174,7 +174,7 @@ def _wrap(model: nn.Module, config: TrainConfig, launch: Launch, device: torch.d
             model,
             device_ids=None if device.type == "cpu" else [device.index],
             # A model whose gradient is cut would otherwise stop in the second step.
-            find_unused_parameters=config.pathology == "broken-grad",
+            find_unused_parameters=config.inject_fault == "broken-grad",
         )
     return torch.compile(model) if config.compile else model
 
@@ -247,7 +247,7 @@ def _hooks(
         hooks += [profile, profile.untraced, clock, profiling.record_function_ranges()]
     if trainer.config.roctx:
         hooks.append(profiling.roctx_ranges())
-    return hooks + trainer.pathology_hooks
+    return hooks + trainer.fault_hooks
 
 
 def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:

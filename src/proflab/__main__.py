@@ -19,7 +19,7 @@ EXAMPLES = {
     "recordings": ("",),
     "fetch": ("torch-mi250-minitoy", "--all"),
     "progress": ("", "--lesson 02 03", "--runs collected --page room.html"),
-    "case": ("", "--html case.html"),
+    "findings": ("", "--html findings.html"),
     "tape": ("record --gpu MI300X -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
 """Command -> examples of its arguments, one for each line of its help."""
@@ -75,9 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     progress.set_defaults(run=_progress)
 
-    sheet = _add(commands, "case", "show what the lessons found of the case, a line each")
+    sheet = _add(commands, "findings", "show what each lesson found in the example run")
     sheet.add_argument("--html", type=Path, metavar="FILE", help="write it as one page")
-    sheet.set_defaults(run=_case)
+    sheet.set_defaults(run=_findings)
 
     listing = _add(commands, "recordings", "list all recordings and where each is found")
     listing.set_defaults(run=_recordings)
@@ -163,7 +163,7 @@ def _progress(options: argparse.Namespace) -> int:
     return _give(progress_table(files, all_exercises(), options.lesson), options.page)
 
 
-def _case(options: argparse.Namespace) -> int:
+def _findings(options: argparse.Namespace) -> int:
     from proflab import case
 
     return _give(case.table(), options.html)

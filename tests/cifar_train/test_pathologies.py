@@ -36,7 +36,7 @@ def profiled(quick, tmp_path):
     def make(name=None, **changes):
         folder = tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}"
         return run(
-            quick(max_steps=3, torch_profile=True, pathology=name, run_dir=folder, **changes)
+            quick(max_steps=3, torch_profile=True, inject_fault=name, run_dir=folder, **changes)
         )
 
     return make
@@ -48,7 +48,7 @@ def profiled(quick, tmp_path):
 @pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
 def test_slow_ways_to_the_same_result_keep_the_losses(quick, tmp_path, name, model):
     healthy = run(quick(model=model, run_dir=tmp_path / "healthy"))
-    ill = run(quick(model=model, pathology=name, run_dir=tmp_path / "ill"))
+    ill = run(quick(model=model, inject_fault=name, run_dir=tmp_path / "ill"))
     assert [r.loss for r in ill.records] == pytest.approx(
         [r.loss for r in healthy.records], rel=1e-3
     )
@@ -56,7 +56,7 @@ def test_slow_ways_to_the_same_result_keep_the_losses(quick, tmp_path, name, mod
 
 def test_slow_loader_turns_the_step_into_waiting_for_data(quick, tmp_path):
     seconds = time.monotonic()
-    result = run(quick(max_steps=4, batch_size=8, pathology="slow-loader", num_workers=2))
+    result = run(quick(max_steps=4, batch_size=8, inject_fault="slow-loader", num_workers=2))
     elapsed = time.monotonic() - seconds
     assert result.summaries[0].median_step_ns >= 8 * config.SECONDS_PER_SLOW_IMAGE * 1e9
     assert elapsed >= 4 * 8 * config.SECONDS_PER_SLOW_IMAGE
@@ -104,19 +104,19 @@ def test_recompile_compiles_again_in_every_step(quick, monkeypatch):
     healthy = len(compilations)
     compilations.clear()
     torch._dynamo.reset()
-    run(quick(max_steps=4, compile=True, pathology="recompile"))
+    run(quick(max_steps=4, compile=True, inject_fault="recompile"))
     assert len(compilations) >= healthy + 3
 
 
 def test_rank_skew_delays_the_last_rank_alone(quick):
-    assert len(run(quick(pathology="rank-skew")).notes) == 1
+    assert len(run(quick(inject_fault="rank-skew")).notes) == 1
     for rank, late in ((0, False), (1, True)):
-        trainer = set_up(quick(pathology="rank-skew"), Launch(rank=rank, world_size=2), CPU)
-        assert bool(trainer.pathology_hooks) == late
+        trainer = set_up(quick(inject_fault="rank-skew"), Launch(rank=rank, world_size=2), CPU)
+        assert bool(trainer.fault_hooks) == late
     slept = []
     original, pathologies.time.sleep = pathologies.time.sleep, slept.append
     try:
-        trainer.pathology_hooks[0].after_data(0)
+        trainer.fault_hooks[0].after_data(0)
     finally:
         pathologies.time.sleep = original
     assert slept == [config.SKEW_SECONDS]
@@ -129,9 +129,9 @@ def test_no_warmup_counts_and_records_the_first_step(profiled):
 
 
 def test_memory_growth_keeps_the_same_amount_every_step(quick):
-    trainer = set_up(quick(max_steps=5, pathology="memory-growth"), Launch(), CPU)
-    train(trainer, Hooks(trainer.pathology_hooks))
-    kept = trainer.pathology_hooks[0].kept
+    trainer = set_up(quick(max_steps=5, inject_fault="memory-growth"), Launch(), CPU)
+    train(trainer, Hooks(trainer.fault_hooks))
+    kept = trainer.fault_hooks[0].kept
     largest = max(parameter.numel() for parameter in trainer.raw_model.parameters())
     assert [tensor.numel() for tensor in kept] == [largest] * 5
 
@@ -143,7 +143,7 @@ def test_broken_grad_leaves_parameters_without_a_gradient(quick, model, name):
         def after_backward(self, step):
             self.count = sum(weights.grad is None for weights in trainer.raw_model.parameters())
 
-    trainer = set_up(quick(max_steps=1, model=model, pathology=name), Launch(), CPU)
+    trainer = set_up(quick(max_steps=1, model=model, inject_fault=name), Launch(), CPU)
     seen = Missing()
     train(trainer, seen)
     assert bool(seen.count) == (name is not None)

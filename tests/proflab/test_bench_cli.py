@@ -71,7 +71,7 @@ def test_recordings_names_a_damaged_copy(
         (["progress", "--runs", "nowhere"], 1),
         (["progress", "--page", "page.html"], 1),
         (["progress", "--lesson", "97", "--runs", "runs"], 1),
-        (["case", "--html", "none/x.html"], 1),
+        (["findings", "--html", "none/x.html"], 1),
     ],
 )
 def test_a_users_mistake_is_one_line_each(

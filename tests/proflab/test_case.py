@@ -67,7 +67,7 @@ def test_the_last_line_counts_and_modelled_changes_stand_apart(tmp_path: Path, c
         "Modelled, not counted as a gain: loaders 2.8x",
     ]
     assert case.table("00").note == "[a] modelled: MI300X\n[b] measured: <here>"
-    assert bench.main(["case", "--html", str(tmp_path / "case.html")]) == 0
+    assert bench.main(["findings", "--html", str(tmp_path / "case.html")]) == 0
     assert "&lt;here&gt;" in (tmp_path / "case.html").read_text()
 
 

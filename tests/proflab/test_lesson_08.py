@@ -38,7 +38,7 @@ def by_signs(before: pd.Series | None, after: pd.Series) -> str:
     if grew["data_wait_ms"] > much:
         return "unpinned-copies" if grew["copies_to_device"] > 100 else "slow-loader"
     if grew["longest_gap_ms"] > much:
-        return "silent-host"
+        return "outside-torch"
     counts = {"copies_to_host": "sync-every-step", "elementwise_kernels": "many-small-kernels"}
     counts["copy_kernels"] = "wrong-layout"
     most = grew[list(counts)].idxmax()
@@ -83,7 +83,7 @@ def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
 @pytest.mark.parametrize(
     ("letter", "change", "words"),
     [
-        ("A", {"fault": "silent-host"}, "longest gap ms 0.7636 → 0.8005"),
+        ("A", {"fault": "outside-torch"}, "longest gap ms 0.7636 → 0.8005"),
         ("A", {"fault": "only-the-profiler"}, "busy percent 65.56 → 35.81"),
         (
             "B",
@@ -92,7 +92,7 @@ def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
         ),
         ("C", {"fault": "sync-every-step"}, "copies to host 0 → 0"),
         ("C", {"fault": "the network"}, "not among the suspects"),
-        ("C", {"rival": "rank-skew"}, "would not lengthen the same part"),
+        ("C", {"alternative": "rank-skew"}, "would not lengthen the same part"),
         ("C", {"ruled_out_by": "kernels"}, "kernels doesn't tell it from"),
     ],
 )

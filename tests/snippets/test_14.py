@@ -45,7 +45,10 @@ def loop(tmp_path: Path) -> str:
 
 
 def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) -> None:
-    assert "gradient 96.0" in bare("python", loop, WATCH="times", WATCH_DIR="out", RANK="3").stdout
+    assert (
+        "gradient 96.0"
+        in bare("python", loop, STEP_TIMER="times", STEP_TIMER_DIR="out", RANK="3").stdout
+    )
     lines = [
         json.loads(line)
         for line in (tmp_path / "out" / "times_rank3.jsonl").read_text().splitlines()
@@ -60,7 +63,7 @@ def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) ->
 def test_a_trace_has_the_parts_as_ranges_of_some_steps(
     bare: Run, loop: str, tmp_path: Path
 ) -> None:
-    bare("python", loop, WATCH="trace", SLURM_PROCID="1")
+    bare("python", loop, STEP_TIMER="trace", SLURM_PROCID="1")
     trace = json.loads(gzip.decompress((tmp_path / "trace_rank1.json.gz").read_bytes()))
     names = [
         event["name"] for event in trace["traceEvents"] if event.get("cat") == "user_annotation"
@@ -84,7 +87,7 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(
 def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
     bare: Run, loop: str, tmp_path: Path
 ) -> None:
-    bare("python", loop, WATCH="trace")
+    bare("python", loop, STEP_TIMER="trace")
     trace = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))
     untraced, machine = trace["watch_untraced"], trace["watch_machine"]
     assert untraced["steps"] == 10
@@ -97,7 +100,7 @@ def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
 def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_path: Path) -> None:
     killed = "    watch.step()\n    if step == 7:\n        import os; os.kill(os.getpid(), 9)"
     (tmp_path / loop).write_text(LOOP.replace("    watch.step()", killed))
-    assert bare("python", loop, WATCH="times", check=False).returncode == -9
+    assert bare("python", loop, STEP_TIMER="times", check=False).returncode == -9
     assert len((tmp_path / "times_rank0.jsonl").read_text().splitlines()) == 8
 
 
@@ -167,7 +170,11 @@ def test_a_callback_times_the_parts_of_a_loop_that_a_library_has(
     (tmp_path / "trainer.py").write_text(script)
     command = [sys.executable, "trainer.py"]
     subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"WATCH": "times"}, check=True, timeout=PATIENCE_S
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"STEP_TIMER": "times"},
+        check=True,
+        timeout=PATIENCE_S,
     )
     lines = [json.loads(line) for line in (tmp_path / "times_rank0.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(4))
@@ -179,8 +186,8 @@ TRAIN = """
 import os
 from pathlib import Path
 
-print("WATCH", os.environ.get("WATCH", "off"))
-Path(os.environ["WATCH_DIR"], f"{os.environ.get('WATCH', 'run')}_rank{os.environ['RANK']}").touch()
+print("STEP_TIMER", os.environ.get("STEP_TIMER", "off"))
+Path(os.environ["STEP_TIMER_DIR"], f"{os.environ.get('STEP_TIMER', 'run')}_rank{os.environ['RANK']}").touch()
 """
 
 ON_SOME_RANKS = SRUN.replace(

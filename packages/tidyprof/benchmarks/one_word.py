@@ -64,7 +64,7 @@ def diagnose(command: list[str], after: int) -> tuple[str, bool, str]:
             archive.extractall(scratch, filter="data")
         # The scripts import the block of lesson 14, which does nothing unless it is asked.
         shutil.copy(BLOCK, Path(scratch, "instrument_me.py"))
-        run = [sys.executable, "-m", "tidyprof", "run", "--out", "out", "--after", str(after)]
+        run = [sys.executable, "-m", "tidyprof", "run", "--out", "out", "--skip-steps", str(after)]
         done = subprocess.run(
             [*run, "--json", "report.json", "--", *command],
             cwd=scratch,

@@ -65,7 +65,9 @@ TOP_IN_SUMMARY = 5
 _MAX_DEVICES = 8
 _MEBIBYTE = 2**20
 _GIGABYTE = 10**9
-_UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
+_UNMARKED = (
+    "none marked; `steps --step-marker NAME` takes a range or an operator that runs once in each"
+)
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
     "exposed_copy": "copy %",
@@ -142,7 +144,10 @@ def _kernels(options: Namespace) -> None:
     def analyse(profile: Profile) -> pd.DataFrame:
         try:
             return kernels(
-                profile, per_device=options.per_device, by_step=options.by_step, mark=options.mark
+                profile,
+                per_device=options.per_device,
+                by_step=options.by_step,
+                mark=options.step_marker,
             )
         except ValueError as error:
             raise UserError(in_options(error)) from None
@@ -193,10 +198,12 @@ def _busy(options: Namespace) -> None:
 def _steps(options: Namespace) -> None:
     def analyse(profile: Profile) -> pd.DataFrame:
         try:
-            return step_budget(profile, options.timeline, options.mark)
+            return step_budget(profile, options.timeline, options.step_marker)
         except ValueError as error:
             on_device = (
-                options.timeline == "device" and options.mark is None and len(profile.device_events)
+                options.timeline == "device"
+                and options.step_marker is None
+                and len(profile.device_events)
             )
             cure = "; use --timeline host" if on_device else ""
             raise UserError(f"{error}{cure}") from None
@@ -398,7 +405,7 @@ def _summary(options: Namespace) -> None:
     tables = []
     for number, path in enumerate(options.files):
         profile = read_selected(path, options)
-        occupancy, marked = busy(profile), _marked(path, profile, options.mark)
+        occupancy, marked = busy(profile), _marked(path, profile, options.step_marker)
         with showing(options):
             if number:
                 say("")

@@ -58,7 +58,7 @@ def gate(options: Namespace) -> int:
             one_line(options.files[0], found, "one name was given twice", "give BASE and NEW")
         )
     base, new = (
-        [_with_machine(run_times(path, options.mark, options.metric)) for path in side]
+        [_with_machine(run_times(path, options.step_marker, options.metric)) for path in side]
         for side in sides
     )
     try:

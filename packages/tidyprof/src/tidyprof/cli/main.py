@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -93,7 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
         default="host",
         help="whose steps: host (default) or device",
     )
-    _add_mark(steps)
+    _add_step_marker(steps)
     _add_compare(commands)
     _add_gate(commands)
     _add_triage(commands)
@@ -128,9 +128,9 @@ def _add(
     return parser
 
 
-def _add_mark(parser: argparse.ArgumentParser) -> None:
+def _add_step_marker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--mark", metavar="NAME", help="range, operator or call with which each step begins"
+        "--step-marker", metavar="NAME", help="range, operator or call with which each step begins"
     )
 
 
@@ -146,7 +146,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
             metavar="MS",
             help=f"only events {what}, in milliseconds since the recording's first event",
         )
-    _add_mark(parser)
+    _add_step_marker(parser)
 
 
 def _add_compare(commands: Any) -> None:
@@ -201,7 +201,7 @@ def _add_gate(commands: Any) -> None:
         help="judge the mean step (default), or requests by their mean or 99th percentile",
     )
     gate.add_argument(
-        "--mark", metavar="NAME", help="range, operator or call with which each step begins"
+        "--step-marker", metavar="NAME", help="range, operator or call with which each step begins"
     )
     for kind, what in (
         ("json", JSON),
@@ -221,10 +221,10 @@ def _add_triage(commands: Any) -> None:
         "files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools"
     )
     triage.add_argument(
-        "--mark", metavar="NAME", help="range, operator or call with which each step begins"
+        "--step-marker", metavar="NAME", help="range, operator or call with which each step begins"
     )
     triage.add_argument(
-        "--step-ms",
+        "--step-time-ms",
         type=_milliseconds,
         metavar="MS",
         help="what a step takes without a profiler, from any log of the program",
@@ -272,25 +272,33 @@ def _add_run(commands: Any) -> None:
         help="folder for traces and times (default: tidyprof-run-1, -2, ...)",
     )
     run.add_argument(
-        "--after",
-        type=_at_least_three,
+        "--skip-steps",
+        type=_at_least(3, "of which one warms up"),
         default=30,
-        metavar="STEPS",
+        metavar="N",
         help="steps before the trace: a third to warm up, the others timed (default: 30)",
     )
-    run.add_argument(
+    traced = run.add_mutually_exclusive_group()
+    traced.add_argument(
         "--steps",
-        type=_count,
+        type=_at_least(1, "--no-trace records none"),
         default=3,
         metavar="N",
-        help="steps of the trace (default: 3; 0: none)",
+        help="steps of the trace (default: 3)",
+    )
+    traced.add_argument("--no-trace", action="store_true", help="time steps, and record no trace")
+    run.add_argument(
+        "--with-stack",
+        action="store_true",
+        help="the trace has Python functions, too: it takes longer",
     )
     run.add_argument(
-        "--stacks", action="store_true", help="the trace has Python functions, too: it takes longer"
+        "--record-shapes", action="store_true", help="the trace has the operators' shapes"
     )
-    run.add_argument("--shapes", action="store_true", help="the trace has the operators' shapes")
     run.add_argument(
-        "--mark", metavar="NAME", help="range or function of the program that begins each step"
+        "--step-marker",
+        metavar="NAME",
+        help="range or function of the program that begins each step",
     )
     run.add_argument(
         "--why", action="store_true", help="show the evidence, other causes, and what is missing"
@@ -353,12 +361,15 @@ def _count(text: str) -> int:
     return number
 
 
-def _at_least_three(text: str) -> int:
-    if (found := _count(text)) < 3:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} are fewer than three steps, of which one warms up"
-        )
-    return found
+def _at_least(least: int, why: str) -> Callable[[str], int]:
+    """Return the type of an option for a number of steps, `least` or more."""
+
+    def number(text: str) -> int:
+        if (count := _count(text)) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} must be {least} or more: {why}")
+        return count
+
+    return number
 
 
 def _jobs(text: str) -> int:

@@ -36,14 +36,14 @@ def run(options: Namespace) -> int:
         check(Namespace(files=[str(folder)], json=options.json, html=options.html))
     asked = Asked(
         str(folder.resolve()),
-        options.after,
-        options.steps,
-        options.stacks,
-        options.shapes,
-        options.mark or "",
+        options.skip_steps,
+        0 if options.no_trace else options.steps,
+        options.with_stack,
+        options.record_shapes,
+        options.step_marker or "",
     )
     try:
-        tells = not rank and options.steps > 0
+        tells = not rank and not options.no_trace
         code = launch(options.program, asked, _watch(folder) if tells else lambda: None)
     except OSError as error:
         tell(

@@ -41,11 +41,11 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         if diagnosis is not None:
             show_report(diagnosis, found, options.why)
         else:
-            say(f"No verdict: {why}" if options.steps else "Times only, as requested.", "bold")
+            say("Times only, as requested." if options.no_trace else f"No verdict: {why}", "bold")
             for line in [*notes_of(found), *details_of(found)] if found.ranks else ():
                 say(line)
         if found.ranks:
-            left = "traces and times" if options.steps else "times"
+            left = "times" if options.no_trace else "traces and times"
             say(f"Files    {folder}: {left} of each rank ({origin_of(found)})")
     if options.json is not None:
         told = {
@@ -84,8 +84,8 @@ def _wait_for_ranks(folder: Path) -> Run:
 def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
     if not found.traces:
         return None, why_no_trace(found)
-    # The hooks have marked the steps, so no --mark is needed.
-    asked = {"files": [str(found.folder)], "mark": None, "step_ms": None, "jobs": None}
+    # The hooks have marked the steps, so no --step-marker is needed.
+    asked = {"files": [str(found.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
     except (ProfileReadError, UserError) as error:
@@ -108,13 +108,13 @@ def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
         return f"{ended} before it imported torch" if ended else reason + hidden
     if ended:
         return f"{ended} before it made a step"
-    if options.mark:
+    if options.step_marker:
         return (
-            f"nothing called {options.mark} began: --mark takes the name of a range, or of a"
-            " function of the program"
+            f"nothing called {options.step_marker} began: --step-marker takes the name of a range,"
+            " or of a function of the program"
         )
     seen = "no optimizer of PyTorch took a step, and no module was called"
-    return f"{seen}; --mark NAME names a function of the program that is called once a step"
+    return f"{seen}; --step-marker NAME names a function of the program that is called once a step"
 
 
 def _write_about(folder: Path, options: Namespace, found: Run, code: int) -> None:

@@ -26,7 +26,7 @@ def read_selected(path: str, options: Namespace) -> Profile:
     chosen = wanted.get("steps")
     try:
         if chosen is not None:
-            profile = select_steps(profile, *chosen, mark=options.mark)
+            profile = select_steps(profile, *chosen, mark=options.step_marker)
         return profile if limits == [None, None] else select_time_range(profile, *limits)
     except ValueError as error:
         raise UserError(f"{path}: {in_options(error)}") from None
@@ -34,7 +34,7 @@ def read_selected(path: str, options: Namespace) -> Profile:
 
 def in_options(error: ValueError) -> str:
     """An analysis's message about its arguments, in terms of the command's options."""
-    return str(error).replace('mark="..."', "--mark NAME")
+    return str(error).replace('mark="..."', "--step-marker NAME")
 
 
 def part_of(options: Namespace) -> str:

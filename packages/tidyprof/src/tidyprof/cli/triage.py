@@ -264,12 +264,12 @@ def diagnosed(options: Namespace) -> Diagnosis:
             "give the mean of a step in ms",
         )
         raise UserError(
-            one_line(f"--step-ms {options.step_ms:g}", str(error), cause, cure)
+            one_line(f"--step-time-ms {options.step_time_ms:g}", str(error), cause, cure)
         ) from None
     except ValueError as error:
         cause, cure = (
             "files of several runs, or another script",
-            "give the files of one run, or another --mark",
+            "give the files of one run, or another --step-marker",
         )
         raise UserError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     for name, error in broken.items():
@@ -282,12 +282,12 @@ def diagnosed(options: Namespace) -> Diagnosis:
         ]
         diagnosis = replace(diagnosis, origins=tuple(dict.fromkeys(origins)))
     if page is not None:
-        write_report("--html", options.html, page(diagnosis, profiles, options.mark))
+        write_report("--html", options.html, page(diagnosis, profiles, options.step_marker))
     return diagnosis
 
 
 TIMES = "times_rank*.jsonl"
-"""The files that WATCH=times writes."""
+"""The files that STEP_TIMER=times writes."""
 
 
 def refuse_times(files: Sequence[str]) -> None:
@@ -301,8 +301,8 @@ def refuse_times(files: Sequence[str]) -> None:
 
 def _of_times(path: str) -> UserError:
     cause, cure = (
-        "WATCH=times wrote it",
-        "pass the trace of WATCH=trace; tidyprof gate compares two such files",
+        "STEP_TIMER=times wrote it",
+        "pass the trace of STEP_TIMER=trace; tidyprof gate compares two such files",
     )
     return UserError(one_line(path, "times of steps, which say how long and not why", cause, cure))
 
@@ -314,7 +314,8 @@ def _whole(options: Namespace, broken: Broken) -> list[Profile]:
         return [whole(path, **chosen) for path, chosen in together(options.files)]
     except ProfileReadError:
         files = [
-            one.files for one in recordings_of(options.files, options.mark, options.jobs, broken)
+            one.files
+            for one in recordings_of(options.files, options.step_marker, options.jobs, broken)
         ]
         if not broken or any(len(own) > 1 for own in files):
             raise
@@ -330,12 +331,12 @@ def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
     for profile in profiles:
         for warning in profile.meta.get("warnings", []):
             warn(warning)
-    return diagnose(profiles, options.mark, options.step_ms)
+    return diagnose(profiles, options.step_marker, options.step_time_ms)
 
 
 def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
     """The diagnosis of files that are read one by one, without keeping whole profiles."""
-    found = recordings_of(options.files, options.mark, options.jobs, broken)
+    found = recordings_of(options.files, options.step_marker, options.jobs, broken)
     refuse_targets(options, [file for one in found for file in one.files])
     for one in found:
         for warning in one.warnings:
@@ -343,7 +344,7 @@ def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
     for index in sorted(judged_ones([one.recording.kind for one in found])):
         if found[index].error:
             raise ValueError(found[index].error)
-    return diagnosis_of([one.recording for one in found], options.step_ms)
+    return diagnosis_of([one.recording for one in found], options.step_time_ms)
 
 
 def _page() -> Callable[..., str]:

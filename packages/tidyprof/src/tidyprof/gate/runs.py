@@ -2,7 +2,7 @@
 
 A training loop can write its times without a profiler. It writes a file per rank and a line per
 step, such as `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds. The block
-of lesson 14 does so (snippets/14_instrument_me.py, WATCH=times). A server can write a line per
+of lesson 14 does so (snippets/14_instrument_me.py, STEP_TIMER=times). A server can write a line per
 request in the same way, such as `{"rank": 0, "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
 """
 
@@ -67,7 +67,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
                 file,
                 f"line {number} is no step with a rank and seconds, or not the next one",
                 "two runs wrote into one file, or another program changed it",
-                "run it again, with a separate WATCH_DIR for each run",
+                "run it again, with a separate STEP_TIMER_DIR for each run",
             )
     if not rows:
         raise ProfileReadError(file, "no whole line", *DAMAGED)
@@ -194,7 +194,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
             path,
             "no steps are marked in it, so runs of different length can't be compared",
             "it was recorded without the profiler's step() and without ranges",
-            "give --mark NAME, a range or an operator that runs once per step",
+            "give --step-marker NAME, a range or an operator that runs once per step",
         )
     lanes = [rows.drop(columns=LANE) for _, rows in budget.groupby(LANE, dropna=False)]
     steady = steady_steps(budget)

@@ -211,9 +211,9 @@ def why_no_trace(run: Run) -> str:
         )
     if seen < needed:
         # The trace and the step before it; one more is taken off, since the last step may have
-        # ended with the program. A third of --after is warm-up, hence a multiple of three.
+        # ended with the program. A third of --skip-steps is warm-up, hence a multiple of three.
         of_trace = needed - about["asked_after"]
         sooner = 3 * ((seen - 1 - of_trace) // 3)
-        help_ = f"--after {sooner} traces sooner" if sooner >= 3 else "let it run longer"
+        help_ = f"--skip-steps {sooner} traces sooner" if sooner >= 3 else "let it run longer"
         return f"it ended after {seen} steps, and {needed} are needed for a trace: {help_}"
     return "the program ended within the trace: let it run a few steps longer"

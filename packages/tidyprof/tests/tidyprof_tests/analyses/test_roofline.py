@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tidyprof.diagnosis.on_device import roof_share
 
 from tidyprof import Origin, Profile, diagnose
 from tidyprof.analyses.roofline import (

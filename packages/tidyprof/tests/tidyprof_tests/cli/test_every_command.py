@@ -73,12 +73,12 @@ def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path
     yield "busy", path
     yield "steps", path
     yield "steps", path, "--timeline", "device", "--csv", folder / "steps.csv"
-    yield "steps", path, "--mark", "aten::mm", "--timeline", "device"
+    yield "steps", path, "--step-marker", "aten::mm", "--timeline", "device"
     yield "compare", path, other, "--top", "3"
     yield "compare", other, path, "--by", "operator", "--top", "3"
     yield "gate", other, path, "--json", folder / "gate.json", "--markdown", folder / "gate.md"
     yield "triage", path, "--jobs", "1", "--json", folder / "triage.json"
-    yield "triage", path, "--jobs", "1", "--mark", "aten::mm"
+    yield "triage", path, "--jobs", "1", "--step-marker", "aten::mm"
     yield "hang", path
     yield "isa", path
     yield "convert", path, folder / "trace.json"

@@ -84,7 +84,7 @@ def test_busy_and_summary_of_a_part(run, recording):
     "options",
     [
         "--steps=9",
-        "--steps=1 --mark=forward",
+        "--steps=1 --step-marker=forward",
         "--steps=8-7",
         "--steps=x",
         "--from=soon",

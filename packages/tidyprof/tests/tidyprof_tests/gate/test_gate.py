@@ -324,7 +324,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for arguments in (
         [base, base],
         [base, str(plain)],
-        [base, str(plain), "--mark", "forward"],
+        [base, str(plain), "--step-marker", "forward"],
         [base, str(tmp_path / "nothing")],
         [base, write_side(tmp_path / "new", 2) + "/run0", "--paired"],
     ):

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from tidyprof.diagnosis.profiler_overhead import times_beside
 
 from tidyprof.cli.main import main
 from tidyprof.gate.metrics import METRICS

@@ -150,7 +150,7 @@ def test_a_mark_is_a_function_or_a_range(tmp_path: Path, mark: str) -> None:
         "    one_step(number)",
         "    with torch.profiler.record_function('my range'):\n        one_step(number)",
     )
-    ended = watched([PYTHON, write(tmp_path, marked, STEPS="60")], tmp_path, "--mark", mark)
+    ended = watched([PYTHON, write(tmp_path, marked, STEPS="60")], tmp_path, "--step-marker", mark)
     assert (ended.rank["source"], ended.rank["marks"]) == ("mark", [mark])
     assert ended.rank["stage"] == "done"
 
@@ -238,7 +238,7 @@ def test_the_compiler_makes_the_same_graphs(tmp_path: Path) -> None:
 
 def test_stacks_are_recorded_if_asked_for(tmp_path: Path) -> None:
     ended = watched(
-        [PYTHON, write(tmp_path, BY_HAND, STEPS="60")], tmp_path, "--stacks", "--shapes"
+        [PYTHON, write(tmp_path, BY_HAND, STEPS="60")], tmp_path, "--with-stack", "--record-shapes"
     )
     assert ended.rank["stage"] == "done"
     trace = gzip.decompress((tmp_path / "out/trace_rank0.json.gz").read_bytes())

@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tidyprof.diagnosis import recordings as reduction
 
 import tidyprof
 from tidyprof.cli.main import main

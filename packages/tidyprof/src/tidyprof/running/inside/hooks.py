@@ -355,7 +355,7 @@ class Hooks:
             self.guarded(self.recorder.leave_alone)()
         return original(profiler, *args, **kwargs)
 
-    # The function or range that --mark names
+    # The function or range that --step-marker names
 
     def around_range(
         self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any
@@ -366,17 +366,17 @@ class Hooks:
         return original(range_, *args, **kwargs)
 
     def around_function(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The function that --mark names."""
+        """The function that --step-marker names."""
         self.tell_mark()
         return original(*args, **kwargs)
 
     def marked(self) -> None:
-        """The function or range that --mark names begins."""
+        """The function or range that --step-marker names begins."""
         if self.is_source(MARK):
             self.recorder.event(MARK, self.asked["mark"])
 
     def find_mark(self) -> None:
-        """Watch the function that --mark names, once the program has defined it."""
+        """Watch the function that --step-marker names, once the program has defined it."""
         if self.is_mark_found or not self.asked["mark"]:
             return
         owner_and_name = function_named(self.asked["mark"])
