@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from tidyprof.diagnosis.verdict import as_json
 
 import tidyprof
 from tidyprof.analyses import common
