@@ -47,7 +47,7 @@ def test_the_command_writes_the_step_with_and_without_the_profiler(tmp_path: Pat
     low, high = found["estimated_step_ms"]
     assert low < TRUTH["gan_scores", "sick"]["untraced_ms"] < high
     assert (found["measured_step_ms"], found["events_per_step"]) == (None, pytest.approx(5161))
-    assert main([*command, "--step-ms", "18.2"]) == 0
+    assert main([*command, "--step-time-ms", "18.2"]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["overhead"]["measured_step_ms"] == 18.2
     assert (found["cause"], found["confident"]) == ("sync-bound", True)

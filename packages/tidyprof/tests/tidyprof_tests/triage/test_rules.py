@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 from tidyprof.triage import device_parts, host_parts
 from tidyprof.triage.confidence import INCONCLUSIVE, NO_BOTTLENECK
-from tidyprof.triage.facts import AMD, NVIDIA, OTHER, Facts, Gap, Most
+from tidyprof.triage.facts import AMD, DEFINITIONS, NVIDIA, OTHER, Facts, Gap, Most
 from tidyprof.triage.printers import as_json
 from tidyprof.triage.profiler_overhead import Estimate, Overhead
 from tidyprof.triage.recording import vendor_of
@@ -22,47 +24,35 @@ from tidyprof.triage.run_facts import Run, comes_once
 from tidyprof.triage.verdict import Diagnosis, diagnose, judge
 from tidyprof_tests.triage.traces import MS, blamed, check_laws, facts, verdict
 
-USUAL = {
-    "tool": "torch.profiler",
-    "vendor": AMD,
-    "rocm": "7.1",
-    "steps": 5,
-    "judged_steps": 4,
-    "first_step_ratio": 1.0,
-    "calls": 1000,
-    "operators": 500,
-    "kernels": 1000,
-    "copies_to_device": 2,
-    "waiting_calls": 1,
-    "trains": True,
-    "loading_share": 0.0,
-    "top_kernel": "gemm",
-    "top_kernel_share": 0.3,
-    "top_kernel_calls": 10,
-    "top_kernel_category": "GEMM",
-}
-RUN_FIELDS = ("on_host", "marked", "overhead", "rank_table")
+RULE_CASES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+CAUSES = RULE_CASES["causes"]
+RANKS = pd.DataFrame({"rank": [0, 1], "wait_ns": [40.0, 0.0]})
 Made = dict[str, Any]
-"""Parts of the step in ms, fields of Run, and facts."""
+"""Parts, facts and fields of a run, as rules.toml has them."""
 
 
 def run(made: Made) -> Run:
     """Return a run with steps of 100 ms, which compute for what these parts leave over."""
+    late = made.get("late_rank", False)
+    made = RULE_CASES["usual"] | (RULE_CASES["late_rank"] if late else {}) | made
     names = host_parts.PARTS if made.get("on_host") else device_parts.PARTS
+    others = {*names, "unseen", "waiting_straggler", "waiting_launch", "waiting_ranks"}
     parts = dict.fromkeys(names, 0.0)
-    others = {*parts, "unseen", "waiting_straggler", "waiting_launch", "waiting_ranks"}
     parts |= {name: value * MS for name, value in made.items() if name in others}
-    if "compute" not in made:
-        parts["compute"] = 100 * MS - sum(parts.values())
-    known = {name: made[name] for name in made if name not in {*others, *RUN_FIELDS}}
-    overhead = replace(made.get("overhead", Overhead()), traced_ns=100 * MS)
+    parts["compute"] = 100 * MS - sum(parts.values())
+    known = {name: made[name] for name in made.keys() & DEFINITIONS.keys() - {made.get("unknown")}}
+    if "unknown_collective" in known:
+        known["unknown_collective"] = Most(*known["unknown_collective"])
+    overhead = Overhead(100 * MS, **made.get("overhead", {}))
+    if overhead.estimated:
+        overhead = replace(overhead, estimated=Estimate(*overhead.estimated))
     return Run(
-        Facts(USUAL | known),
+        Facts(known),
         parts,
         overhead,
-        made.get("on_host", False),
-        made.get("marked", True),
-        made.get("rank_table"),
+        on_host=made.get("on_host", False),
+        marked=made.get("marked", True),
+        rank_table=RANKS if late else None,
     )
 
 
@@ -72,163 +62,40 @@ def judged(**made: Any) -> Diagnosis:
     return found
 
 
-RANKS = {
-    "ranks": 2,
-    "world_size": 2,
-    "straggler": 1,
-    "straggler_excess": 0.4,
-    "straggler_part": "compute",
-    "rank_table": pd.DataFrame({"rank": [0, 1], "wait_ns": [40.0, 0.0]}),
-}
-CASES: dict[str, Made] = {
-    "exposed-copies": {"exposed_copy": 40},
-    "allocator-churn": {"allocation": 40, "allocations": 200},
-    "input-bound": {"data_wait": 40},
-    "recompilation": {"compiling": 40},
-    "outside-torch": {"silent": 90},
-    "sync-bound": {"blocked_host": 40, "stalled": 10, "fetching": 5, "allocation": 10},
-    "startup": {"launch_bound": 10, "first_step_ratio": 9.0},
-    "straggler": {"waiting_straggler": 40, **RANKS},
-    "exposed-communication": {"exposed_communication": 40, "world_size": 8},
-    "operator-overhead": {"on_host": True, "small": 60, "between": 20},
-    "launch-bound": {"launch_bound": 60, "waiting_launch": 10},
-    "power-capped": {"capped_share": 0.9},
-    "dominant-kernel": {"top_kernel_share": 0.8, "top_kernel_roof_share": 0.1},
-    NO_BOTTLENECK: {"launch_bound": 10, "data_wait": 10},
-}
-
-
-@pytest.mark.parametrize("cause", CASES)
+@pytest.mark.parametrize("cause", CAUSES)
 def test_a_cause_is_told_from_its_alternatives(cause: str) -> None:
-    found = judged(**CASES[cause])
+    found = judged(**CAUSES[cause])
     assert (*verdict(found), blamed(found)) == (cause, True, {cause})
     assert found.why
     assert found.next_step
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {rule.cause for rule in RULES} | {NO_BOTTLENECK} == set(CASES)
+    assert {rule.cause for rule in RULES} | {NO_BOTTLENECK} == set(CAUSES)
 
 
-REPLAYS = {"graph_share": 0.9, "graph_replays": 6}
-NOT_HEARD = {"calls": 0, "operators": 0, "marked": False}
-
-
-@pytest.mark.parametrize(
-    ("made", "control"),
-    [
-        (dict.fromkeys(device_parts.PARTS, 0), {}),
-        ({"cpu_steal_share": 0.6}, {"cpu_steal_share": 0.5}),
-        ({"launch_bound": 98, "captured_share": 1.0}, {"captured_share": 0.4}),
-        ({"launches": 90, "launches_without_work": 31}, {"launches_without_work": 29}),
-        ({"clock_conflict_share": 0.4, "clock_offset_ns": 2e7}, {"clock_conflict_share": 0.3}),
-        ({"blocked_host": 50, **REPLAYS, "empty_replays": 3}, {"empty_replays": 2}),
-        ({"launch_bound": 50, "unlinked_share": 0.4}, {"unlinked_share": 0.3}),
-        ({"other": 30, **NOT_HEARD}, {"other": 19}),
-        ({"other": 30, **REPLAYS, "largest_replay": 390, "median_replay": 14}, {"other": 19}),
-        ({"unseen": 30}, {"unseen": 19}),
-        ({"other_programs": 30}, {"other_programs": 19}),
-        ({"waiting_ranks": 30}, {"waiting_ranks": 19}),
-        ({"waiting_ranks": 30, "launch_bound": 29, **RANKS}, {"waiting_ranks": 28}),
-    ],
-)
-def test_what_leaves_the_cause_open_is_inconclusive(made: Made, control: Made) -> None:
-    found = judged(**made)
+@pytest.mark.parametrize("made", RULE_CASES["open"], ids=str)
+def test_what_leaves_the_cause_open_is_inconclusive(made: dict[str, Made]) -> None:
+    found = judged(**made["run"])
     assert verdict(found) == (INCONCLUSIVE, False)
     assert found.next_step
-    assert judged(**(made | control) if control else {}).cause != INCONCLUSIVE
+    assert judged(**made["run"] | made["control"]).cause != INCONCLUSIVE
 
 
-ESTIMATED = Overhead(cost_ns=3e7, estimated=Estimate(6e7, 7e7, 8e7, (6e7, 8e7)))
-LONGER = Overhead(measured_ns=1.3e8)
-OF_HOST = {"on_host": True, "off_cpu_share": 0.0}
+def test_a_step_without_length_is_inconclusive() -> None:
+    assert judge(Run(Facts({}), {"compute": 0.0}), ()).cause == INCONCLUSIVE
 
 
-@pytest.mark.parametrize(
-    ("made", "control"),
-    [
-        ({"data_wait": 30, "blocked_host": 25}, {"blocked_host": 15}),
-        ({"data_wait": 30, "other": 25}, {"other": 15}),
-        ({"data_wait": 21}, {"data_wait": 27}),
-        ({"launch_bound": 70, "waiting_calls": 100}, {"waiting_calls": 50}),
-        ({"launch_bound": 43}, {"launch_bound": 47}),
-        ({"data_wait": 30, "judged_steps": 1}, {"data_wait": 60}),
-        ({"data_wait": 60, "overhead": LONGER}, {"overhead": replace(LONGER, measured_ns=1e8)}),
-        ({"launch_bound": 60, **REPLAYS, "empty_replays": 1}, {"empty_replays": 0}),
-        ({"launch_bound": 60, **REPLAYS, "largest_replay": 390, "median_replay": 190},
-         {"median_replay": 200}),
-        ({"silent": 70, "outside_part": "between steps", "loading_share": None},
-         {"outside_function": "train.py(3): save"}),
-        (
-            {"silent": 70, "compiled": True, "outside_part": "forward"},
-            {"outside_part": "validation"},
-        ),
-        ({"silent": 70, "cpu_steal_share": 0.5}, {"cpu_steal_share": 0.4}),
-        ({"silent": 70, **OF_HOST, "off_cpu_share": None}, {"off_cpu_share": 0.4}),
-        ({"silent": 70, **OF_HOST, "off_cpu_share": 0.7}, {"cpu_steal_share": 0.0}),
-        ({"silent": 70, **OF_HOST, "cpu_steal_share": 0.5}, {"cpu_steal_share": 0.4}),
-        ({"waiting_launch": 60, "always_last": 2}, {"always_last": None}),
-        ({"data_wait": 60, "measured_data_share": 0.3}, {"measured_data_share": 0.5}),
-        ({"data_wait": 60, "launches": 90, "launches_without_work": 5},
-         {"launches_without_work": 4}),
-        ({"data_wait": 60, "clock_conflict_share": 0.05}, {"clock_conflict_share": 0.04}),
-        ({"launch_bound": 60, "least_busy_device": 0.1, "most_busy_device": 0.5},
-         {"least_busy_device": 0.3}),
-        ({"launch_bound": 60, "overhead": Overhead(rare_share=0.3)}, {"overhead": Overhead()}),
-        ({"launch_bound": 60, "overhead": Overhead(is_open=True)}, {"overhead": Overhead()}),
-        ({"launch_bound": 45, "overhead": ESTIMATED}, {"launch_bound": 80}),
-    ],
-)  # fmt: skip
-def test_a_doubt_takes_the_confidence_and_not_the_cause(made: Made, control: Made) -> None:
-    found, sound = judged(**made), judged(**made | control)
+@pytest.mark.parametrize("made", RULE_CASES["doubt"], ids=str)
+def test_a_doubt_takes_the_confidence_and_not_the_cause(made: dict[str, Made]) -> None:
+    found, sound = judged(**made["run"]), judged(**made["run"] | made["control"])
     assert (found.cause, found.confident, sound.confident) == (sound.cause, False, True)
 
 
-@pytest.mark.parametrize(
-    ("made", "control"),
-    [
-        ({"data_wait": 19}, {"data_wait": 15}),
-        ({"data_wait": 12, "exposed_copy": 12, "launch_bound": 12}, {"data_wait": 5}),
-        (
-            {"unknown_collective": Most("all2all", 0.2)},
-            {"unknown_collective": Most("all2all", 0.1)},
-        ),
-        ({"least_busy_device": 0.5, "most_busy_device": 1.0}, {"least_busy_device": 0.8}),
-        ({"launches": 90, "launches_without_work": 5}, {"launches_without_work": 4}),
-        ({"clock_conflict_share": 0.05}, {"clock_conflict_share": 0.04}),
-        ({"on_host": True, "other_programs": 30}, {"other_programs": 15}),
-        ({"on_host": True, "measured_data_share": 0.3}, {"measured_data_share": 0.1}),
-        ({"on_host": True, "measured_between_share": 0.3}, {"measured_between_share": 0.1}),
-    ],
-)
-def test_a_run_that_may_have_a_cause_is_healthy_without_confidence(
-    made: Made, control: Made
-) -> None:
-    assert verdict(judged(**made)) == (NO_BOTTLENECK, False)
-    assert verdict(judged(**made | control)) == (NO_BOTTLENECK, True)
-
-
-@pytest.mark.parametrize(
-    ("made", "cause"),
-    [
-        ({"exposed_communication": 21, "launch_bound": 38}, "launch-bound"),
-        ({"exposed_communication": 38, "launch_bound": 21}, "exposed-communication"),
-        ({"blocked_host": 30, "launch_bound": 50}, "launch-bound"),
-        ({"blocked_host": 30, "launch_bound": 50, "waiting_calls": 100}, "sync-bound"),
-        ({"launch_bound": 25, "top_kernel_share": 0.9}, "launch-bound"),
-        ({"allocation": 40, "allocations": 0.5}, NO_BOTTLENECK),
-        ({"exposed_copy": 12, "fetching": 12}, "exposed-copies"),
-        ({"exposed_copy": 2, "fetching": 22}, "sync-bound"),
-        ({"data_wait": 60, "copies_to_device": 64}, "exposed-copies"),
-        ({"data_wait": 60, "copies_to_device": 64, "batches": 2}, "exposed-copies"),
-        ({"data_wait": 60, "copies_to_device": 25, "batches": 6}, "input-bound"),
-        ({"data_wait": 60, "copies_to_device": 80, "marked": False}, "input-bound"),
-        ({"graph_share": 0.9}, NO_BOTTLENECK),
-        ({"top_kernel_share": 0.9, "top_kernel_category": "collective"}, NO_BOTTLENECK),
-    ],
-)
-def test_the_larger_cause_leads(made: Made, cause: str) -> None:
-    assert judged(**made).cause == cause
+@pytest.mark.parametrize("cause", RULE_CASES["leading"])
+def test_the_larger_cause_leads(cause: str) -> None:
+    for made in RULE_CASES["leading"][cause]:
+        assert judged(**made).cause == cause, made
 
 
 def test_one_time_work_of_other_steps_counts() -> None:
@@ -250,9 +117,6 @@ def test_an_idle_interval_that_stands_out_comes_once(gap: Made, heard: bool, onc
     assert comes_once(alone._replace(**gap), heard) == once
 
 
-OF_ROCPROF = {"tool": "rocprofv3", "operators": 0, "trains": False}
-
-
 @pytest.mark.parametrize(
     ("made", "advised"),
     [
@@ -260,7 +124,10 @@ OF_ROCPROF = {"tool": "rocprofv3", "operators": 0, "trains": False}
         ({"trains": False}, {"batch", "torch.compile", "graphs"}),
         ({"compiled": True, "trains": False}, {"batch", "graphs"}),
         ({"graph_share": 0.5}, {"batch", "torch.compile", "optimizer"}),
-        (OF_ROCPROF, {"graphs", "fewer kernels"}),
+        (
+            {"tool": "rocprofv3", "operators": 0, "trains": False},
+            {"graphs", "fewer kernels"},
+        ),
     ],
 )
 def test_advice_is_what_the_program_can_do(made: Made, advised: set[str]) -> None:
@@ -294,7 +161,7 @@ def test_only_what_the_files_can_show_is_ruled_out() -> None:
     for operators in (0, 500):
         assert not heard & alternatives(data_wait=60, calls=0, operators=operators)
     assert "straggler" not in alternatives(exposed_communication=60)
-    assert "straggler" in alternatives(exposed_communication=60, **RANKS)
+    assert "straggler" in alternatives(exposed_communication=60, late_rank=True)
     assert "input-bound" not in alternatives(launch_bound=60, loading_share=None)
     assert "power-capped" not in alternatives(launch_bound=60)
 
@@ -304,12 +171,12 @@ AMD_ONLY = re.compile("rocprof|amd-smi")
 
 @pytest.mark.parametrize("vendor", [NVIDIA, OTHER])
 def test_no_tool_of_another_vendor_is_advised(vendor: str) -> None:
-    open_ones = ({"other": 50, **NOT_HEARD}, {"other": 50, **NOT_HEARD, "power_log": True})
-    for made in (*CASES.values(), *open_ones):
+    open_ones = [made["run"] for made in RULE_CASES["open"]]
+    for made in (*CAUSES.values(), *open_ones, open_ones[0] | {"power_log": True}):
         assert not AMD_ONLY.search(as_json(judged(**made, vendor=vendor)))
     without_timeline = Run(Facts({"tool": "torch.profiler", "vendor": vendor}))
     assert not AMD_ONLY.search(as_json(judge(without_timeline, ())))
-    assert AMD_ONLY.search(as_json(judged(**CASES[NO_BOTTLENECK])))
+    assert AMD_ONLY.search(as_json(judged(**CAUSES[NO_BOTTLENECK])))
 
 
 @pytest.mark.parametrize(

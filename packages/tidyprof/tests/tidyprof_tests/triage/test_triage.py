@@ -353,7 +353,7 @@ def test_no_text_of_a_file_becomes_part_of_the_page(
     "arguments",
     [
         ["nothing"],
-        [traced("resnet"), "--mark", "nowhere"],
+        [traced("resnet"), "--step-marker", "nowhere"],
         [traced("resnet"), "--json", "no/folder/x.json"],
     ],
 )

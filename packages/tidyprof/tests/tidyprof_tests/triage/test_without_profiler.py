@@ -234,7 +234,7 @@ def test_a_step_that_these_can_not_be_is_refused(
     with pytest.raises(ValueError, match=r"no step takes|recorded steps take"):
         diagnosed(path, step_time_ms=step)
     try:
-        code = main(["triage", str(path), f"--step-ms={step}"])
+        code = main(["triage", str(path), f"--step-time-ms={step}"])
     except SystemExit as end:  # argparse ends by itself
         code = end.code
     assert (code, capsys.readouterr().err.count("\n")) == (2, 1)
