@@ -114,6 +114,7 @@ DEFINITIONS: dict[str, Definition] = {
     "straggler_last": Definition("collectives", "ranks"),
     "compared_collectives": Definition("collectives", "ranks"),
     "straggler_excess": Definition("of its time", "step_budget"),
+    "straggler_excess_ns": Definition("ns", "step_budget"),
     "straggler_part": Definition("", "step_budget"),
     "straggler_compute_ns": Definition("ns", "ranks"),
     "median_compute_ns": Definition("ns", "ranks"),

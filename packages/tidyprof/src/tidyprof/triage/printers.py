@@ -31,7 +31,8 @@ Line = tuple[str, str]
 def headline(found: Diagnosis) -> str:
     """Return the verdict in one sentence."""
     missing = f"; {' and '.join(found.broken)} missing" if found.broken else ""
-    doubt = "" if found.confident or found.cause == "inconclusive" else " (not confident)"
+    trust = "confident" if found.confident else "not confident"
+    doubt = "" if found.cause == "inconclusive" else f" ({trust})"
     return f"{found.cause}{doubt}: {found.headline}{missing}"
 
 

@@ -66,7 +66,7 @@ def step_note(view: View) -> str:
     if estimated is None or estimated.likely >= EQUAL * overhead.traced_ns:
         return f"traced, {count}"
     low, high = (four_digits(end / 1e6) for end in (estimated.low, estimated.high))
-    return f"estimated, {low} to {high} ms; traced {four_digits(overhead.traced_ns / 1e6)} ms"
+    return f"estimated without the profiler ({low} to {high} ms)"
 
 
 def notes_of(view: View) -> Iterator[str]:
@@ -74,6 +74,9 @@ def notes_of(view: View) -> Iterator[str]:
     facts, overhead = view.run.facts, view.run.overhead
     if overhead.ignored_step:
         yield "--step-time-ms is as long as the traced step, so it doesn't count."
+    if view.share(CPU_STEAL) >= LIMIT:
+        steal = percent(view.share(CPU_STEAL))
+        yield f"Other programs had the CPU for {steal} of the step. Use an idle machine."
     if overhead.rare_share >= WARN:
         yield f"Only some steps: long steps take {percent(overhead.rare_share)} of the whole run."
     if facts.holds("rare_work"):
@@ -90,6 +93,8 @@ def details_of(view: View) -> Iterator[str]:
     marker = facts.text("step_marker")
     if marker and marker != "ProfilerStep#N":
         yield f"Steps start with each `{marker}`: the profiler's step() wasn't called."
+    traced = four_digits(facts.number("traced_step_ns") / 1e6)
+    yield f"The traced step takes {traced} ms, with {facts.number('events_per_step'):,.0f} events."
     shortest, longest = facts.number("shortest_step_ns"), facts.number("longest_step_ns")
     if run.marked and longest > UNEVEN * shortest:
         ends = f"{four_digits(shortest / 1e6)} to {four_digits(longest / 1e6)} ms"

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from tidyprof.analyses.common import four_digits
@@ -307,8 +308,8 @@ def _outside_fix(view: View) -> str:
     function = view.run.facts.text("outside_function")
     if not function:
         return (
-            "Record again with --with-stack to name the function. Common ones: data preparation,"
-            " logging, checkpoints, a lock."
+            "Find the function: tidyprof run --with-stack -- python train.py. Common ones prepare"
+            " data, log or save."
         )
     name = function.partition(", called from")[0].rpartition(": ")[2]
     return f"Call {name} less often, in another thread, or on larger pieces."
@@ -319,7 +320,7 @@ def _sync_why(view: View) -> str:
     most = f", mostly {call}" if (call := facts.text("waiting_call")) else ""
     idle = view.ms(*_sync_parts(view))
     waits = view.count("waiting_calls", "waiting calls")
-    return f"The GPU idles for {idle} in or after {waits}{most}."
+    return f"The GPU idles for {idle} during or after {waits}{most}."
 
 
 def _launch_why(view: View) -> str:
@@ -391,10 +392,10 @@ def _straggler_why(view: View) -> str:
     facts = view.run.facts
     rank, part = facts.text("straggler"), part_name(facts.text("straggler_part"))
     last = f"{facts.text('straggler_last')} of {facts.text('compared_collectives')}"
-    more = percent(facts.number("straggler_excess"))
+    more = four_digits(facts.number("straggler_excess_ns") / 1e6)
     return (
-        f"Rank {rank} arrives last in {last} collectives and spends {more} of its time more on its"
-        f" own work, mostly {part}."
+        f"Rank {rank} arrives last in {last} collectives. Its own work takes {more} ms per step"
+        f" longer than that of the others, mostly {part}."
     )
 
 
@@ -405,7 +406,8 @@ def _straggler_fix(view: View) -> str:
     others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
     waiting = int(others["rank"].iloc[0])
     late_file, other_file = (
-        shlex.quote(files[rank]) if rank in files else f"RANK{rank}" for rank in (late, waiting)
+        shlex.quote(Path(files[rank]).name) if rank in files else f"RANK{rank}"
+        for rank in (late, waiting)
     )
     if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
         return f"See what makes it late: tidyprof triage {late_file}"
@@ -523,8 +525,8 @@ RULES = (
     ),
     Rule(
         "sync-bound",
-        "waiting for the GPU",
-        "the CPU waits for the GPU, which then runs out of work for {} of the step",
+        "GPU idle after waits",
+        "the CPU waits for the GPU, which then idles for {} of the step",
         _sync_why,
         lambda view: (
             "Remove .item(), .cpu() and blocking copies from the loop."
@@ -571,8 +573,8 @@ RULES = (
         "loops over tiny operators take {} of the step",
         _operator_why,
         lambda view: (
-            "Replace the Python loop by one operator on the whole tensor, or by torch._foreach_..."
-            " on a list of tensors."
+            "Replace the Python loop with one operator on the whole tensor. Find it with tidyprof"
+            " run --with-stack -- python train.py"
         ),
         "03",
         _only("small"),
@@ -628,15 +630,15 @@ OTHER_ROWS = {
     "other": "unexplained idle time",
     CPU_STEAL: "other programs",
     "unseen": "not in the trace",
-    "blocked_host": "waiting for the GPU",
+    "blocked_host": "GPU idle after waits",
     "silent": "outside PyTorch",
     "data_wait": "data",
     "start_up": "one-time work",
     "small": "small operators",
     "compiling": "compilation",
     "exposed_copy": "copies",
-    "stalled": "waiting for the GPU",
-    "fetching": "waiting for the GPU",
+    "stalled": "GPU idle after waits",
+    "fetching": "GPU idle after waits",
 }
 """Part -> its name in the table of parts, if that differs."""
 

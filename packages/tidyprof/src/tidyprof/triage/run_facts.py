@@ -279,21 +279,23 @@ def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
         return values
     late = table["rank"] == table.attrs["straggler"]
     worst = table[late].iloc[0]
-    share, part = _excess(budget, table.attrs["straggler"])
+    share, part, more = _excess(budget, table.attrs["straggler"])
     return values | {
         "straggler_last": int(worst["arrived_last"]),
         "compared_collectives": int(worst["compared"]),
         "always_last": int(worst["rank"]) if worst["arrived_last"] == worst["compared"] else None,
         "straggler_excess": share,
+        "straggler_excess_ns": more / max(budget["step"].nunique(), 1),
         "straggler_part": part,
         "straggler_compute_ns": float(worst["computation_ns"]),
         "median_compute_ns": float(table.loc[~late, "computation_ns"].median()),
     }
 
 
-def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str]:
+def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str, float]:
     """Return how much more time than the median of the others this rank spends in OWN_PARTS, as a
-    share (0 to 1) of the time that it had a CPU core; and the part with the largest difference.
+    share (0 to 1) of the time that it had a CPU core; the part with the largest difference; and
+    the difference in ns over all steps.
 
     The parts are without the time that other programs took, so that only the rank's own work
     counts.
@@ -305,7 +307,7 @@ def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str]:
     late = ranks[is_late].max(numeric_only=True)
     more = late[parts] - ranks.loc[~is_late, parts].median()
     share = share_of(float(more.sum()), float(late["duration_ns"] - late[f"{CPU_STEAL}_ns"]))
-    return share, str(more.idxmax()).removesuffix("_ns")
+    return share, str(more.idxmax()).removesuffix("_ns"), max(float(more.sum()), 0.0)
 
 
 def _split_communication(

@@ -211,9 +211,12 @@ def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -
         return
     causes = list(dict.fromkeys(one.cause for one in (found, *ends)))
     if len(causes) > 1:
-        yield f"The profiler's overhead decides between {' and '.join(causes)}. {KNOWING}."
+        yield (
+            "Profiling slows the program by an unknown amount. Depending on that, the verdict is"
+            f" {' or '.join(causes)}. {KNOWING}."
+        )
     elif found.confident and any(not one.confident for one in ends):
-        yield f"The profiler's overhead may be the difference. {KNOWING}."
+        yield f"Profiling slows the program by an unknown amount. {KNOWING}."
     elif found.cause == "launch-bound" and overhead.is_open and overhead.measured_ns is None:
         yield f"The overhead of {run.facts.text('tool')} is unknown. {KNOWING}."
 
