@@ -180,7 +180,11 @@ def test_the_example_of_a_docstring_gives_what_it_says(name, tmp_path, monkeypat
 
 
 def torch_files(folder: Path) -> None:
-    write_trace(folder / "trace.json.gz", small_step())
+    launches = [
+        call("hipLaunchKernel", 1_022_000, 5_000, 14),
+        call("hipMemset", 1_044_000, 900, 13),
+    ]
+    write_trace(folder / "trace.json.gz", [*small_step(), *launches])
     (folder / "traces").mkdir()
     for rank in (0, 1):
         write_trace(folder / "traces" / f"rank{rank}.json", small_step())
