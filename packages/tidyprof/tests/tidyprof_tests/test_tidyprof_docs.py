@@ -321,3 +321,9 @@ def test_the_example_of_an_analysis_runs(text, shown, tmp_path, monkeypatch, cap
     path = write_trace(tmp_path / "after.json.gz", [*events, product, launch, work])
     run(example(text), tmp_path, monkeypatch, tidyprof=tidyprof, profile=tidyprof.read(path))
     assert shown in capsys.readouterr().out
+
+
+def test_no_public_name_is_that_of_a_module():
+    """Python replaces such a name by the module, as soon as anything imports that."""
+    modules = {path.stem for path in (HOUSE / "src/tidyprof").iterdir()}
+    assert modules.isdisjoint(tidyprof.__all__)
