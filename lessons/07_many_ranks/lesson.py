@@ -339,8 +339,9 @@ show_text(
 #
 # Why is the straggler late? Compare its computation with that of the others. A late host may run on the wrong cores,
 # far from its GPU or shared with another rank. *Binding* gives each rank its own: see [the guide to
-# clusters](../docs/slurm.md#cores-and-gpus-of-a-rank). Of AMD's run `tidyprof triage` can't tell: rank 3 is last each
-# time, but does no more than the others, and half of the recorded step may be the profiler's own cost.
+# clusters](../docs/slurm.md#cores-and-gpus-of-a-rank). Of AMD's run, `tidyprof triage` names no
+# straggler: rank 3 is last each time, but does no more work than the others, and half of the traced step may be the
+# profiler's overhead.
 
 
 # %%

@@ -134,8 +134,8 @@ show_table(ladder, columns, "An image, by the mean and by the median step", orig
            f"{case.MEASURED_ON}, single runs")  # fmt: skip
 
 # %% [markdown]
-# The rule of lesson 00 decides: compare the mean over all steps after the warm-up, because an epoch pays for all of
-# them. The median comes second, because it hides the steps that waited for images. And two runs of one rung differ by a
+# The rule of lesson 00 decides: compare the mean over all steps after the warm-up. The median hides the steps that
+# waited for images. And two runs of one rung differ by a
 # factor of two, so no rung that brings less has shown anything: not the compiler, and not channels last. A larger batch
 # is another training, and compiling for a processor can take minutes: no gate was looked at for these.
 
@@ -187,9 +187,8 @@ for before, run in pairwise(list(RUNGS)[:5] if TURNS else []):
 
 # %% [markdown]
 # The *ledger* keeps each claim with its evidence: at least five repeats of both versions, the gate, and an *interval*
-# for the speed-up of the mean. It comes from a *permutation test*: exchange random repeats between the versions ten
-# thousand times, and take the range of the middle 95% of the ratios of their total times. If it contains 1, the
-# comparison is inconclusive. The snippet at the end and `tidyprof gate` do the same.
+# for the speed-up of the mean. A *permutation test* finds it: it exchanges repeats between the versions ten thousand
+# times. If the interval contains 1, the comparison is inconclusive.
 
 # %% [markdown]
 # ## What others measured, and what the model says
@@ -264,8 +263,8 @@ show_figure(plots.step_budget(budgets, title="Three patients' mean steps: all lo
 
 # %% [markdown]
 # To be launch bound is a symptom: the host has launched nothing. A *diagnosis* is a cause together with evidence that
-# its alternatives can't explain. The suspects, each with the part of the step that it lengthens, the sign that decides,
-# and what `tidyprof triage` calls it. Who lengthens the same part is an *alternative*.
+# its *alternatives*, which lengthen the same part of the step, can't explain. The suspects, each with that part, the
+# sign that decides, and what `tidyprof triage` calls it:
 
 # %%
 suspects = pd.read_csv(lesson.file("suspects.csv"), comment="#", index_col="suspect")
@@ -346,9 +345,8 @@ q.check(answer)
 # %%
 for patient in ward.values():
     second = tidyprof.diagnose(patient.profile)
-    sure = "sure" if second.confident else "not sure"
-    verdict = f"**{second.cause}**, {sure}: {second.title}"
-    show_text(f"Patient {patient.letter}: {verdict}; {second.evidence[0]}")
+    trust = "confident" if second.confident else "not confident"
+    show_text(f"Patient {patient.letter}: **{second.cause}**, {trust}: {second.headline}. {second.why}")
 
 # %% [markdown]
 # It takes the step without the profiler from the file, where lesson 14's block timed some (others than `untraced`'s),

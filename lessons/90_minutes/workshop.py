@@ -493,11 +493,13 @@ print((folder / "their_script.py").read_text())
 # %% [markdown]
 # | line | what it says |
 # | --- | --- |
-# | the first | triage's verdict; if it is `inconclusive`, `next` says what would settle it |
-# | steps | a step without the profiler, which is the run, and one with it; and what counts as a step |
-# | parts | where the host is, as far as hooks can know: whatever calls a module outside of training is `forward`, too |
-# | not sure | where it stands: why. Other programs ask for a quiet machine, uneven steps for `--steps 10` |
-# | files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
+# | Verdict | what limits the run, with its share of the step; `inconclusive` if the files can't show it |
+# | Why, Next | what shows it, what to change first, and where to read more |
+# | the table | how a step divides without the profiler; in *other programs*, another program had the CPU core |
+# | Doubt | what speaks against the verdict: other programs need a quiet machine, uneven steps `--steps 10` |
+# | Files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
+#
+# `--why` adds the evidence: how steps were found, where the host was in them, and the facts with their tables.
 #
 # On a quiet machine this script is `no-bottleneck`: nothing waits. That does not say that all its work is needed, since
 # no profiler knows what your training can do without. That is for you to find, part by part.
@@ -569,8 +571,8 @@ said, screen = run(script, "own/first", "--with-stack")
 print(screen)
 
 # %% [markdown]
-# **Verdict and cure.** Which part, which function, why? "Not sure" and `inconclusive` say under `next` what to do
-# first. The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that
+# **Verdict and cure.** Which part, which function, why? If the verdict is `inconclusive` or not confident, *Next* says
+# what to do first. The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that
 # the two can run in turns, with `--no-trace`: times alone.
 
 # %%

@@ -53,7 +53,6 @@ from tidyprof.triage.host_activity import (
     flag_steady_steps,
     host_values,
     innermost,
-    largest_share_under,
     profiler_time,
 )
 from tidyprof.triage.profiler_overhead import cost_of
@@ -130,9 +129,6 @@ DEVICE_BUSY_PARTS = PARTS[:4]
 OF_THE_CPU = ("data_wait", "compiling", "silent", "stalled", "launch_bound")
 """Parts that other programs lengthen. Nobody needs a CPU core in a call that waits."""
 
-MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
-"""Python functions that stand for a module, and what in their names isn't its class."""
-
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 QUERY_CALLS = r"(hip|cuda|cu)(Event|Stream)Query\w*"
 """Calls that ask whether something has finished; a thread that watches collectives makes them all
@@ -156,15 +152,10 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
         pd.concat([table for table, _ in devices], ignore_index=True), profile, mark
     )
     entries = collective_entries(profile)
-    late = _together(sets, "launch_bound")
     judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
-    modules = stacks[names_matching(stacks, MODULE)]
-    operators = plain_host_events(profile, "operator")
     values |= {
         "step_marker": mark_of_steps(profile, mark),
         "waiting_call": _longest_wait(profile, _together(sets, "dry")),
-        "launch_operator": largest_share_under(late, operators),
-        "launch_module": largest_share_under(late, modules, MODULE_NUMBER),
         "unknown_collective": _like_communication(profile, totals),
         "graph_share": _graph_share(profile),
         "captured_share": _captured(profile),

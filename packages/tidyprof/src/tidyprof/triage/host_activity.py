@@ -15,11 +15,9 @@ import pandas as pd
 
 from tidyprof.analyses.budget import WARM_UP_STEPS
 from tidyprof.analyses.common import (
-    Events,
     events_of_process,
     four_digits,
     host_events,
-    longest_overlap,
     names_matching,
     occupied,
     owners_of,
@@ -69,9 +67,6 @@ OF_TORCH = (
     rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
 )
 """Ranges that torch writes, not the script."""
-
-NAMED_OPERATORS = 2
-"""Operators of the loader that a report names."""
 
 COVERING = 0.5
 """Share of a time that a function or range must cover to be named."""
@@ -168,12 +163,10 @@ def host_values(
         for pattern in (PHASE_PATTERNS["data"], LOADER)
     )
     loader = _loader(ranges)
-    inside = outermost(operators[data.contains(operators["start_ns"])])
     values = {
         "calls": len(calls),
         "operators": len(operators),
         "loader": loader,
-        "loading_operators": _most_frequent(inside, len(plain_steps(profile))),
         "compiled": any(bool(names_matching(one, COMPILED).any()) for one in named),
         "trains": any(bool(names_matching(one, BACKWARD).any()) for one in named),
         "outside_function": function_in(stacks, silence),
@@ -192,11 +185,6 @@ def _loader(ranges: PlainEvents) -> str:
     # Worker processes come last in LOADERS: one loader with workers counts.
     found = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
     return found[-1] if found else ""
-
-
-def _most_frequent(operators: PlainEvents, steps: int) -> str:
-    counts = Counter(operators["name"]).most_common(NAMED_OPERATORS)
-    return ", ".join(f"{four_digits(number / max(steps, 1))} {name}" for name, number in counts)
 
 
 def compiling(profile: Profile) -> Intervals:
@@ -308,16 +296,3 @@ def _covering(events: PlainEvents, time: Intervals) -> list[str]:
     covering = table[table["inside"] >= COVERING * time.length]
     names = covering.sort_values("length", kind="stable")["name"]
     return names[~names.str.fullmatch(TRACING)].tolist()
-
-
-def largest_share_under(times: Intervals, events: Events, without: str = "") -> Most:
-    """Return the name under which most of a time lies, as `gaps` names it, and its share (0 to 1).
-
-    without -- a pattern of what to leave out of names before they are added up.
-    """
-    if not len(times) or not len(events):
-        return Most()
-    names = longest_overlap(times, events, 0.5).tolist()
-    names = [name and re.sub(without, "", name) for name in names] if without else names
-    name, length = largest_sum(names, times.ends - times.starts)
-    return Most(name, length / times.length)

@@ -162,7 +162,6 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
             "earlier_work_ns": float(budget["earlier_ns"].sum()),
             "unlinked_share": share_of(float(steady["unlinked_ns"].sum()), work),
             "startup_share": share_of(float(budget["start_up_ns"].sum()), whole),
-            "steps_of_device": "on the device" if budget["by_launch"].any() else "on the host",
         }
     apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
     rare = float(budget.loc[budget["apart"] != "", "duration_ns"].sum())
