@@ -445,8 +445,10 @@ def without_profiler(
 
 def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> float:
     """Return the time in ns that the unprofiled step has beyond the traced steps without the
-    profiler's cost; 0 if the traced steps can explain its length.
+    profiler's cost; 0 if the traced steps can explain its length, however little the profiler cost.
     """
+    if overhead.estimated and length_ns <= overhead.estimated.ends[1]:
+        return 0.0
     traced, cost, data = sum(parts.values()), overhead.cost_ns, overhead.data_cost_ns
     longest = traced - _removable(parts, MIN_RATIO * cost, MIN_RATIO * data)
     if length_ns - longest < MISSING * length_ns:

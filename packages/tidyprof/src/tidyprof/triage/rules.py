@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from tidyprof.analyses.common import four_digits
@@ -405,8 +405,11 @@ def _straggler_fix(view: View) -> str:
     assert table is not None
     others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
     waiting = int(others["rank"].iloc[0])
+    own = {rank: os.path.abspath(files[rank]) for rank in (late, waiting) if rank in files}
+    # Files of several ranks may differ in their folders only.
+    root = os.path.commonpath([os.path.dirname(file) for file in own.values()] or [os.curdir])
     late_file, other_file = (
-        shlex.quote(Path(files[rank]).name) if rank in files else f"RANK{rank}"
+        shlex.quote(os.path.relpath(own[rank], root)) if rank in own else f"RANK{rank}"
         for rank in (late, waiting)
     )
     if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):

@@ -40,7 +40,6 @@ MISSED = {
     "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",  # docs/triage.md has the reasons
     "paired_views",  # other programs had half of the CPU
     "two_rank_cells",  # so, and then ranks wait for each other in turn
-    "surgery_clips/cured/given",  # its loaders are uneven, and the traced steps were quicker
     "mixture_accumulate/sick/alone",  # 384 waits per step, and launches between them as slow
 }
 """Where triage differs from the truth, without confidence."""

@@ -61,10 +61,10 @@ def communicating(step: Step, gap: float) -> None:
         (silent, 10, "outside PyTorch"),
         (loading, 0, "data"),
         (launching, 10, "launching"),
-        (waiting, 10.5, "waiting for the GPU"),
+        (waiting, 10.5, part_name("blocked_host")),
         (allocating, 10, "allocation"),
         (copying, 0, "copies"),
-        (fetching, 0, "waiting for the GPU"),
+        (fetching, 0, part_name("blocked_host")),
         (communicating, 0, "communication"),
     ],
 )

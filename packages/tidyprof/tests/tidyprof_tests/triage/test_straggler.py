@@ -42,17 +42,19 @@ def working(lengths: tuple[float, float], silent: float = 1, gpu: bool = False) 
 @pytest.mark.parametrize("gpu", [False, True], ids=["CPU", "GPU"])
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_computes_longer_is_compared_with_one_that_waits(
-    late: int, gpu: bool, tmp_path: Path
+    late: int, gpu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     lengths = [80, 30] if late == 0 else [30, 80]
     fills = [working((length, length), gpu=gpu) for length in lengths]
-    found = ranks(tmp_path, 100, fills, header=CUDA if gpu else WITHOUT_A_GPU)
+    name = "rank{}/trace.json" if gpu else "trace_rank{}.json"
+    found = ranks(tmp_path, 100, fills, name, header=CUDA if gpu else WITHOUT_A_GPU)
     assert found.cause == "straggler"
     assert (facts(found).get("straggler", 0), facts(found)["straggler_part"]) == (
         late,
         "compute",
     )
-    files = [str(tmp_path / f"trace_rank{rank}.json") for rank in (1 - late, late)]
+    files = [name.format(rank) for rank in (1 - late, late)]
     command = f"tidyprof compare {files[0]} {files[1]} --by operator"
     assert command in found.next_step
     assert main(command.split()[1:]) == 0
@@ -62,7 +64,7 @@ def test_a_rank_that_is_silent_is_judged_alone(tmp_path: Path) -> None:
     fills = [working((30, 30), 50), working((20, 20), 1)]
     found = ranks(tmp_path, 100, fills, header=WITHOUT_A_GPU)
     assert (found.cause, facts(found)["straggler_part"]) == ("straggler", "silent")
-    assert f"tidyprof triage {tmp_path / 'trace_rank0.json'}" in found.next_step
+    assert "tidyprof triage trace_rank0.json" in found.next_step
 
 
 def test_ranks_that_are_late_in_turn_are_no_stragglers(tmp_path: Path) -> None:

@@ -183,24 +183,6 @@ def test_the_function_that_loads_comes_from_the_stacks(
     assert facts(found).get("loading_function") == expected
 
 
-def test_the_operator_and_module_under_late_launches_are_named(tmp_path: Path) -> None:
-    """Ten gaps of 0.9 ms, six of them in a convolution, which is in two modules of one class."""
-
-    def fill(step: Step) -> None:
-        for place in range(10):
-            name = "conv2d" if place < 6 else "mm"
-            module = f"Conv2d_{place % 2}" if place < 6 else "Linear_0"
-            step.function(f"nn.Module: {module}", place, 0.95)
-            step.operator(f"aten::{name}", place + 0.00001, 0.94)
-            step.launch(place + 0.9, 0.09, late=0.01)
-
-    found = triaged(tmp_path, 10, fill)
-    assert found.cause == "launch-bound"
-    for kind, name in (("operator", "aten::conv2d"), ("module", "Conv2d")):
-        assert facts(found)[f"launch_{kind}"] == name
-        assert facts(found)[f"launch_{kind}_amount"] == pytest.approx(0.6, abs=0.05)
-
-
 def on_cpu(*work: tuple[str, float, float]) -> Fill:
     """Operators, and ranges of a loader, with their times."""
 

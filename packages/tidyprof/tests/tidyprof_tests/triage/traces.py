@@ -120,11 +120,19 @@ def triaged(folder: Path, *steps: Any, **more: Any) -> tidyprof.Diagnosis:
     return diagnosed(trace(folder / "trace.json", *steps, **more))
 
 
-def ranks(folder: Path, length: float, fills: Sequence[Fill], **more: Any) -> tidyprof.Diagnosis:
+def ranks(
+    folder: Path,
+    length: float,
+    fills: Sequence[Fill],
+    name: str = "trace_rank{}.json",
+    **more: Any,
+) -> tidyprof.Diagnosis:
     """Return the diagnosis of a run in which each rank has steps that are filled differently."""
     for rank, fill in enumerate(fills):
         own = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": len(fills)}}
-        trace(folder / f"trace_rank{rank}.json", length, fill, **own, **more)
+        path = folder / name.format(rank)
+        path.parent.mkdir(exist_ok=True)
+        trace(path, length, fill, **own, **more)
     return diagnosed(folder)
 
 
