@@ -158,13 +158,9 @@ for name in ("late", "skipped", "other_size", "other_order", "dead"):
     show_text(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
 
 # %% [markdown]
-# Your own run above may differ from the recording. If rank 1 died just after it wrote a dump, the verdict is
-# *inconclusive* instead of *no dump*, because that dump is older than the call in which the others wait. If two ranks
-# call different things, the command can't say which one is wrong. The verdict is also *inconclusive* if the buffer no
-# longer holds the call at which the ranks parted. Then set `TORCH_FR_BUFFER_SIZE`, the number of calls that are kept,
-# higher.
-#
-# In `other_size` the sizes are part of the evidence. Look into the logs of that run: who noticed?
+# Your own run above may differ: if rank 1 died just after it wrote a dump, the verdict is *inconclusive* instead of
+# *no dump*. It is also *inconclusive* if two ranks call different things, or if the buffer no longer holds the call at
+# which the ranks parted. Then set `TORCH_FR_BUFFER_SIZE`, the number of calls that are kept, higher.
 
 # %%
 for file in sorted((recorded / "other_size").glob("log_*")):
@@ -189,14 +185,10 @@ show_text(tidyprof.find_missing_ranks(early).sentence)
 # These dumps don't prove that rank 1 is dead or hangs. It was writing a checkpoint, as its Python stack shows (`py-spy
 # dump`, or faulthandler).
 #
-# Dumps of different ages are the same trap. For example, gloo often aborts a rank without a word, so its last dump is
-# from before the abort. Another rank that wrote its dump later has more calls, although the aborted rank made those,
-# too. Therefore `tidyprof hang` compares the ages of the dumps first. A rank is *behind* only if its dump is younger
-# than the call that it lacks, and if that call waited longer than its timeout. The time of a dump is the time of its
-# file, so copy dumps with `cp -p`.
-#
-# `late` holds all calls, with the time of each since 1970 in ns (`called_ns`) and the time-out (`timeout_ms`). On
-# several machines clocks may differ; here they don't.
+# Dumps of different ages are the same trap. A rank that gloo aborts may leave a dump from before the abort, and another
+# rank's later dump has more calls. Therefore `tidyprof hang` compares the ages of the dumps first. A rank is *behind*
+# only if its dump is younger than the call that it lacks, and if that call waited longer than its timeout. The age is
+# that of the file, so copy dumps with `cp -p`.
 
 # %%
 # 3 minutes: with which time-out, in whole seconds, would this job have gone on? Give the smallest.
@@ -306,8 +298,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # ## What this tool cannot see
 #
 # - Why a rank did not come. It shows the last call before, not what happened since.
-# - Whether a rank that is behind is dead.
-# - Where a rank is now, if its dump is older than the others' last call.
+# - Whether a rank that is behind is dead, or where it is now.
 # - Wrong pairs of the same name, size and line.
 # - Messages between two ranks (`send`, `recv`) of gloo, which records none.
 # - Hangs outside of collectives: a lock, a file system, a loader.
