@@ -171,8 +171,7 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 #
 # ## Trap: late is not a hang
 #
-# A call that is not in a dump may still come. Here are the dumps of `late` as they were two seconds after ranks 0 and 2
-# made call 2. The timeout is 4 s:
+# A call that isn't in a dump may still come. These are the dumps of `late` two seconds after call 2; the timeout is 4 s:
 
 # %%
 late = tidyprof.read_flight_recorder(recorded / "late")
@@ -182,8 +181,7 @@ early.attrs |= {"written_ns": dict.fromkeys(range(3), moment), "logs": {}}
 show_text(tidyprof.find_missing_ranks(early).sentence)
 
 # %% [markdown]
-# These dumps don't prove that rank 1 is dead or hangs. It was writing a checkpoint, as its Python stack shows (`py-spy
-# dump`, or faulthandler).
+# Rank 1 is neither dead nor does it hang: it is writing a checkpoint, as its Python stack shows (`py-spy dump`).
 #
 # Dumps of different ages are the same trap. Therefore `tidyprof hang` compares their ages first: a rank is *behind* only
 # if its dump is younger than the call that it lacks, and if that call waited longer than its timeout. The age is that of
@@ -273,8 +271,6 @@ q.check(answer)
 # [old]: https://github.com/pytorch/pytorch/blob/00f0e2f66801e216038f15f885bcdd4f3d955233/torch/csrc/distributed/c10d/FlightRecorder.hpp
 #
 # ## Decide
-#
-# The verdict chooses the next step.
 #
 # | verdict | look at |
 # | --- | --- |
