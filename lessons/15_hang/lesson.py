@@ -296,7 +296,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # - Whether a rank that is behind is dead, or where it is now.
 # - Wrong pairs of the same name, size and line.
 # - Messages between two ranks (`send`, `recv`) of gloo, which records none.
-# - Hangs outside of collectives: a lock, a file system, a loader.
+# - Hangs outside of collectives: a lock, a loader.
 #
 # A dump without calls: `TORCH_FR_BUFFER_SIZE` was 0, or set too late. A rank behind by minutes: a dump of an earlier
 # job, so give each job its folder. No lines in the dump: `_dump_fr_trace_file` leaves them out unless asked.
