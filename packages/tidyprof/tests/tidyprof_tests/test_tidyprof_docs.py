@@ -180,7 +180,11 @@ def test_the_example_of_a_docstring_gives_what_it_says(name, tmp_path, monkeypat
 
 
 def torch_files(folder: Path) -> None:
-    write_trace(folder / "trace.json.gz", small_step())
+    launches = [
+        call("hipLaunchKernel", 1_022_000, 5_000, 14),
+        call("hipMemset", 1_044_000, 900, 13),
+    ]
+    write_trace(folder / "trace.json.gz", [*small_step(), *launches])
     (folder / "traces").mkdir()
     for rank in (0, 1):
         write_trace(folder / "traces" / f"rank{rank}.json", small_step())
@@ -317,3 +321,9 @@ def test_the_example_of_an_analysis_runs(text, shown, tmp_path, monkeypatch, cap
     path = write_trace(tmp_path / "after.json.gz", [*events, product, launch, work])
     run(example(text), tmp_path, monkeypatch, tidyprof=tidyprof, profile=tidyprof.read(path))
     assert shown in capsys.readouterr().out
+
+
+def test_no_public_name_is_that_of_a_module():
+    """Python replaces such a name by the module, as soon as anything imports that."""
+    modules = {path.stem for path in (HOUSE / "src/tidyprof").iterdir()}
+    assert modules.isdisjoint(tidyprof.__all__)

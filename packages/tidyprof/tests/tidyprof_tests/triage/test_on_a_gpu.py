@@ -209,17 +209,3 @@ def test_a_modeled_trace_is_taken_as_it_is(tmp_path: Path) -> None:
     found = triaged(tmp_path, 20, fill, **modeled)
     assert found.overhead.estimated is None
     assert (found.cause, found.share) == ("launch-bound", pytest.approx(0.4, abs=0.01))
-
-
-def test_the_devices_of_one_rank_are_compared(tmp_path: Path) -> None:
-    def fill(step: Step) -> None:
-        for device, length in ((0, 19), (1, 5)):
-            known = len(step.events)
-            step.call("cudaLaunchKernel", device, 0.005)
-            step.events.append(
-                kernel("gemm", *step.at(device + 0.01, length), known, device=device)
-            )
-
-    found = triaged(tmp_path, 20, fill)
-    assert facts(found)["most_busy_device"] - facts(found)["least_busy_device"] > 0.6
-    assert not found.confident
