@@ -345,8 +345,8 @@ q.check(answer)
 # %%
 for patient in ward.values():
     second = tidyprof.diagnose(patient.profile)
-    trust = "confident" if second.confident else "not confident"
-    show_text(f"Patient {patient.letter}: **{second.cause}**, {trust}: {second.headline}. {second.why}")
+    verdict = f"**{second.cause}**{'' if second.confident else ', not confident'}"
+    show_text(f"Patient {patient.letter}: {verdict}: {second.headline}. {second.why}")
 
 # %% [markdown]
 # It takes the step without the profiler from the file, where lesson 14's block timed some (others than `untraced`'s),

@@ -158,13 +158,9 @@ for name in ("late", "skipped", "other_size", "other_order", "dead"):
     show_text(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
 
 # %% [markdown]
-# Your own run above may differ from the recording. If rank 1 died just after it wrote a dump, the verdict is
-# *inconclusive* instead of *no dump*, because that dump is older than the call in which the others wait. If two ranks
-# call different things, the command can't say which one is wrong. The verdict is also *inconclusive* if the buffer no
-# longer holds the call at which the ranks parted. Then set `TORCH_FR_BUFFER_SIZE`, the number of calls that are kept,
-# higher.
-#
-# In `other_size` the sizes are part of the evidence. Look into the logs of that run: who noticed?
+# Your own run above may differ: if rank 1 died just after it wrote a dump, the verdict is *inconclusive*. So it is if
+# the buffer no longer holds the call at which the ranks parted. Then raise `TORCH_FR_BUFFER_SIZE`, the number of calls
+# that are kept.
 
 # %%
 for file in sorted((recorded / "other_size").glob("log_*")):
@@ -175,8 +171,7 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 #
 # ## Trap: late is not a hang
 #
-# A call that is not in a dump may still come. Here are the dumps of `late` as they were two seconds after ranks 0 and 2
-# made call 2. The timeout is 4 s:
+# A call that isn't in a dump may still come. These are the dumps of `late` two seconds after call 2; the timeout is 4 s:
 
 # %%
 late = tidyprof.read_flight_recorder(recorded / "late")
@@ -186,17 +181,11 @@ early.attrs |= {"written_ns": dict.fromkeys(range(3), moment), "logs": {}}
 show_text(tidyprof.find_missing_ranks(early).sentence)
 
 # %% [markdown]
-# These dumps don't prove that rank 1 is dead or hangs. It was writing a checkpoint, as its Python stack shows (`py-spy
-# dump`, or faulthandler).
+# Rank 1 is neither dead nor does it hang: it is writing a checkpoint, as its Python stack shows (`py-spy dump`).
 #
-# Dumps of different ages are the same trap. For example, gloo often aborts a rank without a word, so its last dump is
-# from before the abort. Another rank that wrote its dump later has more calls, although the aborted rank made those,
-# too. Therefore `tidyprof hang` compares the ages of the dumps first. A rank is *behind* only if its dump is younger
-# than the call that it lacks, and if that call waited longer than its timeout. The time of a dump is the time of its
-# file, so copy dumps with `cp -p`.
-#
-# `late` holds all calls, with the time of each since 1970 in ns (`called_ns`) and the time-out (`timeout_ms`). On
-# several machines clocks may differ; here they don't.
+# Dumps of different ages are the same trap. Therefore `tidyprof hang` compares their ages first: a rank is *behind* only
+# if its dump is younger than the call that it lacks, and if that call waited longer than its timeout. The age is that of
+# the file, so copy dumps with `cp -p`.
 
 # %%
 # 3 minutes: with which time-out, in whole seconds, would this job have gone on? Give the smallest.
@@ -241,16 +230,16 @@ q.check(answer)
 # %% [markdown]
 # ## On GPUs (not tried here)
 #
-# By PyTorch's sources. RCCL answers to the names of NCCL. There a call only starts a kernel, and the host goes on. A
-# thread of PyTorch, the *watchdog*, looks after the calls. After the time-out [it writes][watchdog]
+# PyTorch's sources call RCCL *NCCL*, too. A call only starts a kernel, and the host goes on. PyTorch's *watchdog* thread
+# [writes][watchdog] after the timeout:
 #
 # ```text
 # [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=...,
 #     NumelOut=..., Timeout(ms)=600000) ran for 600081 milliseconds before timing out.
 # ```
 #
-# `SeqNum` is the number of the call, and `NumelIn` its size in elements. Each rank that waits writes such a line; the
-# one that is missing may write none. So compare `SeqNum` over *all* logs before you blame a rank.
+# `SeqNum` numbers the calls, and `NumelIn` is the size in elements. Only ranks that wait write such a line. Compare
+# `SeqNum` over *all* logs before you blame a rank.
 #
 # [watchdog]: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 
@@ -283,8 +272,6 @@ q.check(answer)
 #
 # ## Decide
 #
-# The verdict chooses the next step.
-#
 # | verdict | look at |
 # | --- | --- |
 # | no dump | the rank's log and exit code, and the kernel log of its node |
@@ -293,7 +280,7 @@ q.check(answer)
 # | left the path | the branch between the two lines |
 # | other call | the order of calls on the odd rank, and the number of its batches |
 # | other size | the shapes on the odd rank, above all of its last batch |
-# | inconclusive | dumps of all ranks from one moment after the timeout, and until then the logs |
+# | inconclusive | dumps of all ranks from one moment after the timeout |
 
 # %%
 says = {file: file.read_text() for file in skipped.glob("log_*")}
@@ -306,15 +293,13 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # ## What this tool cannot see
 #
 # - Why a rank did not come. It shows the last call before, not what happened since.
-# - Whether a rank that is behind is dead.
-# - Where a rank is now, if its dump is older than the others' last call.
+# - Whether a rank that is behind is dead, or where it is now.
 # - Wrong pairs of the same name, size and line.
 # - Messages between two ranks (`send`, `recv`) of gloo, which records none.
-# - Hangs outside of collectives: a lock, a file system, a loader.
+# - Hangs outside of collectives: a lock, a loader.
 #
-# A dump without calls: `TORCH_FR_BUFFER_SIZE` was 0, or set after the process group began. A rank behind by minutes: a
-# dump of an earlier job; take a folder for each job, which all nodes see. No lines in the dump:
-# `_dump_fr_trace_file` leaves them out unless asked, and the snippet asks.
+# A dump without calls: `TORCH_FR_BUFFER_SIZE` was 0, or set too late. A rank behind by minutes: a dump of an earlier
+# job, so give each job its folder. No lines in the dump: `_dump_fr_trace_file` leaves them out unless asked.
 
 # %% [markdown]
 # ## At work, without this course

@@ -99,7 +99,7 @@ def why_inconclusive(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> 
     if facts.number("captured_share") >= CAPTURED:
         captured = percent(facts.number("captured_share"))
         return f"a graph recorded {captured} of the launches, which therefore didn't run"
-    if lost_launches(facts.number("launches_without_work"), facts.number("launches")) >= TOO_MANY:
+    if facts.number("lost_launches_share") >= TOO_MANY:
         return f"{_lost_words(view)}, so the work of the GPU is unknown"
     if facts.number("clock_conflict_share") >= TOO_MANY:
         return _clock_words(view)
@@ -157,11 +157,6 @@ def _why_waiting(view: View, share: str) -> str:
 def is_compute(row: Row) -> bool:
     """Return True if the row describes a device that computes."""
     return row.rule is not None and row.rule.cause in COMPUTE_RULES
-
-
-def lost_launches(lost: float, launches: float) -> float:
-    """Return the share (0 to 1) of launches that have no work in the file."""
-    return lost / launches if launches else 0.0
 
 
 def _lost_words(view: View) -> str:
@@ -240,8 +235,13 @@ def doubts_of_cause(
     if best.cause == "input-bound" and measured < share / MARGIN:
         yield f"The timed steps waited for data for {percent(measured)} only."
     yield from doubts_of_links(view)
-    least, most = (facts.number(f"{end}_busy_device") for end in ("least", "most"))
-    if best.is_idle and most - least >= DEVICES_DIFFER:
+    if best.is_idle:
+        yield from _doubts_of_devices(view)
+
+
+def _doubts_of_devices(view: View) -> Iterator[str]:
+    least, most = (view.run.facts.number(f"{end}_busy_device") for end in ("least", "most"))
+    if most - least >= DEVICES_DIFFER:
         yield f"Devices differ: they work for {percent(least)} to {percent(most)} of the step."
 
 
@@ -277,7 +277,7 @@ def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
 def doubts_of_links(view: View) -> Iterator[str]:
     """Yield which launches and events contradict each other."""
     facts = view.run.facts
-    if lost_launches(facts.number("launches_without_work"), facts.number("launches")) >= WARN:
+    if facts.number("lost_launches_share") >= WARN:
         yield f"{capital(_lost_words(view))}."
     if facts.number("clock_conflict_share") >= WARN:
         yield f"{capital(_clock_words(view))}."
@@ -297,9 +297,7 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
     if steal >= LIMIT:
         yield f"Other programs had the CPU for {percent(steal)} of the step."
     computing = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
-    least, most = (facts.number(f"{end}_busy_device") for end in ("least", "most"))
-    if most - least >= DEVICES_DIFFER:
-        yield f"Devices differ: they work for {percent(least)} to {percent(most)} of the step."
+    yield from _doubts_of_devices(view)
     if computing < COMPUTING * (1 - steal):
         yield "Several small causes add up."
     if view.step.untypical:

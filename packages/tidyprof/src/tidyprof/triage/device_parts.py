@@ -46,7 +46,7 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, who
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.cpu_time import CPU_STEAL, thread_times, without_steal
-from tidyprof.triage.facts import Gap, Most, RankFacts, Replays, largest_sum
+from tidyprof.triage.facts import Gap, Most, RankFacts, Replays, largest_sum, share_of
 from tidyprof.triage.host_activity import (
     calls_within,
     compiling,
@@ -362,9 +362,7 @@ def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
     runtime = plain_host_events(profile, "runtime")
     times = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
     return times, {
-        "slow_launches": int(slow.sum()),
         "slow_launches_ns": float(length[slow].sum()),
-        "median_launch_ns": usual,
     }
 
 
@@ -441,6 +439,7 @@ def _link_values(profile: Profile) -> dict[str, float]:
     return {
         "launches": len(launching),
         "launches_without_work": int(is_lost.sum()),
+        "lost_launches_share": share_of(is_lost.sum(), len(launching)),
         "clock_conflict_share": share,
         "clock_offset_ns": offset,
     }

@@ -204,7 +204,6 @@ def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
         "foreign_events": f"{foreign[1]:,} events of the category {foreign[0]}" if foreign else "",
         "named_gpu": "" if kind.tool != "torch.profiler" else named_gpu(profile),
         "out_of_memory": _out_of_memory(profile.meta.get("oom") or ()),
-        "counters": is_counted,
         "top_kernel_roof_share": _roof_share(profile) if is_counted else None,
     }
 

@@ -13,7 +13,6 @@ from tidyprof.triage.confidence import (
     doubts_of_links,
     graphs_may_lack_kernels,
     like_communication,
-    lost_launches,
     replay_words,
 )
 from tidyprof.triage.cpu_time import CPU_STEAL
@@ -94,7 +93,9 @@ def details_of(view: View) -> Iterator[str]:
     if marker and marker != "ProfilerStep#N":
         yield f"Steps start with each `{marker}`: the profiler's step() wasn't called."
     traced = four_digits(facts.number("traced_step_ns") / 1e6)
-    yield f"The traced step takes {traced} ms, with {facts.number('events_per_step'):,.0f} events."
+    if run.marked:
+        events = f"{facts.number('events_per_step'):,.0f} events"
+        yield f"The traced step takes {traced} ms, with {events}."
     shortest, longest = facts.number("shortest_step_ns"), facts.number("longest_step_ns")
     if run.marked and longest > UNEVEN * shortest:
         ends = f"{four_digits(shortest / 1e6)} to {four_digits(longest / 1e6)} ms"
@@ -235,7 +236,7 @@ def next_step(view: View, cause: str, command: str) -> str:
         return "Record with DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=0, or without graphs."
     if facts.number("clock_conflict_share") >= TOO_MANY:
         return "Record again with another release of the profiler; don't mix files of two clocks."
-    if lost_launches(facts.number("launches_without_work"), facts.number("launches")) >= TOO_MANY:
+    if facts.number("lost_launches_share") >= TOO_MANY:
         return "Record again, fewer steps at a time or with another release of the profiler."
     if view.step.untypical:
         return "Record more steps: tidyprof run --steps 20 -- python train.py"

@@ -286,8 +286,6 @@ def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
         "straggler_excess": share,
         "straggler_excess_ns": more / max(budget["step"].nunique(), 1),
         "straggler_part": part,
-        "straggler_compute_ns": float(worst["computation_ns"]),
-        "median_compute_ns": float(table.loc[~late, "computation_ns"].median()),
     }
 
 

@@ -259,8 +259,10 @@ def _diagnosis(
     unknown, command = missing(view)
     if rule:
         why, fix, lesson = rule.why(view), rule.fix(view), rule.lesson
-    else:
+    elif parts:
         why, fix, lesson = why_no_cause(view, cause, parts), next_step(view, cause, command), ""
+    else:
+        (_, why, fix), lesson = why_no_timeline(run, command), ""
     blamed = blamed_rows(view, rows)
     alternatives = tuple(
         Alternative(row.rule.cause, row.ns / max(view.step.length_ns, 1e-9), row in blamed)
@@ -279,7 +281,7 @@ def _diagnosis(
         lesson=lesson,
         parts=parts,
         step_ns=view.step.length_ns,
-        step_note=step_note(view),
+        step_note=step_note(view) if parts else "",
         notes=new_notes(notes_of(view), doubts),
         details=tuple(details_of(view)),
         alternatives=alternatives,
@@ -327,33 +329,9 @@ def _without_timeline(run: Run, origins: tuple[str, ...]) -> Diagnosis:
     view = View(run, Step({}, False))
     shares = [(rule.fraction(view), rule) for rule in RULES if rule.cause in COMPUTE_RULES]
     share, rule = max(shares, key=lambda one: one[0] >= LIMIT)
-    unknown, command = missing(view)
-    if share >= LIMIT:
-        of = "of the busy samples" if rule.cause == "power-capped" else "of all kernel time"
-        headline = f"{rule.headline.partition(' of the step')[0].format(percent(share))} {of}"
-        cause, why, fix, lesson = rule.cause, rule.why(view), rule.fix(view), rule.lesson
-        doubts: tuple[str, ...] = ()
-    else:
-        headline, why, fix = why_no_timeline(run, command)
-        cause, lesson, share, doubts = INCONCLUSIVE, "", 0.0, (f"{capital(headline)}.",)
-    return Diagnosis(
-        cause=cause,
-        headline=headline,
-        share=share,
-        doubts=doubts,
-        why=why,
-        next_step=fix,
-        lesson=lesson,
-        parts=(),
-        step_ns=0.0,
-        step_note="",
-        notes=tuple(notes_of(view)),
-        details=(),
-        alternatives=(),
-        unknown=unknown,
-        facts=run.facts.listed(),
-        overhead=run.overhead,
-        origins=origins,
-        on_host=run.on_host,
-        rank_table=None,
-    )
+    if share < LIMIT:
+        reason, _, _ = why_no_timeline(run, "")
+        return _diagnosis(view, [], origins, INCONCLUSIVE, reason)
+    of = "of the busy samples" if rule.cause == "power-capped" else "of all kernel time"
+    headline = f"{rule.headline.partition(' of the step')[0].format(percent(share))} {of}"
+    return _diagnosis(view, [], origins, rule.cause, headline, share, (), Row(rule.row, 0.0, rule))
