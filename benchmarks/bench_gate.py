@@ -1,7 +1,7 @@
 """Simulate how often the gate is wrong and how small a slow-down it finds; write the tables into
 docs/gate.md.
 
-A stored pool of modeled runs (modelled_steps.json) that differ only by their seed represents
+A stored pool of modeled runs (modeled_steps.json) that differ only by their seed represents
 repeats. The model is steadier than machines are, so run-to-run noise of a machine is added. Nothing
 here is a timing. Run it with `python -m benchmarks.bench_gate`.
 """
@@ -57,7 +57,7 @@ KIND_REPEATS = (5, 9, 20)
 
 def pool() -> np.ndarray:
     """Return the step times (ns) of modeled runs with different seeds."""
-    file = Path(__file__).with_name("modelled_steps.json")
+    file = Path(__file__).with_name("modeled_steps.json")
     return np.array(json.loads(file.read_text(encoding="utf-8")), float)
 
 
@@ -132,7 +132,7 @@ def autoregressive(noise: np.ndarray, lasts: float) -> np.ndarray:
 
 def wrongly_blamed(repeats: int, paired: bool, random: np.random.Generator) -> float:
     """Return the share of comparisons of equal versions in which any part is confident."""
-    wrong, origin = 0, Origin("modelled", "for a benchmark")
+    wrong, origin = 0, Origin("modeled", "for a benchmark")
     for _ in range(EQUAL_PAIRS):
         drawn = np.exp(random.normal(0, NOISE, (2, repeats, PARTS)))
         sides = [

@@ -1,4 +1,4 @@
-"""Record what the GPUs do while a command runs, and summarise such a log.
+"""Record what the GPUs do while a command runs, and summarize such a log.
 
     python 01_gpu_log.py record gpu.csv python train.py --epochs 3
     python 01_gpu_log.py summary gpu.csv

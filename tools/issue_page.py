@@ -67,7 +67,7 @@ HEAD = """\
 # Known issues
 
 What goes wrong when PyTorch is profiled on AMD GPUs, as others have reported it. Each entry says \
-how to recognise it, how to check, what to do, which versions have it, where it is published, and \
+how to recognize it, how to check, what to do, which versions have it, where it is published, and \
 when the entry was last compared with that. `python -m proflab doctor` makes the checks that a \
 program can make, and names the entries that belong to them.
 

@@ -46,7 +46,7 @@ has been sent one makes a row of it by `.venv/bin/python -m tools.who_ran gpu_ch
 committed: its texts are somebody else's.
 
 """
-COLUMNS = ("when", "on what", "passed", "did not pass", "from whom, licence")
+COLUMNS = ("when", "on what", "passed", "did not pass", "from whom, license")
 
 
 class Part(msgspec.Struct):
@@ -70,7 +70,7 @@ class Run(msgspec.Struct):
     platform: str
     torch: str
     python: str
-    licence: str
+    license: str
     parts: dict[str, Part]
     name: str = ""
 
@@ -172,7 +172,7 @@ def _row(run: Run) -> list[str]:
         f"{run.count} x {_harmless(run.gpu)}, {_harmless(versions)}",
         "; ".join(passed) or "nothing",
         "; ".join(others) or "nothing",
-        "; ".join(_harmless(text) for text in (run.name, run.licence) if text),
+        "; ".join(_harmless(text) for text in (run.name, run.license) if text),
     ]
 
 

@@ -70,7 +70,7 @@ _SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:<
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
 _SHELL_REMARK = re.compile(r'(<span class="w">[^\S\n]+</span><span class="c1)(?=">)')
-"""Beginning of a remark after a command: in a block without colours, and in one with colours."""
+"""Beginning of a remark after a command: in a block without colors, and in one with colors."""
 _TYPED = re.compile(
     r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)',
     re.DOTALL,
@@ -149,7 +149,7 @@ def finished(page: str, images: Path, up: str) -> str:
     if not found:
         return page
     article = _FIGURE.sub(_linked, found[1])
-    article = _TABLE.sub(lambda table: labelled(breakable(whole_options(table[0]))), article)
+    article = _TABLE.sub(lambda table: labeled(breakable(whole_options(table[0]))), article)
     article = _CODE.sub(lambda code: breakable(whole_options(code[0])), article)
     article = _PRINTED.sub(
         lambda one: f"{one[1]}{paper_marks(one[2])}>{folded(one[2])}",
@@ -201,7 +201,7 @@ def whole_options(html: str) -> str:
     return _OPTION.sub(r'<span class="option">\g<0></span>', html)
 
 
-def labelled(table: str) -> str:
+def labeled(table: str) -> str:
     """A table whose cells say below which heading they stand, since a narrow screen shows each row
     as a block, without the header, which of their names are too short to be broken, and which hold
     a dash. Names in the first column head their block as they are; numbers would be of nobody knows
@@ -273,7 +273,7 @@ def _folded_line(line: str) -> str:
 
 
 def _remarked(found: re.Match[str]) -> str:
-    """A block of commands without colours, with the remarks after commands marked as such."""
+    """A block of commands without colors, with the remarks after commands marked as such."""
     return found[1] + _REMARK.sub(r'\1<span class="c1 remark">\2</span>', found[2])
 
 

@@ -16,7 +16,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-"""The lexer colours `%%bash` cells as shell code."""
+"""The lexer colors `%%bash` cells as shell code."""
 
 FOLDED = "hide-cell"
 """The tag of a cell that myst-nb folds, input and outputs."""

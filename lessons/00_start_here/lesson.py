@@ -9,7 +9,7 @@
 #
 # - run the training, trace it, and read the trace with pandas;
 # - time a step of PyTorch code, on a GPU and on a processor;
-# - recognise five ways in which a step time misleads, and say when you can't tell.
+# - recognize five ways in which a step time misleads, and say when you can't tell.
 #
 # You need two processor cores and no experience with profilers. An AMD GPU is used where there is one.
 
@@ -38,16 +38,16 @@ lesson = proflab.start("00")
 # | *recorded: NVIDIA H200*, a real GPU | how slow the case is, how steps differ, what helped | about AMD's tools |
 # | *measured*: your processor | what PyTorch does, in which order, and whether your code is right | how fast a GPU is |
 # | AMD's published figures | how fast the same model ran on an MI300X | why |
-# | *modelled: MI300X*, computed | what AMD's tools would show | what a cure gains |
+# | *modeled: MI300X*, computed | what AMD's tools would show | what a cure gains |
 #
-# What is modelled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
-# code that reads and prepares the images, takes for one: most of a modelled step of the case rests on that. Runs on the
+# What is modeled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
+# code that reads and prepares the images, takes for one: most of a modeled step of the case rests on that. Runs on the
 # H200 were made once or twice.
 
 # %% [markdown]
 # ## The case
 #
-# ResNet-50, a model that classifies images, is trained on CIFAR-100: colour photographs of 32 by 32 pixels in a hundred
+# ResNet-50, a model that classifies images, is trained on CIFAR-100: color photographs of 32 by 32 pixels in a hundred
 # classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. Nothing is tuned, as in AMD's
 # own example: you find out what to tune.
 #
@@ -200,7 +200,7 @@ q.check(answer)
 #
 # {drawing 00_clock}
 #
-# To *synchronise* means to wait until the queue is empty. Below, a second thread of this program stands
+# To *synchronize* means to wait until the queue is empty. Below, a second thread of this program stands
 # in for a GPU: `device.launch(work)` launches, `device.synchronize()` waits. It says nothing about a GPU's speed.
 
 # %%

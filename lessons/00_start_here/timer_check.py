@@ -43,7 +43,7 @@ WAIT_OUTSIDE = (
     "Read the clock after `device.synchronize()`."
 )
 OLD_WORK = (
-    "Your first step contains work that was launched before it. Synchronise at both ends: also"
+    "Your first step contains work that was launched before it. Synchronize at both ends: also"
     " before the first reading."
 )
 

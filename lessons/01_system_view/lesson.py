@@ -89,7 +89,7 @@ proflab.predict("01.b", power_guess, unit="W", what="what it takes more than bef
 #
 # Two questions come before the first sample. *Which GPU is it?* `rocminfo` lists those that ROCm sees, and
 # `torch.cuda.get_device_properties(0)` says what PyTorch got: name, memory, compute units. *Is it yours alone?* A
-# sensor belongs to the GPU and not to your job. On a shared node number 0 can be a neighbour's, since the monitor
+# sensor belongs to the GPU and not to your job. On a shared node number 0 can be a neighbor's, since the monitor
 # ignores `ROCR_VISIBLE_DEVICES`, the variable that hides GPUs from a program. `amd-smi process` tells who is on which.
 #
 # Without a GPU the course replays the sensors of a modeled MI300X during the command in `PROFLAB_WORKLOAD`. The
@@ -153,7 +153,7 @@ proflab.reveal("01.b", round(more_watt, 1), real)
 # %% [markdown]
 # While it trains, this GPU takes hardly more than before. The large run lasted less than a second, and its power was
 # still rising: this sensor gives a mean of the last second. And how much of the peak is reached? *MFU*, model FLOPs
-# utilisation, is the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one
+# utilization, is the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one
 # addition or multiplication of two numbers.
 
 # %%

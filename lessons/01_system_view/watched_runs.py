@@ -59,7 +59,7 @@ class WatchedRun:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation, a fraction: the FLOP/s that the model needs over the GPU's
+        """Model FLOPs utilization, a fraction: the FLOP/s that the model needs over the GPU's
         peak.
         """
         return self.images_per_second * self.flops_per_image / self.peak_flops
@@ -73,7 +73,7 @@ class WatchedRun:
 def watched_run(folder: str | PathLike[str]) -> WatchedRun:
     """The run whose logs and COMMAND_FILE are in `folder`, which gives it its name.
 
-    If the log is replayed, the speed is that of the same model (modelled_runs.csv). Otherwise it is
+    If the log is replayed, the speed is that of the same model (modeled_runs.csv). Otherwise it is
     that in the trainer's files in this folder. Raises CourseError for a folder without either, and
     ProfileReadError for a log that cannot be read.
     """
@@ -87,9 +87,9 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
             f"{path / COMMAND_FILE}: can't be read; run the cell that watches this run first"
         ) from None
     profile = read_system(path)
-    if profile.origin.kind != "modelled":
+    if profile.origin.kind != "modeled":
         return _measured(path, profile)
-    return _modelled(path, command, profile)
+    return _modeled(path, command, profile)
 
 
 def stated_limit(device_name: str) -> float | None:
@@ -173,18 +173,18 @@ def _measured(path: Path, profile: Profile) -> WatchedRun:
     )
 
 
-def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
+def _modeled(path: Path, command: str, profile: Profile) -> WatchedRun:
     import pandas as pd
 
     from cifar_train.peaks import peak_flops
     from proflab.parts.clinic_runs import ERROR
     from tidyprof.tables.contract import Origin
 
-    known = pd.read_csv(HERE / "modelled_runs.csv", comment="#", index_col="command")
+    known = pd.read_csv(HERE / "modeled_runs.csv", comment="#", index_col="command")
     if command not in known.index:
-        raise CourseError(f"{HERE / 'modelled_runs.csv'} has no run of {command!r}")
+        raise CourseError(f"{HERE / 'modeled_runs.csv'} has no run of {command!r}")
     batch, rate, flops = known.loc[command]
     detail = f"MI300X, its power between idle and limit assumed, {ERROR}"
-    profile.meta["origin"] = Origin("modelled", detail)
+    profile.meta["origin"] = Origin("modeled", detail)
     peak = peak_flops("MI300X", "automixed")
     return WatchedRun(path.name, profile, int(batch), rate, flops, peak, stated_limit("MI300X"))

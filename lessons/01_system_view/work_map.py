@@ -19,7 +19,7 @@ LOOKS = (
     (style.BLACK, "P"),
     (style.SKY_BLUE, "v"),
 )
-"""Colour and marker of each run, in order."""
+"""Color and marker of each run, in order."""
 
 NEAR_PERCENT = 60
 """Busy share in percent from which a label stands to the left of its point, so that it stays
@@ -46,12 +46,12 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         figure, (axes,) = new_figure(origin, 4.2, title=title)
         labels = []
         for place, (run, rows) in enumerate(table.groupby("run", sort=False)):
-            colour, marker = LOOKS[place % len(LOOKS)]
+            color, marker = LOOKS[place % len(LOOKS)]
             axes.plot(
                 rows["busy_percent"],
                 rows["power_share_percent"],
                 marker,
-                color=colour,
+                color=color,
                 markersize=8,
                 zorder=3,
             )
@@ -62,7 +62,7 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
                 x = near["busy_percent"].min() if left else near["busy_percent"].max()
                 text = str(run) if len(rows) == 1 else f"{run}, GPU {numbers}"
                 labels.append((x, near["power_share_percent"].mean(), left, text))
-        # Labels stand above and below in turn, since neighbours are near.
+        # Labels stand above and below in turn, since neighbors are near.
         for place, (x, y, left, text) in enumerate(sorted(labels)):
             offset = (-9 if left else 9, -13 if place % 2 else 6)
             axes.annotate(

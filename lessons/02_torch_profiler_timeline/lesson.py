@@ -284,7 +284,7 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
 # | compute | a kernel runs that is no collective, or a fill |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
-# | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronises |
+# | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronizes |
 # | data wait | the device is idle, the host is in its range `data` |
 # | launch-bound idle | the device has run dry: the host has launched nothing yet |
 # | other | the device is idle: the next work is queued, or earlier work that the file lacks runs |

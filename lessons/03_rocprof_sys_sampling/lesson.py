@@ -45,7 +45,7 @@ lesson.recall()
 # ## Predict
 #
 # The case's process prepares its images itself (`--num-workers 0`). Guess a for what you run here: without an AMD GPU
-# that is a *modelled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
+# that is a *modeled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
 
 # %%
 # solution
@@ -96,7 +96,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # its machine code, which for Python would land in the interpreter. Sampling leaves the program as it is, and kernels of
 # libraries such as rocBLAS or hipBLASLt are traced like others.
 #
-# Without a GPU, the course replays a modeled MI300X. Every figure then says `modelled`.
+# Without a GPU, the course replays a modeled MI300X. Every figure then says `modeled`.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -111,7 +111,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 #
 # `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The picture shows one step: the *call
 # stacks* of both threads, callers above what they call, and below them how full the GPU was. A stack is drawn half the
-# way to its neighbours, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
+# way to its neighbors, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
 
 # %%
 sampled = own_run(lesson.folder / "one")
@@ -147,7 +147,7 @@ gap = found.iloc[0]
 proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
 
 # %% [markdown] tags=["given"]
-# The H200 waited for 87 % of its traced steps (lesson 02). A modelled gap is as long as the loader that the model
+# The H200 waited for 87 % of its traced steps (lesson 02). A modeled gap is as long as the loader that the model
 # [assumes](../docs/gpumodel.md#what-it-does-not-know): 0.14 ms for an image, where the H200's node took up to 0.88 ms.
 # For lengths trust the recording; the model shows where the gap is, and what AMD's tool writes.
 #
@@ -432,7 +432,7 @@ lesson.conclude(
 #
 # It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). A function that has
 # no symbol is shown under the nearest one that has, which can be wrong: [compile][tips] your own C++ with `-g1` and
-# optimised. With sampling on, no time of this run is that of your training. A known issue: [DataLoader workers crash
+# optimized. With sampling on, no time of this run is that of your training. A known issue: [DataLoader workers crash
 # under sampling](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
 #
 # [tips]: https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/how-to/general-tips-using-rocprof-sys.html

@@ -20,7 +20,7 @@ import proflab
 import tidyprof
 from proflab import case, exercise, ledger, show_figure, show_table, show_text
 from proflab.ledger.entries import two_digits
-from proflab.parts.clinic_runs import modelled, plain_step
+from proflab.parts.clinic_runs import modeled, plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from tidyprof import DEVICE_KINDS, plots
 
@@ -67,7 +67,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images aga
 # | `--output-format` | always name it: up to ROCm 6.4 you get CSV without it, from 7.0 on the database `rocpd` |
 # | `--output-directory`, `--output-file` | folder and start of the names; else `<machine>/<process>` |
 #
-# Without a GPU the course replays the training on a modeled MI300X, and every figure says `modelled`.
+# Without a GPU the course replays the training on a modeled MI300X, and every figure says `modeled`.
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
@@ -281,10 +281,10 @@ cures = pd.DataFrame({"H200_images_per_second": rates.groupby("run").agg(" and "
 cures = cures.loc[["loaders", "fused", "large"]].assign(
     options=[case.options("04"), f"{case.options('04')} --fused-optimizer", case.options("05")]
 )
-played = {run: modelled(text) for run, text in cures["options"].items()}
+played = {run: modeled(text) for run, text in cures["options"].items()}
 parts = {run: plain_step(text) for run, text in cures["options"].items()}
-cures["modelled"] = [two_digits(played[run].images_per_second) for run in cures.index]
-columns, origin = "options H200_images_per_second modelled", played["loaders"].origin
+cures["modeled"] = [two_digits(played[run].images_per_second) for run in cures.index]
+columns, origin = "options H200_images_per_second modeled", played["loaders"].origin
 show_table(cures, columns, "Two cures", origin=f"recorded: {case.MEASURED_ON}; {origin}")
 
 # %% [markdown]

@@ -140,7 +140,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda profile: share_of_roof(profile, moved=0.5),
-                "That is half of the bytes: a normalisation reads and writes.",
+                "That is half of the bytes: a normalization reads and writes.",
             ),
         ),
         hints=(

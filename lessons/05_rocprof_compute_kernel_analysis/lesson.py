@@ -18,7 +18,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import case, exercise, ledger, show_table, show_text
-from proflab.parts.clinic_runs import modelled
+from proflab.parts.clinic_runs import modeled
 from proflab.parts.roofline import show_roofline
 from proflab.parts.steady_part import own_run
 
@@ -51,14 +51,14 @@ lesson.sheet()
 #
 # ## Predict
 #
-# The forward batch normalisation, fourth in AMD's table of lesson 04 and first in the model, brings its input to mean 0
+# The forward batch normalization, fourth in AMD's table of lesson 04 and first in the model, brings its input to mean 0
 # and variance 1.
 
 # %%
 # solution
 intensity_guess, share_guess = 50, 40
 # end solution
-proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="intensity of batch normalisation")
+proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="intensity of batch normalization")
 proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that it reaches")
 
 # %% [markdown]
@@ -70,7 +70,7 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/): the clock falls
 # under load.
 #
-# Count what *must* be done in the first normalisation of the case: each input is read once, each output written once.
+# Count what *must* be done in the first normalization of the case: each input is read once, each output written once.
 # We take eight operations per number.
 
 # %%
@@ -82,7 +82,7 @@ norm_intensity = norm_flops / norm_bytes
 norm_roof = min(PEAK, norm_intensity * BANDWIDTH)
 layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
 show_text(
-    f"The normalisation: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, "
+    f"The normalization: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, "
     f"**{norm_intensity:.0f} FLOP per byte**, at least {1e6 * norm_flops / norm_roof:.0f} µs. "
     f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} "
     "FLOP per byte (peak)."
@@ -223,7 +223,7 @@ layers["rate"] = layers["pct_of_roof"] / 100 * its_roof
 points = tidyprof.roofline_points(mine)
 points = points[points["name"].isin(launched["name"])]
 convolution = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
-shown = {"the normalisation": point, "largest convolution": convolution}
+shown = {"the normalization": point, "largest convolution": convolution}
 for name, row in shown.items():
     share = 100 * row.flops_per_second / min(PEAK, row.hbm_intensity * BANDWIDTH)
     show_text(f"{name}: {row.hbm_intensity:.3g} FLOP per byte, {share:.1f} % of its roof.")
@@ -269,7 +269,7 @@ show_text(
 # workgroup shares. The table *Speed-of-Light* (2.1) compares each with its peak.
 #
 # Here are four small kernels, recorded on an MI300X. Two copy the same numbers:
-# once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers far apart (with a *stride*). Two
+# once neighboring work-items read neighboring numbers (*coalesced*), once numbers far apart (with a *stride*). Two
 # transpose a matrix through LDS. LDS of an MI300X has 32 *banks* (an MI350's has 64): numbers 0 and 32 lie in bank 0,
 # number 1 in bank 1.
 # Work-items that want different numbers of one bank at once are in *conflict*, and wait for each other.
@@ -340,8 +340,8 @@ show_text(
 
 # %%
 options = case.options("05")
-plain, nhwc = modelled(options), modelled(f"{options} --channels-last")
-kernels = pd.read_csv(lesson.file("modelled_kernels.csv"), skiprows=3)
+plain, nhwc = modeled(options), modeled(f"{options} --channels-last")
+kernels = pd.read_csv(lesson.file("modeled_kernels.csv"), skiprows=3)
 before, after = (kernels[kernels["layout"] == layout] for layout in ("plain", "channels last"))
 totals = [table.set_index("short_name")["total_ns"].astype(float) for table in (before, after)]
 grown = totals[1].sub(totals[0], fill_value=0).sort_values()
@@ -356,7 +356,7 @@ show_text(
 )
 
 # %% [markdown]
-# Yet an image takes no less. In this layout PyTorch does the normalisation with its own kernels, not MIOpen's. A step
+# Yet an image takes no less. In this layout PyTorch does the normalization with its own kernels, not MIOpen's. A step
 # is a sum: look at all that changed. On a real GPU:
 
 # %%
@@ -393,7 +393,7 @@ proflab.reveal("05.b", reached_share, norm)
 lesson.conclude(
     f"If the first kernel of AMD's table took no time, all kernels together would be {one:.2f} "
     f"times as fast; if its five that mainly move data took none, {five:.2f} times. Forward "
-    "batch normalisation reaches "
+    "batch normalization reaches "
     f"{few.hbm_percent:.0f} to {many.hbm_percent:.0f} % of the memory's roof in AMD's recording, "
     f"in the model {reached_share:.0f} %.",
     rules_out="one bad kernel",

@@ -40,7 +40,7 @@ def show_roofline(
         beside = {"xytext": (9, 0), "textcoords": "offset points", "va": "center_baseline"}
         memory = (0.4, 0.4 * bandwidth / tera)
         axes.annotate(f"memory {bandwidth / tera:.1f} TB/s", memory, **beside)
-        # Shapes tell the kernels apart, so that no colour is needed for it.
+        # Shapes tell the kernels apart, so that no color is needed for it.
         for marker, (name, (x, rate)) in zip("osD^", points.items(), strict=False):
             axes.plot(x, rate / tera, marker, ms=9, color=style.VERMILLION, mec=style.TEXT)
             axes.annotate(name, (x, rate / tera), **{**beside, "xytext": (-9, 0), "ha": "right"})

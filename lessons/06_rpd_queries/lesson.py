@@ -11,7 +11,7 @@
 # - ask for sums, rankings, shares and gaps, with the first step left out, and over the files of many ranks;
 # - check a ready-made view before you believe it.
 #
-# You need lessons 00 and 02, and no SQL. Without an AMD GPU, the course replays the commands with files of a *modelled*
+# You need lessons 00 and 02, and no SQL. Without an AMD GPU, the course replays the commands with files of a *modeled*
 # MI300X. The databases are those of rocprofv3 since ROCm 7.0, the `.rpd` files those of rpd of 2026 and of 2024.
 
 # %%
@@ -112,7 +112,7 @@ show_table(
 )
 
 # %% [markdown]
-# Mostly idle? In lesson 04 the modelled case computes for nearly all of a step. One of them misleads; a trap below says
+# Mostly idle? In lesson 04 the modeled case computes for nearly all of a step. One of them misleads; a trap below says
 # which. `sqlite_master` even has the SQL of a view, in its column `sql`.
 #
 # ## One question, step by step

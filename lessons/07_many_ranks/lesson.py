@@ -11,7 +11,7 @@
 # - say what a transfer should cost, and whether more GPUs pay.
 #
 # You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
-# elsewhere. Without four GPUs the course replays files of a modelled MI300X.
+# elsewhere. Without four GPUs the course replays files of a modeled MI300X.
 
 # %%
 import re
@@ -20,7 +20,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import case, exercise, show_figure, show_table, show_text
-from proflab.parts.clinic_runs import modelled
+from proflab.parts.clinic_runs import modeled
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
@@ -269,7 +269,7 @@ q.check(answer)
 # %% [markdown]
 # In the heat map each column is a collective, each row a rank. In a bright cell the rank waited long; the dot marks the
 # rank that came last. The first two collectives of a step are *broadcasts*: rank 0 sends numbers of its batch
-# normalisations to all, and need not wait for them. Where you have only a table of kernels for each rank, without any
+# normalizations to all, and need not wait for them. Where you have only a table of kernels for each rank, without any
 # start, the shortest total of collectives is all transfer, and what the others have beyond it is waiting.
 
 # %%
@@ -302,7 +302,7 @@ show_text(
 
 # %%
 played = {
-    (gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", gpus)
+    (gpus, batch): modeled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", gpus)
     for gpus in (1, 4)
     for batch in (256, 1024)
 }

@@ -1,7 +1,7 @@
 """The blind clinic: runs with an unknown fault, beside each a healthy run, and their vital signs.
 
 Three patients are real programs, recorded on a GPU; their fault was known before they ran. More
-patients, to practise on, are modelled, and a seed draws their faults. A patient shows its letter
+patients, to practice on, are modeled, and a seed draws their faults. A patient shows its letter
 and its events; the file that it came from is kept out of every table, figure and message.
 """
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
     from tidyprof import Profile
 
-HEALTHY = "modelled-resnet"
+HEALTHY = "modeled-resnet"
 WARDS = (
     ("slow-loader", "unpinned-copies"),
     ("sync-every-step", "many-small-kernels", "wrong-layout", "tiny-batch"),
     ("rank-skew", "slow-network"),
 )
-"""One modelled fault of each group is drawn: of data, of launches, of ranks."""
+"""One modeled fault of each group is drawn: of data, of launches, of ranks."""
 
 RANKS = 4
-"""Number of ranks of a modelled patient with a fault between ranks, and of its healthy run."""
+"""Number of ranks of a modeled patient with a fault between ranks, and of its healthy run."""
 
-FOUR_RANKS = "modelled_four_ranks.tar.xz"
+FOUR_RANKS = "modeled_four_ranks.tar.xz"
 """The last step of four healthy ranks, and of four whose transfers take 40 times as long, so that
 the exchange takes most of the step.
 """
@@ -114,7 +114,7 @@ def recorded() -> dict[str, Patient]:
 
 
 def admit(seed: int) -> dict[str, Patient]:
-    """Three modelled patients by their letters; the same seed draws the same patients."""
+    """Three modeled patients by their letters; the same seed draws the same patients."""
     draw = random.Random(seed)
     faults = [draw.choice(ward) for ward in WARDS]
     draw.shuffle(faults)
@@ -125,14 +125,14 @@ def admit(seed: int) -> dict[str, Patient]:
 
 @cache
 def healthy_run(ranks: int = 1) -> Patient:
-    """The modelled training without a fault, on this number of ranks."""
+    """The modeled training without a fault, on this number of ranks."""
     return Patient("healthy", _one_step(HEALTHY) if ranks == 1 else _four_ranks("healthy"))
 
 
 def with_fault(letter: str, fault: str) -> Patient:
-    """A modelled patient with one of the faults in WARDS."""
+    """A modeled patient with one of the faults in WARDS."""
     shared = fault == "slow-network"
-    profile = _four_ranks(fault) if shared else _one_step(f"modelled-{fault}")
+    profile = _four_ranks(fault) if shared else _one_step(f"modeled-{fault}")
     return Patient(letter, profile, healthy_run(RANKS if fault in WARDS[-1] else 1), _fault=fault)
 
 

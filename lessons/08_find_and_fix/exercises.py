@@ -220,7 +220,7 @@ def _with(ward: Mapping[str, Patient], letter: str, **changed: Any) -> dict[str,
     return right | {letter: right[letter] | changed}
 
 
-# 08.5: the modelled ones
+# 08.5: the modeled ones
 
 
 def faults(ward: Mapping[str, Patient]) -> dict[str, str]:

@@ -22,7 +22,7 @@ import tidyprof
 from proflab import CorrectnessGate, case, exercise, ledger, show_figure, show_table, show_text
 from proflab.ledger.entries import two_digits
 from proflab.parts import clinic
-from proflab.parts.clinic_runs import modelled, plain_step
+from proflab.parts.clinic_runs import modeled, plain_step
 from proflab.parts.steady_part import mean_steps
 from tidyprof import plots
 
@@ -197,13 +197,13 @@ for before, run in pairwise(list(RUNGS)[:5] if TURNS else []):
 # loader's time for an image.
 
 # %%
-MODELLED = [
+MODELED = [
     "--num-workers 0",
     "--num-workers 2",
     case.options("05"),
     f"{case.options('05')} --compile",
 ]
-plain, loaders, large, compiled = (modelled(text).images_per_second for text in MODELLED)
+plain, loaders, large, compiled = (modeled(text).images_per_second for text in MODELED)
 on_gpu, twice = ladder["image_ns"], runs[runs["traced"]].eval("total_ns / images")
 rows = [
     ("two loaders", on_gpu["plain"] / on_gpu["loaders"], "-", loaders / plain),
@@ -211,9 +211,7 @@ rows = [
 ]
 beside = pd.DataFrame(rows, columns=["rungs", "H200", "AMD", "model"])
 beside["model"] = beside["model"].map(two_digits)
-sources = (
-    f"recorded: NVIDIA H200, AMD (HPCTrainingExamples, MI300A); {modelled(MODELLED[0]).origin}"
-)
+sources = f"recorded: NVIDIA H200, AMD (HPCTrainingExamples, MI300A); {modeled(MODELED[0]).origin}"
 show_table(beside, "rungs H200 AMD model", "Times as fast", origin=sources)
 assumed_us = 1e3 * plain_step("--num-workers 0")["data_wait_ms"] / 256
 show_text(f"An image of the plain run: {on_gpu['plain'] / 1e3:.0f} µs (H200). In the model "
@@ -227,7 +225,7 @@ show_text(f"An image of the plain run: {on_gpu['plain'] / 1e3:.0f} µs (H200). I
 # %% [markdown]
 # ## Trap: fast, with a good loss
 #
-# Somebody replaces a normalisation layer by a "fast" one. The loss falls, as in the trial `trap` above. Its gate:
+# Somebody replaces a normalization layer by a "fast" one. The loss falls, as in the trial `trap` above. Its gate:
 
 # %%
 show_text(str(gates["trap"]))
@@ -354,9 +352,9 @@ for patient in ward.values():
 # [How often triage is right](../docs/triage.md).
 
 # %% [markdown]
-# ## More to practise on
+# ## More to practice on
 #
-# Three more, modelled, one step each: the seed draws their faults. One has four ranks, and so has its control:
+# Three more, modeled, one step each: the seed draws their faults. One has four ranks, and so has its control:
 # `waiting` and `transfer` are the parts of the time in collectives (lesson 07).
 
 # %%

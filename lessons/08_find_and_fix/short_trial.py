@@ -28,7 +28,7 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
     from torch.nn.functional import cross_entropy
 
     from cifar_train.models import build_model
-    from cifar_train.pathologies import apply_to_model
+    from cifar_train.injected_faults import apply_to_model
 
     torch.manual_seed(SEED)
     model = apply_to_model(fault, build_model("resnet").double())

@@ -92,15 +92,15 @@ for what, attempt in {
 # index of the large batch miss before it must leave PyTorch's block? Small tensors are cut out of blocks of one size.
 
 # %%
-neighbour = scores.flatten()[3 * 100 + 100]
+neighbor = scores.flatten()[3 * 100 + 100]
 show_text(
-    f"To {neighbour:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong "
+    f"To {neighbor:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong "
     "loss."
 )
 BLOCK, PAGE, FLOAT = 2 * 2**20, 4096, 4  # bytes; PyTorch's block for tensors of at most 1 MiB
 size = 256 * 100 * FLOAT
 with_cache, without = BLOCK // FLOAT, -(-size // PAGE) * PAGE // FLOAT
-origin = "modelled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
+origin = "modeled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
 show_text(
     f"The first label of image 0 that must leave the block is {with_cache:,}; without the cache, "
     f"with whole pages alone, {without:,}. Origin: {origin}."
@@ -193,7 +193,7 @@ show_text("Origin: recorded, GPU not stated.")
 # and what you need of the report in one table:
 
 # %%
-CONSTRUCTED = "modelled: constructed by the course; machine code by LLVM 22.1 for gfx942, never run"
+CONSTRUCTED = "modeled: constructed by the course; machine code by LLVM 22.1 for gfx942, never run"
 report = lesson.file("constructed_fault.txt").read_text()
 event, first_wave = report.split("-" * 56)[:2]
 lines = [line for line in first_wave.splitlines() if not re.match(r" *[vs]\d+:", line)]
@@ -240,10 +240,10 @@ q.check(answer)
 # ## From the kernel to the launch
 #
 # A trace of lesson 02 knows which operator launched the kernel. Record it with a batch that does *not* crash. This one
-# is modelled: this training on an MI300X.
+# is modeled: this training on an MI300X.
 
 # %%
-found = proflab.recording("modelled-resnet")
+found = proflab.recording("modeled-resnet")
 trace = tidyprof.read(found.files["torch/trace_rank0_of_1.json.gz"], origin=found.origin)
 columns = {"name": str, "short_name": str, "operator": str}
 kernels = trace.events[trace.events["kind"] == "kernel"].astype(columns)
@@ -365,7 +365,7 @@ proflab.reveal("09.a", with_cache, origin)
 #
 # **Known issues.** A usage text at the start means an unknown option or a missing folder; since ROCm 7 the kernel's
 # name stands between `pc` and the reason, which older parsers miss; a traceback that ends in another library each time
-# asks for serialised kernels. And [the agent cannot start beside a debugger or a GPU core
+# asks for serialized kernels. And [the agent cannot start beside a debugger or a GPU core
 # dump](../docs/known-issues.md#the-agent-cannot-start-beside-a-debugger-or-a-gpu-core-dump).
 
 # %% [markdown]

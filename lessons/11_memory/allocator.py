@@ -90,7 +90,7 @@ class CachingAllocator:
         return block.address
 
     def free(self, address: int, time_us: int = 0) -> None:
-        """Give a block back to the allocator, which joins it with free neighbours."""
+        """Give a block back to the allocator, which joins it with free neighbors."""
         segment = next(
             one for one in self._segments if one.address <= address < one.address + one.size
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MEBIBYTE = 2**20
 STEPS = 3
-"""Of the modelled trainer."""
+"""Of the modeled trainer."""
 
 PARAMETERS = 8e9
 PARAMETERS_BYTES = PARAMETERS * 2

@@ -11,7 +11,7 @@
 # - tell memory that tensors use from memory that PyTorch has reserved;
 # - find a leak and a fragmented memory in a snapshot of PyTorch's allocator, line by line.
 #
-# You need lessons 00 and 02. The counts are exact on a processor too; what only a GPU has is modelled or recorded.
+# You need lessons 00 and 02. The counts are exact on a processor too; what only a GPU has is modeled or recorded.
 
 # %%
 import json
@@ -24,7 +24,7 @@ import torch
 from proflab import exercise, show_figure, show_table, show_text
 from proflab.parts.snapshots import (
     memory_map,
-    modelled_snapshot,
+    modeled_snapshot,
     play_requests,
     trainer_parameters,
 )
@@ -226,13 +226,13 @@ show_text(
 # torch.cuda.memory._record_memory_history(enabled=None)
 # ```
 #
-# Here it is the modelled trainer: ResNet-50, batch 256, on an MI300X, three steps. The file has the structure that
+# Here it is the modeled trainer: ResNet-50, batch 256, on an MI300X, three steps. The file has the structure that
 # torch writes. Parameters and Adam's states are exact, what `forward` keeps is an upper bound, and no snapshot of a GPU
 # was there to compare. A pickle can run code when it is loaded: open only your own by hand. `tidyprof` takes plain data
 # alone.
 
 # %%
-healthy = modelled_snapshot("healthy")
+healthy = modeled_snapshot("healthy")
 with open(healthy.meta["files"][0], "rb") as file:
     raw = pickle.load(file)
 blocks = tidyprof.memory_blocks(healthy)
@@ -273,7 +273,7 @@ q.check(answer)
 # and of the parameters are in both.
 
 # %%
-growing = modelled_snapshot("growing")
+growing = modeled_snapshot("growing")
 
 # %%
 # 5 minutes: which line leaks, and how many MiB does it keep in each step? Answer with a pair such as

@@ -42,15 +42,15 @@ def trainer_parameters() -> list[int]:
     return json.loads((HERE / "resnet50_parameters.json").read_text(encoding="utf-8"))
 
 
-def modelled_snapshot(name: str) -> Profile:
+def modeled_snapshot(name: str) -> Profile:
     """Read the modeled snapshot of three steps, healthy or growing, from the lesson's folder."""
     import tidyprof
 
     folder = journal.runs_folder() / FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "snapshot_rank0.pickle"
-    path.write_bytes(lzma.decompress((HERE / f"modelled/{name}.pickle.xz").read_bytes()))
-    shutil.copy(HERE / "modelled/modelled.json", folder)
+    path.write_bytes(lzma.decompress((HERE / f"modeled/{name}.pickle.xz").read_bytes()))
+    shutil.copy(HERE / "modeled/modelled.json", folder)
     return tidyprof.read(path)
 
 
@@ -84,7 +84,7 @@ def play_requests(
     with whole_file(path) as partial:
         partial.write_bytes(pickle.dumps(allocator.snapshot(), protocol=4))
     return tidyprof.read(
-        path, origin=tidyprof.Origin("modelled", "by the rules of PyTorch's allocator")
+        path, origin=tidyprof.Origin("modeled", "by the rules of PyTorch's allocator")
     )
 
 
@@ -94,7 +94,7 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
         figure, (axes,) = new_figure(origin_of(blocks), height=3.2, title=title)
         start = (blocks.groupby("segment")["bytes"].cumsum() - blocks["bytes"]) / MEBIBYTE
         row = blocks["segment"].rank(method="dense") - 1
-        for state, (colour, hatch) in LOOKS.items():
+        for state, (color, hatch) in LOOKS.items():
             own = blocks["state"] == state
             size = blocks["bytes"][own] / MEBIBYTE
             axes.barh(
@@ -102,7 +102,7 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
                 size,
                 0.8,
                 start[own],
-                color=colour,
+                color=color,
                 hatch=hatch,
                 edgecolor=style.TEXT,
                 linewidth=0.3,

@@ -104,7 +104,7 @@ def cache_bytes(model, tokens):  # a key and a value, 16 bits each
 # %%
 PEAK, BANDWIDTH = 1307.4e12, 5324.8e9  # FLOP/s and bytes per second of an MI300X
 SOURCE = "https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html"
-MODELLED = f"modelled: bytes and operations by hand, peaks that AMD publishes ({SOURCE})"
+MODELED = f"modeled: bytes and operations by hand, peaks that AMD publishes ({SOURCE})"
 alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
 show_text(
     f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, "
@@ -132,7 +132,7 @@ step_s = bounds[["bytes_s", "arithmetic_s"]].max(axis=1)
 bounds["tokens_per_second"], bounds["for_each_request"] = bounds["batch"] / step_s, 1 / step_s
 bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
 columns = "context batch limit tokens_per_second for_each_request"
-show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
+show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELED)
 longest = 2 * weights(LLAMA) / PEAK * BANDWIDTH / cache_bytes(LLAMA, 1)
 show_text(f"Knee: {PEAK / BANDWIDTH:.0f} operations per byte. Longest text: {longest:.0f} tokens.")
 
@@ -214,7 +214,7 @@ assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e
 #
 # Can the times be trusted? Not where quartiles lie far apart. Nor, without a GPU, where the thread had a processor for
 # less than the time on the wall, since other programs had it: a load that never changes shows there alone. Neither sees
-# a neighbour who takes the *memory's* bandwidth, a low clock, or another job on your GPU: so compare the roofs with the
+# a neighbor who takes the *memory's* bandwidth, a low clock, or another job on your GPU: so compare the roofs with the
 # data sheet.
 
 # %%
@@ -468,7 +468,7 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# Bound, kernels and step are three times, in this order. The larger ratio of two neighbours says where to look.
+# Bound, kernels and step are three times, in this order. The larger ratio of two neighbors says where to look.
 
 
 # %%
@@ -491,7 +491,7 @@ show_text(
     f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where "
     "the rest is."
 )
-proflab.reveal("12.a", float(f"{1 / alone_s:.3g}"), origin=MODELLED)
+proflab.reveal("12.a", float(f"{1 / alone_s:.3g}"), origin=MODELED)
 proflab.reveal("12.b", float(f"{prefill / alone:.3g}"), origin=here)
 
 # %% [markdown] tags=["given"]

@@ -10,7 +10,7 @@
 # - rule out what looks like the upgrade and is not, and write a report that somebody can act on.
 #
 # You need lessons 01, 02 and 04. The capture command holds from ROCm 7.0 to {newest rocm}. No GPU is needed: the
-# releases that you compare here are modelled, since two of them on one machine are rarely at hand.
+# releases that you compare here are modeled, since two of them on one machine are rarely at hand.
 
 # %%
 import json
@@ -278,7 +278,7 @@ show_table(clocks, columns, "The monitor, medians at work", origin=origin)
 # [tune]: https://docs.pytorch.org/docs/stable/cuda.tunable.html
 #
 # So throw the first run after an upgrade away. ROCm 10.1 ships a smaller find database: that run finds more by itself.
-# With the same `MIOPEN_FIND_MODE` on both sides you compare releases and not searches. To practise, the trainer's
+# With the same `MIOPEN_FIND_MODE` on both sides you compare releases and not searches. To practice, the trainer's
 # `--inject-fault no-warmup` measures and records from the first step on.
 
 # %% [markdown]

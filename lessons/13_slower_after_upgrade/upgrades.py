@@ -27,11 +27,11 @@ def unpack() -> Path:
     with a folder for each run.
     """
     folder = journal.runs_folder() / FOLDER
-    with tarfile.open(HERE / "modelled_runs.tar.xz") as archive:
+    with tarfile.open(HERE / "modeled_runs.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     return folder
 
 
 def watched(side: str) -> Path:
     """Return what `amd-smi monitor -p -u --csv` logs next to a run, one sample per second."""
-    return HERE / f"modelled_{side}_smi.csv"
+    return HERE / f"modeled_{side}_smi.csv"

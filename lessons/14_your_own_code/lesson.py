@@ -101,7 +101,7 @@ proflab.predict(
 
 # %% [markdown]
 # The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
-# then times 20 again. On a GPU it synchronises only where such a window begins and ends. Without an optimizer a
+# then times 20 again. On a GPU it synchronizes only where such a window begins and ends. Without an optimizer a
 # backward pass marks the step, else the call of a module, or what you name: `--step-marker NAME`. A shorter program is told
 # which `--skip-steps` fits.
 #
@@ -456,7 +456,7 @@ print(f"verdict: {VERDICT}")
 # ## What this way cannot see
 #
 # A timer on the host sees what the host waits for. With a GPU the command has parts of the host alone, which runs
-# ahead; the block with `STEP_TIMER=times` synchronises at each part, so that host and GPU do not overlap as they do
+# ahead; the block with `STEP_TIMER=times` synchronizes at each part, so that host and GPU do not overlap as they do
 # otherwise, and the parts add up to more than a step without it. Compare parts with parts. A trace of three steps
 # shows no fault that comes once an hour.
 #

@@ -22,7 +22,7 @@ _OTHER_LOOKS = (
     (style.ORANGE, "xx"),
     (style.GREY, "..."),
 )
-"""Colour and hatch of parts for which the course has no look."""
+"""Color and hatch of parts for which the course has no look."""
 
 
 def plot_own_parts(

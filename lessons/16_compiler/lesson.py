@@ -81,7 +81,7 @@ proflab.predict(
 # %% [markdown]
 # ## Capture: compile
 #
-# The two kernels: a product, and a sum fused with a normalisation, as `torch.compile` writes them (lesson 10).
+# The two kernels: a product, and a sum fused with a normalization, as `torch.compile` writes them (lesson 10).
 
 # %%
 print((folder / "kernels.py").read_text().partition("@triton.jit\n")[2].partition("MATRICES =")[0])
@@ -312,7 +312,7 @@ q.check(answer)
 #
 # ## A fused kernel
 #
-# `add_norm` adds and normalises in one go. It reads two numbers and writes one; apart, the sum is written and read
+# `add_norm` adds and normalizes in one go. It reads two numbers and writes one; apart, the sum is written and read
 # again: five.
 
 # %%
@@ -330,7 +330,7 @@ show_table(
 # Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once. Where it isn't, a row may
 # begin anywhere, so `x` and `residual` are read number by number (2 bytes), and so is `weight` (4 bytes), whose mask,
 # `column < width`, depends on the width. It costs more than loads: results pass through LDS, and fewer wavefronts fit.
-# So pad the last dimension, and look at `loads` when one shape is slower than its neighbours.
+# So pad the last dimension, and look at `loads` when one shape is slower than its neighbors.
 #
 # ## In your tests
 #

@@ -365,15 +365,15 @@ q.check(answer)
 # number of links ([what the model assumes](../docs/gpumodel.md)).
 
 # %%
-knobs = pd.read_csv(lesson.file("modelled_knobs.csv"), comment="#")
+knobs = pd.read_csv(lesson.file("modeled_knobs.csv"), comment="#")
 knobs["held_gb"] = (16 / 8 + 2 * knobs.pop("whole_parameters")) * WHOLE / 1e9
 exposed = 100 * run["exposed_communication_ms"] / run["total_ms"]
 knobs.loc[len(knobs)] = ["published run", run["total_ms"] / 2e3, exposed, None]
 title = "Length of the step, exposed talk, parameters and states on a GPU"
-MODELLED = (
-    "modelled: MI300X, error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -25 %"
+MODELED = (
+    "modeled: MI300X, error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -25 %"
 )
-origin = f"{MODELLED}; {PUBLISHED}"
+origin = f"{MODELED}; {PUBLISHED}"
 show_table(knobs, " ".join(knobs), title, origin=origin)
 
 # %% [markdown]

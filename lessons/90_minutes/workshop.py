@@ -45,16 +45,16 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # | *recorded: NVIDIA H200*, a real GPU | how slow the case is, how steps differ, what helped | about AMD's tools |
 # | *measured*: your processor | what PyTorch does, in which order, and whether your code is right | how fast a GPU is |
 # | AMD's published figures | how fast the same model ran on an MI300X | why |
-# | *modelled: MI300X*, computed | what AMD's tools would show | what a cure gains |
+# | *modeled: MI300X*, computed | what AMD's tools would show | what a cure gains |
 #
-# What is modelled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
-# code that reads and prepares the images, takes for one: most of a modelled step of the case rests on that. Runs on the
+# What is modeled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
+# code that reads and prepares the images, takes for one: most of a modeled step of the case rests on that. Runs on the
 # H200 were made once or twice.
 
 # %% [markdown]
 # ## The case
 #
-# ResNet-50, a model that classifies images, is trained on CIFAR-100: colour photographs of 32 by 32 pixels in a hundred
+# ResNet-50, a model that classifies images, is trained on CIFAR-100: color photographs of 32 by 32 pixels in a hundred
 # classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. Nothing is tuned, as in AMD's
 # own example: you find out what to tune.
 #
@@ -183,7 +183,7 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 # | compute | a kernel runs that is no collective, or a fill |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
-# | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronises |
+# | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronizes |
 # | data wait | the device is idle, the host is in its range `data` |
 # | launch-bound idle | the device has run dry: the host has launched nothing yet |
 # | other | the device is idle: the next work is queued, or earlier work that the file lacks runs |
@@ -243,7 +243,7 @@ fixed = lesson_03.folder / "fixed"
 # ## Predict
 #
 # The case's process prepares its images itself (`--num-workers 0`). Guess a for what you run here: without an AMD GPU
-# that is a *modelled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
+# that is a *modeled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
 
 # %%
 # solution
@@ -279,7 +279,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # its machine code, which for Python would land in the interpreter. Sampling leaves the program as it is, and kernels of
 # libraries such as rocBLAS or hipBLASLt are traced like others.
 #
-# Without a GPU, the course replays a modeled MI300X. Every figure then says `modelled`.
+# Without a GPU, the course replays a modeled MI300X. Every figure then says `modeled`.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -295,7 +295,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 #
 # `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The picture shows one step: the *call
 # stacks* of both threads, callers above what they call, and below them how full the GPU was. A stack is drawn half the
-# way to its neighbours, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
+# way to its neighbors, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
 
 # %%
 sampled = own_run(lesson_03.folder / "one")
@@ -331,7 +331,7 @@ gap = found.iloc[0]
 proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
 
 # %% [markdown] tags=["given"]
-# The H200 waited for 87 % of its traced steps (lesson 02). A modelled gap is as long as the loader that the model
+# The H200 waited for 87 % of its traced steps (lesson 02). A modeled gap is as long as the loader that the model
 # [assumes](../docs/gpumodel.md#what-it-does-not-know): 0.14 ms for an image, where the H200's node took up to 0.88 ms.
 # For lengths trust the recording; the model shows where the gap is, and what AMD's tool writes.
 #
@@ -524,7 +524,7 @@ print((folder / "their_script.py").read_text())
 
 # %% [markdown]
 # The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
-# then times 20 again. On a GPU it synchronises only where such a window begins and ends. Without an optimizer a
+# then times 20 again. On a GPU it synchronizes only where such a window begins and ends. Without an optimizer a
 # backward pass marks the step, else the call of a module, or what you name: `--step-marker NAME`. A shorter program is told
 # which `--skip-steps` fits.
 

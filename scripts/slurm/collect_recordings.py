@@ -112,9 +112,9 @@ def check(folder: Path) -> dict[str, Any]:
         )
     run = run_record(folder)
     profiles = [tidyprof.read(path) for path in readable_paths(folder)]
-    if any(profile.origin.kind == "modelled" for profile in profiles):
+    if any(profile.origin.kind == "modeled" for profile in profiles):
         raise UserError(
-            "its files say that they are modelled; load the real tool's module and submit again"
+            "its files say that they are modeled; load the real tool's module and submit again"
         )
     if not any(
         "kernel" in set(profile.events["kind"]) or len(profile.counters) for profile in profiles
@@ -227,8 +227,8 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
             f" {run['launch']['world_size']}"
         ),
         "files": files,
-        "licence": "MIT",
-        "licence_url": "https://opensource.org/license/mit",
+        "license": "MIT",
+        "license_url": "https://opensource.org/license/mit",
         "copyright": copyright_line,
         "notes": (
             f"Measured {run['written'][:10]} with {platform_of(run)}; a selection of columns."

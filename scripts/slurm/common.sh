@@ -92,7 +92,7 @@ need() {
     local tool
     for tool in "$@"; do
         [ -n "${CONTAINER:-}" ] || command -v "$tool" >/dev/null ||
-            fail "$tool is not on $(hostname); add its module to MODULES in site.env, or set STANDINS=yes to rehearse"
+            fail "$tool is not on $(hostname); add its module to MODULES in site.env, or set REPLAY_TOOLS=yes to rehearse"
     done
 }
 

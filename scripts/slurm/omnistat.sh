@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# Utilisation, power, temperature and memory of all GPUs of the job: omnistat in user mode.
+# Utilization, power, temperature and memory of all GPUs of the job: omnistat in user mode.
 #   sbatch scripts/slurm/omnistat.sh
 #   sbatch --ntasks=8 scripts/slurm/omnistat.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/omnistat.sh

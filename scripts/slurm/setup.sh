@@ -8,7 +8,7 @@ fi
 # A container has the packages, but not the course.
 [ -z "${CONTAINER:-}" ] || export PYTHONPATH=$COURSE_DIR/src:$COURSE_DIR/packages/tidyprof/src${PYTHONPATH:+:$PYTHONPATH}
 [ -z "${PROXY:-}" ] || export http_proxy=$PROXY https_proxy=$PROXY
-if [ "${STANDINS:-no}" = yes ]; then
+if [ "${REPLAY_TOOLS:-no}" = yes ]; then
     # At the end of PATH: a real tool always wins.
     PATH=$PATH:$COURSE_DIR/src/proflab/tapes/bin
     export PROFLAB_PYTHON=${VENV:+$VENV/bin/}python

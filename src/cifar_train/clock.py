@@ -2,7 +2,7 @@
 
 On a GPU the host only launches work, so a host clock read between launches measures
 launching. Here events are recorded in the device's own stream, which waits for nothing
-during the run; they are read after one synchronisation at the end.
+during the run; they are read after one synchronization at the end.
 """
 
 from __future__ import annotations

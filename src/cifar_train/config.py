@@ -58,11 +58,11 @@ def _no_workers(config: TrainConfig) -> TrainConfig:
 
 
 @dataclass(frozen=True)
-class Pathology:
+class Fault:
     """A known fault: everything about it except the code that changes a model or a trainer.
 
     settings  -- what it changes in the configuration
-    model     -- name of the function in `cifar_train.pathologies` that changes the model
+    model     -- name of the function in `cifar_train.injected_faults` that changes the model
     trainer   -- name of the function there that changes the finished trainer
     """
 
@@ -72,20 +72,20 @@ class Pathology:
     trainer: str = ""
 
 
-ZOO = {
+FAULTS = {
     one.name: one
     for one in (
-        Pathology("slow-loader", _no_workers, trainer="slow_loader"),
-        Pathology("sync-every-step", trainer="sync_every_step"),
-        Pathology("tiny-batch", tiny_batch),
-        Pathology("many-small-kernels", model="many_small_kernels"),
-        Pathology("unpinned-copies", trainer="unpinned_copies"),
-        Pathology("wrong-layout", model="wrong_layout"),
-        Pathology("recompile", model="recompile", trainer="relabel_every_step"),
-        Pathology("rank-skew", trainer="rank_skew"),
-        Pathology("no-warmup", no_warmup),
-        Pathology("memory-growth", trainer="memory_growth"),
-        Pathology("broken-grad", model="broken_grad"),
+        Fault("slow-loader", _no_workers, trainer="slow_loader"),
+        Fault("sync-every-step", trainer="sync_every_step"),
+        Fault("tiny-batch", tiny_batch),
+        Fault("many-small-kernels", model="many_small_kernels"),
+        Fault("unpinned-copies", trainer="unpinned_copies"),
+        Fault("wrong-layout", model="wrong_layout"),
+        Fault("recompile", model="recompile", trainer="relabel_every_step"),
+        Fault("rank-skew", trainer="rank_skew"),
+        Fault("no-warmup", no_warmup),
+        Fault("memory-growth", trainer="memory_growth"),
+        Fault("broken-grad", model="broken_grad"),
     )
 }
 """Every pathology by its name. To add one, add its line here, and its function."""
@@ -93,7 +93,7 @@ ZOO = {
 
 def apply_to_config(config: TrainConfig) -> TrainConfig:
     """The configuration with its own pathology's settings in place."""
-    settings = ZOO[config.inject_fault].settings if config.inject_fault else None
+    settings = FAULTS[config.inject_fault].settings if config.inject_fault else None
     return settings(config) if settings else config
 
 
@@ -102,7 +102,7 @@ PRECISIONS = ("float32", "automixed", "bfloat16")
 DATA_SOURCES = ("auto", "cifar100", "synthetic")
 DEVICES = ("auto", "cpu", "cuda")
 DATA_FOLDER = Path("data")
-PATHOLOGIES = tuple(ZOO)
+FAULT_NAMES = tuple(FAULTS)
 
 EXAMPLES = (
     "--max-steps 5 --batch-size 8",
@@ -176,10 +176,10 @@ class TrainConfig:
     )
     inject_fault: str | None = option(
         None,
-        f"add a known fault, to practice finding it: {', '.join(ZOO)}",
-        choices=PATHOLOGIES,
+        f"add a known fault, to practice finding it: {', '.join(FAULTS)}",
+        choices=FAULT_NAMES,
         metavar="NAME",
-        group="zoo",
+        group="faults",
     )
 
     def __post_init__(self) -> None:

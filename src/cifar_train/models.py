@@ -14,7 +14,7 @@ from cifar_train.data.cifar100 import CLASSES, IMAGE_SIZE
 
 
 def build_model(name: str) -> nn.Module:
-    """A freshly initialised `resnet` (ResNet-50), `vit` (ViT-B/16) or `swinv2` classifier on the
+    """A freshly initialized `resnet` (ResNet-50), `vit` (ViT-B/16) or `swinv2` classifier on the
     CPU.
 
     Input float [N, 3, 32, 32], output object with `.logits` [N, 100].

@@ -1,4 +1,4 @@
-"""Published peak rates, for model FLOPs utilisation (MFU)."""
+"""Published peak rates, for model FLOPs utilization (MFU)."""
 
 from __future__ import annotations
 

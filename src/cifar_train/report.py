@@ -134,7 +134,7 @@ def step_records(
     ]
 
 
-def summarise(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int | None) -> Summary:
+def summarize(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int | None) -> Summary:
     """The summary of a run with at least one finished step."""
     peak_bytes = peak_memory_bytes(trainer.device)
     steady = [record for record in records if record.part == "steady" and not record.profiled]

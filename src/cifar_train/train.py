@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from cifar_train import pathologies, precision, profiling, report
+from cifar_train import injected_faults, precision, profiling, report
 from cifar_train.clock import StepClock, synchronize
 from cifar_train.config import TrainConfig, apply_to_config
 from cifar_train.console import Progress, say
@@ -78,7 +78,7 @@ def run(config: TrainConfig) -> Result:
         if not clock.outcomes:
             raise UserError(f"stopped by {stop_reason} before the first step was over")
         records = report.step_records(clock.outcomes, clock.durations_ns, trainer)
-        summary = report.summarise(records, trainer, compile_ns)
+        summary = report.summarize(records, trainer, compile_ns)
         metrics = report.write_metrics(folder, trainer, records, summary, stop_reason)
         files = [metrics, *(profile.files if profile else [])]
         summaries = [summary]
@@ -144,7 +144,7 @@ def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer
     )
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
-    model = pathologies.apply_to_model(config.inject_fault, build_model(config.model).train())
+    model = injected_faults.apply_to_model(config.inject_fault, build_model(config.model).train())
     model = model.to(device=device, dtype=dtype, memory_format=memory_format)
     autocast, scaler = precision.mixed_precision(config, device)
     trainer = Trainer(
@@ -163,7 +163,7 @@ def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer
         memory_format=memory_format,
         notes=precision.notes(config, device),
     )
-    pathologies.apply_to_trainer(config.inject_fault, trainer)
+    injected_faults.apply_to_trainer(config.inject_fault, trainer)
     torch.manual_seed(config.seed + launch.rank)
     return trainer
 

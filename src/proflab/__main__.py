@@ -124,10 +124,10 @@ def _recordings(options: argparse.Namespace) -> int:
         found = places(entry)
         where = next((place.source for place in found if place.problem is None), "not here")
         notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
-        about = (entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence)
+        about = (entry.kind, entry.short_gpu, size(entry.total_bytes), entry.license)
         rows.append((entry.name, *about, where))
     notes.append("cut: what the lessons need; `proflab fetch NAME` gets the whole file")
-    columns = ("recording", "kind", "GPU", "size", "licence", "found in")
+    columns = ("recording", "kind", "GPU", "size", "license", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
     return 0
 
@@ -148,7 +148,7 @@ def _fetch(options: argparse.Namespace) -> int:
             tell(f"error: {error}")
             failed += 1
             continue
-        print(f"{found.name}: {found.source}, {found.path} ({entry.licence}, {entry.copyright})")
+        print(f"{found.name}: {found.source}, {found.path} ({entry.license}, {entry.copyright})")
     return 2 if failed else 0
 
 

@@ -71,18 +71,18 @@ class Changed:
     origin: str
 
     @property
-    def modelled(self) -> bool:
+    def modeled(self) -> bool:
         """Whether a model computed the times, or some of them."""
-        from proflab.ledger.entries import is_modelled
+        from proflab.ledger.entries import is_modeled
 
-        return is_modelled(self.origin)
+        return is_modeled(self.origin)
 
     def __str__(self) -> str:
-        """Times, ratio and verdict; of modelled times the ratio alone, in two digits."""
+        """Times, ratio and verdict; of modeled times the ratio alone, in two digits."""
         from proflab.ledger.entries import time_text, two_digits
 
         ratio = self.before_ns / self.after_ns
-        if self.modelled:
+        if self.modeled:
             return f"{self.change} {two_digits(ratio)}x"
         before, after = time_text(self.before_ns, False), time_text(self.after_ns, False)
         number, unit = before.split()
@@ -210,7 +210,7 @@ def table(until: str = LAST) -> Table:
 
 def _kinds(origin: str) -> str:
     """The words of an origin that say how its numbers came about, such as `recorded and
-    modelled`.
+    modeled`.
     """
     return " and ".join(dict.fromkeys(part.partition(":")[0] for part in origin.split("; ")))
 
@@ -267,15 +267,15 @@ def _evidence(line: Line, marks: Mapping[str, str]) -> str:
     """
     from proflab.ledger.entries import MODEL_ONLY
 
-    def change_lines(modelled: bool) -> list[str]:
-        chosen = [one for one in line.changes if one.modelled is modelled]
+    def change_lines(modeled: bool) -> list[str]:
+        chosen = [one for one in line.changes if one.modeled is modeled]
         return [f"{one}{marks[one.origin] * (one.origin != line.origin)}" for one in chosen]
 
     rows = [
         f"{line.evidence}{marks[line.origin]}",
-        *(f"Changed: {text}" for text in change_lines(modelled=False)),
+        *(f"Changed: {text}" for text in change_lines(modeled=False)),
     ]
-    if played := change_lines(modelled=True):
+    if played := change_lines(modeled=True):
         rows.append(f"{MODEL_ONLY}: {'; '.join(played)}")
     return "\n".join(rows)
 

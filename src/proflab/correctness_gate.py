@@ -16,9 +16,9 @@ TOLERANCE = 1e-6
 """Largest relative distance that counts as rounding, for trials in float64 from equal weights and
 images. Measured with the trainer's ResNet on a processor, 16 and 32 images, 4 steps, learning rates
 3e-5 and 1e-4: fused optimizer, channels last, both, and every fault that does no other arithmetic
-moved a gradient by at most 4.1e-13 and a loss by 1.0e-12. A normalisation without a backward pass
+moved a gradient by at most 4.1e-13 and a loss by 1.0e-12. A normalization without a backward pass
 left 9 of 161 gradients out and moved a loss by 2.7 to 38 %. In float32 the same harmless changes
-move gradients by 2.5 %, since the many normalisations magnify rounding.
+move gradients by 2.5 %, since the many normalizations magnify rounding.
 """
 
 
@@ -94,7 +94,7 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     if missing:
         return Part("gradients", False, f"{missing} of {len(after)} parameters get none")
     lengths = [float(old.norm()) for old in before]
-    # A bias before a normalisation has no gradient but rounding: a share of that would mean
+    # A bias before a normalization has no gradient but rounding: a share of that would mean
     # nothing.
     least = 1e-6 * max(lengths, default=0.0) or 1.0
     pairs = zip(before, after, lengths, strict=True)

@@ -15,12 +15,12 @@ from tidyprof.escaping import html_text, printable_lines, typeset
 from tidyprof.standard_streams import joined, parted
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
-"""Border colour for each tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
+"""Border color for each tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
 
-The heading says the same in words, so nothing depends on telling colours apart.
+The heading says the same in words, so nothing depends on telling colors apart.
 """
 
-# Text and background have the theme's colours, light or dark.
+# Text and background have the theme's colors, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
 _PAGE = """

@@ -35,7 +35,7 @@ PATIENCE_S = 20.0
 """Seconds after which a viewer that has not answered is reported: long enough for slow lines."""
 
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
-_BUTTON = (  # colours are the browser's, which greys what is disabled
+_BUTTON = (  # colors are the browser's, which greys what is disabled
     "padding:0.3em 0.8em;margin-right:0.5em"
 )
 _BELOW = "The timeline below shows the same trace. "

@@ -58,7 +58,7 @@ def prepare(
     if step is None and path.is_file():
         stream = ByteStream(path)
         head = stream.head(HEAD_BYTES)
-        kind = next((one.folder for one in FORMATS if one.recognises(path, head)), "")
+        kind = next((one.folder for one in FORMATS if one.recognizes(path, head)), "")
         if kind in ("torch", "perfetto"):
             content = path.read_bytes()
             name = path.name

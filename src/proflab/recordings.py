@@ -82,14 +82,14 @@ class Recording:
 
     @functools.cached_property
     def origin(self) -> Origin:
-        """`recorded` with GPU, ROCm release (if stated) and publishing repository, or `modelled`
+        """`recorded` with GPU, ROCm release (if stated) and publishing repository, or `modeled`
         with the error.
         """
         from tidyprof.tables.contract import Origin
 
-        if self.entry.origin == "modelled":
+        if self.entry.origin == "modeled":
             return Origin(
-                "modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}"
+                "modeled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}"
             )
         cut = "shortened for the lessons" if self.source == CUT else None
         parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo, cut)
@@ -97,7 +97,7 @@ class Recording:
 
     def __repr__(self) -> str:
         entry = self.entry
-        return f"Recording {entry.name} ({self.source}): {entry.workload}; {entry.licence}"
+        return f"Recording {entry.name} ({self.source}): {entry.workload}; {entry.license}"
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     main   -- the file to read, below the recording's folder; None if the whole folder is one
               recording.
     cut    -- None if the course ships no cut of it.
-    origin -- `modelled` for files of the former model, whose known `error` is then stated.
+    origin -- `modeled` for files of the former model, whose known `error` is then stated.
     """
 
     name: str
@@ -288,8 +288,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: str
     workload: str
     files: tuple[RecordedFile, ...]
-    licence: str
-    licence_url: str
+    license: str
+    license_url: str
     copyright: str
     notes: str
     main: str | None = None
@@ -299,7 +299,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     torch: str | None = None
     source_repo: str | None = None
     source_commit: str | None = None
-    origin: Literal["recorded", "modelled"] = "recorded"
+    origin: Literal["recorded", "modeled"] = "recorded"
     error: str | None = None
     cut: Cut | None = None
 

@@ -39,10 +39,10 @@ class Release:
 
 @dataclass(frozen=True)
 class Change:
-    """An option or behaviour that a tool has from the release `since` on, until it is gone in the
+    """An option or behavior that a tool has from the release `since` on, until it is gone in the
     release `until` ("" for always).
 
-    default -- first release of each behaviour -> the behaviour.
+    default -- first release of each behavior -> the behavior.
     always  -- what works on every release.
     """
 

@@ -205,11 +205,11 @@ def _gpu_text(gpus: tuple[str, ...]) -> str:
 def _origin_note(session: Session) -> str:
     if session.has_gpu:
         seen = (
-            "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
+            "What you run here is `measured`; what you load is `recorded` elsewhere or `modeled`."
         )
     else:
         seen = (
-            "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never"
+            "No AMD GPU here: GPU results are `recorded` on a named machine or `modeled`, never"
             " measured."
         )
     place = f"Results go to `{session.folder}`, which is `$FOLDER` in commands."

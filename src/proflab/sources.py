@@ -9,11 +9,11 @@ import re
 from proflab.errors import CourseError
 
 _ERROR = re.compile(r", (error: [^;]+)")
-"""The model's error in the origin of modelled numbers."""
+"""The model's error in the origin of modeled numbers."""
 
 
 def source(item: object) -> str:
-    """The origin of `item` as figures print it: measured, recorded, modelled or compiled, and by
+    """The origin of `item` as figures print it: measured, recorded, modeled or compiled, and by
     what.
 
     Takes anything with an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a
@@ -50,5 +50,5 @@ def errors(origin: str) -> list[str]:
 
 
 def brief(origin: str) -> str:
-    """An origin without these errors: `modelled: MI300X`."""
+    """An origin without these errors: `modeled: MI300X`."""
     return _ERROR.sub("", origin)

@@ -82,7 +82,7 @@ def test_a_lesson_fits_its_window_and_can_be_read(
     assert browser.execute_script("return document.body.dataset.jpThemeName") == THEMES[theme]
     assert browser.execute_script(RED_BOXES) == []
     assert browser.execute_script(TOO_WIDE, ALLOWED_TO_SCROLL) == []
-    # JupyterLab's own colours for code are not ours to judge.
+    # JupyterLab's own colors for code are not ours to judge.
     texts, hard = hard_to_read(
         browser, ".jp-OutputArea-output, .jp-MarkdownOutput", "svg, .jp-RenderedMarkdown pre"
     )

@@ -14,7 +14,7 @@ from proflab import __main__ as bench
 from proflab import case, ledger, start
 from proflab.display import page
 from proflab.errors import CourseError
-from proflab.ledger.entries import is_modelled
+from proflab.ledger.entries import is_modeled
 from proflab.lessons import lessons, place
 from tidyprof import Origin
 from tools import case_lines
@@ -23,7 +23,7 @@ FOUND = {
     "rules_out": "the GPU",
     "because": "A clock can't tell.",
     "next": "01",
-    "origin": "modelled: MI300X",
+    "origin": "modeled: MI300X",
 }
 
 
@@ -49,11 +49,11 @@ def test_a_lesson_sets_the_case_and_leaves_what_the_learner_set(monkeypatch) -> 
     assert os.environ["CASE"] == "python -m cifar_train --model vit"
 
 
-def test_the_last_line_counts_and_modelled_changes_stand_apart(tmp_path: Path, capsys) -> None:
+def test_the_last_line_counts_and_modeled_changes_stand_apart(tmp_path: Path, capsys) -> None:
     sides = [218.7e-6, 218.8e-6, 218.9e-6, 219e-6, 219.1e-6], [78.7e-6] * 5
     tried = [
         ledger.add("Loaders help", *sides, change=change, origin=origin)
-        for change, origin in (("loaders", "modelled: MI300X"), ("workers", "measured: <here>"))
+        for change, origin in (("loaders", "modeled: MI300X"), ("workers", "measured: <here>"))
     ]
     case.conclude("00", "A step takes 56 ms.", **FOUND)
     case.conclude("00", "A step takes 57 ms.", **FOUND, changes=tried)
@@ -62,11 +62,11 @@ def test_the_last_line_counts_and_modelled_changes_stand_apart(tmp_path: Path, c
     ]
     rows = case.table("00").rows[0][1].splitlines()
     assert rows == [
-        "A step takes 57 ms. [modelled, a]",
+        "A step takes 57 ms. [modeled, a]",
         "Changed: workers: 219 -> 78.7 µs per image, 2.8x, unproven [measured, b]",
-        "Modelled, not counted as a gain: loaders 2.8x",
+        "Modeled, not counted as a gain: loaders 2.8x",
     ]
-    assert case.table("00").note == "[a] modelled: MI300X\n[b] measured: <here>"
+    assert case.table("00").note == "[a] modeled: MI300X\n[b] measured: <here>"
     assert bench.main(["findings", "--html", str(tmp_path / "case.html")]) == 0
     assert "&lt;here&gt;" in (tmp_path / "case.html").read_text()
 
@@ -81,11 +81,11 @@ def test_a_lesson_that_was_not_done_shows_its_shipped_line() -> None:
     assert "<details>" not in page(sheet)
 
 
-def test_no_shipped_line_calls_a_modelled_number_a_gain() -> None:
+def test_no_shipped_line_calls_a_modeled_number_a_gain() -> None:
     for line, (_, shown, *_) in zip(case.shipped(), case.table("08").rows, strict=True):
-        measured = [one for one in line.changes if not is_modelled(one.origin)]
+        measured = [one for one in line.changes if not is_modeled(one.origin)]
         assert shown.count("Changed: ") == len(measured)
-        assert (line.changes != tuple(measured)) == ("Modelled, not counted" in shown)
+        assert (line.changes != tuple(measured)) == ("Modeled, not counted" in shown)
 
 
 @pytest.mark.parametrize("wrong", [{"next": "77"}, {"origin": None}, {"evidence": " "}])
@@ -110,7 +110,7 @@ def test_the_line_marks_the_lesson() -> None:
 
 
 CHAIN = tuple(
-    case.Line(f"0{number}", "e", "modelled: MI300X", "r", "b", f"0{number + 1}" * (number < 8))
+    case.Line(f"0{number}", "e", "modeled: MI300X", "r", "b", f"0{number + 1}" * (number < 8))
     for number in range(9)
 )
 

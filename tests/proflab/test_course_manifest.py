@@ -22,7 +22,7 @@ def test_entries_are_consistent() -> None:
         assert all(path.startswith(f"{entry.name}/") and ".." not in path for path in paths)
         assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in entry.files)
         assert entry.main is None or f"{entry.name}/{entry.main}" in paths
-        assert entry.licence
+        assert entry.license
         assert entry.copyright
         for file in entry.files:
             if file.url is None:

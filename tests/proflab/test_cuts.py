@@ -74,14 +74,14 @@ def test_no_published_file_is_copied() -> None:
     )
 
 
-def test_source_copyright_and_licence_travel_with_the_cuts() -> None:
+def test_source_copyright_and_license_travel_with_the_cuts() -> None:
     cut = [entry for entry in load_manifest().values() if entry.cut]
     text = (CUTS / "NOTICE.md").read_text(encoding="utf-8")
     assert text == notice(cut)
     for entry in cut:
         assert f"https://github.com/{entry.source_repo}/tree/{entry.source_commit}" in text
         assert entry.copyright in text
-        assert "WITHOUT WARRANT" in (CUTS / f"licences/{entry.licence}.txt").read_text().upper()
+        assert "WITHOUT WARRANT" in (CUTS / f"licenses/{entry.license}.txt").read_text().upper()
 
 
 def read_all(found: Recording) -> list[tidyprof.Profile]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from cifar_train.pathologies import apply_to_model
+from cifar_train.injected_faults import apply_to_model
 from proflab import ledger
 from proflab.correctness_gate import (
     REQUIRED,
@@ -26,7 +26,7 @@ from proflab.errors import CourseError
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
 RED = CorrectnessGate((Part(REQUIRED[0], False, "2 of 10 parameters get none"), *GREEN.parts[1:]))
-MODEL = "recorded: AMD; modelled: MI300X"
+MODEL = "recorded: AMD; modeled: MI300X"
 NEAR = [0.998, 0.999, 1.0, 1.001, 1.002]
 
 
@@ -122,7 +122,7 @@ def test_cures_pass_and_a_missing_backward_pass_or_a_divergence_does_not() -> No
     assert CorrectnessGate.of(plain, trial(small_net(), fused=True)).green
     for fault in ("many-small-kernels", "wrong-layout"):
         assert CorrectnessGate.of(plain, trial(apply_to_model(fault, small_net()))).green
-    # The last normalisation cuts off itself and all before it: only the linear layer learns.
+    # The last normalization cuts off itself and all before it: only the linear layer learns.
     broken = CorrectnessGate.of(plain, trial(apply_to_model("broken-grad", small_net())))
     assert [part.passed for part in broken.parts] == [False, False, True]
     assert not CorrectnessGate.of(wild, wild).green

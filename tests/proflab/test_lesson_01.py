@@ -26,7 +26,7 @@ def profile_of(*rows: tuple) -> Profile:
         {"device": "Int32", "name": "category", "value": "float64", "unit": "category"}
     )
     events = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in EVENT_DTYPES.items()})
-    return Profile(events, table, {"origin": Origin("modelled", "by hand")})
+    return Profile(events, table, {"origin": Origin("modeled", "by hand")})
 
 
 def run_of(

@@ -24,7 +24,7 @@ from proflab.tapes.__main__ import main
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 from tidyprof_tests.plots.test_plot_viewer import data_of
 
-ORIGIN = Origin("modelled", "by hand")
+ORIGIN = Origin("modeled", "by hand")
 MS = 1_000_000
 
 
@@ -100,7 +100,7 @@ def captured(folder: Path, *more: str) -> Profile:
 
 
 @pytest.fixture(scope="module")
-def modelled(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+def modeled(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     """The case as the lesson captures it where there is no GPU."""
     return captured(tmp_path_factory.mktemp("one"))
 

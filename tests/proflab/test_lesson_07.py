@@ -1,4 +1,4 @@
-"""The exercises of lesson 07 by hand, on the modelled runs and on the recording; and its tables of
+"""The exercises of lesson 07 by hand, on the modeled runs and on the recording; and its tables of
 facts.
 """
 

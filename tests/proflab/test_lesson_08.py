@@ -1,4 +1,4 @@
-"""The clinic of lesson 08 on recorded and modelled runs, and what its checks say to wrong
+"""The clinic of lesson 08 on recorded and modeled runs, and what its checks say to wrong
 answers.
 """
 
@@ -24,7 +24,7 @@ def ward() -> dict[str, clinic.Patient]:
 
 @pytest.fixture(scope="module")
 def sick() -> dict[str, clinic.Patient]:
-    """One modelled patient for each fault that can be drawn."""
+    """One modeled patient for each fault that can be drawn."""
     return {fault: clinic.with_fault("C", fault) for group in clinic.WARDS for fault in group}
 
 

@@ -73,7 +73,7 @@ def test_a_chrome_trace_keeps_its_bytes_and_is_gzipped(trace: Path, ending: str)
 
 
 def test_other_files_folders_and_steps_become_chrome_traces(two_steps: Path, tmp_path: Path):
-    table = recording("modelled-resnet").path / "rocprofv3"
+    table = recording("modeled-resnet").path / "rocprofv3"
     made, profile = prepare(table)
     assert made.made_by
     assert len(read_again(made, tmp_path).device_events) == len(profile.device_events)

@@ -37,7 +37,7 @@ def files(content: dict[str, bytes], base_url: str | None = None) -> tuple[Recor
 
 
 def tiny(base_url: str | None = None) -> Entry:
-    names = ("kind", "tool", "workload", "licence", "licence_url", "copyright", "notes")
+    names = ("kind", "tool", "workload", "license", "license_url", "copyright", "notes")
     return Entry(
         name="tiny",
         gpu="AMD Instinct MI300X (one)",

@@ -91,7 +91,7 @@ def test_a_table_needs_its_origin_and_its_columns(columns: str, origin: str | No
 def test_the_error_of_a_model_stands_below_the_first_table_of_times(monkeypatch, capsys) -> None:
     monkeypatch.setattr("proflab.showing._SHOWN_IN_FULL", {})
     table = pd.DataFrame({"taken_bytes": [2**20], "total_ns": [5]})
-    full, brief = f"modelled: MI300X, {ERROR}", "modelled: MI300X"
+    full, brief = f"modeled: MI300X, {ERROR}", "modeled: MI300X"
     for columns, title, below in (
         ("taken_mib", "Bytes", brief),
         ("total_us", "First", full),
@@ -105,7 +105,7 @@ def test_the_error_of_a_model_stands_below_the_first_table_of_times(monkeypatch,
 def test_a_figure_brings_its_words_and_its_origin(monkeypatch, capsys) -> None:
     monkeypatch.setattr("proflab.showing._SHOWN_IN_FULL", {})
     frame = pd.DataFrame(KERNELS)
-    frame.attrs["origin"] = Origin("modelled", f"MI300X, {ERROR}")
+    frame.attrs["origin"] = Origin("modeled", f"MI300X, {ERROR}")
     corners = []
     for title in ("First", "Second"):
         figure = plots.top_kernels(frame, title=title)

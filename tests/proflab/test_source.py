@@ -49,7 +49,7 @@ KEEPING = {
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    path = recording("modelled-rank-skew").path / "torch"
+    path = recording("modeled-rank-skew").path / "torch"
     return tidyprof.read(path, origin=HERE)
 
 
@@ -74,7 +74,7 @@ def test_every_table_and_figure_keeps_the_origin(profile: Profile, name: str) ->
 def test_plots_refuse_what_lost_its_origin(profile: Profile, name: str) -> None:
     table = getattr(analyses, name)(profile)
     other = table.copy()
-    other.attrs["origin"] = Origin("modelled", "by hand")
+    other.attrs["origin"] = Origin("modeled", "by hand")
     for way, lose in LOSING.items():
         lost = lose(table, other)
         with pytest.raises(ValueError, match="come from"):
@@ -99,13 +99,13 @@ def test_a_profile_always_has_one(profile: Profile) -> None:
 
 
 def test_of_each_thing_that_has_one(tmp_path: Path) -> None:
-    hand = Origin("modelled", "by hand")
+    hand = Origin("modeled", "by hand")
     table = pd.DataFrame({"origin": ["a column of that name"], "duration_ns": [1], "step": [0]})
     table.attrs["origin"] = hand
     run = training_run(write_run(tmp_path / "run", [10, 11, 12]))
     experiment = ledger.add("an idea", [1.0] * 5, [1.0] * 5, origin=table)
     items = (hand, table, table["step"], experiment, plots.step_times(table))
-    assert [source(item) for item in items] == ["modelled: by hand"] * 5
+    assert [source(item) for item in items] == ["modeled: by hand"] * 5
     assert source(run) == str(run.origin) == source(run.steps)
 
 

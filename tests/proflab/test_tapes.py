@@ -64,7 +64,7 @@ def test_the_command_of_a_tape_gives_its_files_text_and_exit_code(tape: Tape, ca
 
 def test_every_tape_states_where_it_is_from() -> None:
     for tape in TAPES:
-        assert tape.origin["kind"] in ("modelled", "recorded")
+        assert tape.origin["kind"] in ("modeled", "recorded")
         assert tape.origin["detail"]
         assert tape.origin["kind"] == "recorded" or len(tape.origin["commit"]) == 40
 

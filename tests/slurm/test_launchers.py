@@ -44,7 +44,7 @@ def test_open_mpi_needs_no_slurm(cluster: Cluster, tmp_path: Path):
         "RESULTS_DIR": str(tmp_path),
         "SMOKE_TEST_SECONDS": "0",
         "COURSE_DIR": str(REPOSITORY),
-        "STANDINS": "yes",
+        "REPLAY_TOOLS": "yes",
         "DATA": "synthetic",
         "FREE_MB": "50",
         "TRAIN_OPTIONS": "--batch-size 4 --max-steps 3 --num-workers 0",

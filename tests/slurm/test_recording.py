@@ -41,8 +41,8 @@ def job(tmp_path: Path) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    (tmp_path / "recordings" / "modelled-resnet").mkdir(parents=True)
-    known = [{"name": name, "notes": ""} for name in ("first", "modelled-resnet", "last")]
+    (tmp_path / "recordings" / "modeled-resnet").mkdir(parents=True)
+    known = [{"name": name, "notes": ""} for name in ("first", "modeled-resnet", "last")]
     (tmp_path / "recordings" / "manifest.json").write_text(json.dumps(known))
     return folder
 
@@ -59,7 +59,7 @@ def collect(job: Path) -> tuple[int, list[dict]]:
 def test_a_measured_run_is_entered(job: Path):
     code, entries = collect(job)
     assert code == 0
-    assert [entry["name"] for entry in entries] == ["first", "modelled-resnet", "last", NAME]
+    assert [entry["name"] for entry in entries] == ["first", "modeled-resnet", "last", NAME]
     recordings = job.parents[1] / "recordings"
     entry = entries[-1]
     assert (entry["gpu"], entry["rocm"], entry["origin"]) == (

@@ -1,4 +1,4 @@
-"""The GPU log of lesson 01: recorded beside a command, and summarised with numbers that can be
+"""The GPU log of lesson 01: recorded beside a command, and summarized with numbers that can be
 worked out by hand.
 """
 

@@ -17,9 +17,7 @@ from tests.snippets.conftest import Run
 RECORDINGS, LESSONS = REPOSITORY / "recordings", REPOSITORY / "lessons"
 CUTS = RECORDINGS / "cuts"
 HERE = Path(__file__).parent
-RANKS = [
-    RECORDINGS / f"modelled-rank-skew/torch/trace_rank{rank}_of_4.json.gz" for rank in range(4)
-]
+RANKS = [RECORDINGS / f"modeled-rank-skew/torch/trace_rank{rank}_of_4.json.gz" for rank in range(4)]
 REPORTS: dict[str, tuple[str, list[str | Path]]] = {
     "01_summary": ("01_gpu_log.py", ["summary", HERE / "inputs/gpu.csv", "--images", "5000"]),
     "02_budget": ("02_step_budget.py", [RECORDINGS / "torch-h200-resnet50/trace_rank0.json.gz"]),
@@ -58,7 +56,7 @@ def inputs(tmp_path: Path) -> None:
         "rocpd/0_results.db",
         "rocprof-sys/rocprofsys-python-output/wall_clock-41250.json",
     ):
-        unpacked = gzip.decompress((RECORDINGS / f"modelled-swinv2/{name}.gz").read_bytes())
+        unpacked = gzip.decompress((RECORDINGS / f"modeled-swinv2/{name}.gz").read_bytes())
         (tmp_path / Path(name).name).write_bytes(unpacked)
     for packed in (LESSONS / "16_compiler/compiled/3.9.0").glob("add_norm*/*"):
         (tmp_path / "compiled" / packed.parent.name).mkdir(parents=True, exist_ok=True)

@@ -63,20 +63,20 @@ def write_manifest(path: Path, cuts: dict[str, Cut]) -> list[Entry]:
 
 
 def notice(entries: list[Entry]) -> str:
-    """The text of NOTICE.md: for each cut its source, what it keeps, copyright and licence."""
+    """The text of NOTICE.md: for each cut its source, what it keeps, copyright and license."""
     parts = [
         "# Cuts of public recordings",
         (
             "These files are not the published ones: `tools/cuts` made them, and left out what no"
             " lesson asks. `python -m proflab fetch NAME` gets the whole files. The texts of the"
-            " licences are in `licences`."
+            " licenses are in `licenses`."
         ),
     ]
     for entry in entries:
         source = f"https://github.com/{entry.source_repo}/tree/{entry.source_commit}"
-        licence = (
-            f"[{entry.licence}](licences/{entry.licence}.txt), as it was"
-            f" [there]({entry.licence_url})"
+        license = (
+            f"[{entry.license}](licenses/{entry.license}.txt), as it was"
+            f" [there]({entry.license_url})"
         )
         lines = (
             f"Cut by tools/cuts of files from {source}",
@@ -85,6 +85,6 @@ def notice(entries: list[Entry]) -> str:
         )
         parts += [
             f"## {entry.name}",
-            "\n".join(f"- {line}" for line in (*lines, f"Licence: {licence}")),
+            "\n".join(f"- {line}" for line in (*lines, f"License: {license}")),
         ]
     return "\n\n".join(parts) + "\n"

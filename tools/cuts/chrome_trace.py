@@ -39,7 +39,7 @@ def _cut(text: bytes, python_functions: bool) -> bytes:
     members = msgspec.json.decode(text, type=_MEMBERS)
     events = msgspec.json.decode(members.pop("traceEvents"), type=list[_MEMBERS])
     kept = [_lean(event) for event in events if _is_read(event, python_functions)]
-    # The list comes last: a reader recognises the format by the members before it.
+    # The list comes last: a reader recognizes the format by the members before it.
     return msgspec.json.encode(members | {"traceEvents": kept})
 
 

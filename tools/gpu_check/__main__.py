@@ -35,7 +35,7 @@ name = torch.cuda.get_device_name(0) if count else ""
 platform = f"HIP {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
 print(json.dumps([maker, name, count, torch.__version__, platform]))
 """
-LICENCE = "whoever sends it agrees that it is published under this repository's licence"
+LICENSE = "whoever sends it agrees that it is published under this repository's license"
 SUMMARY = "summary.json"
 """The results for programs: `python -m tools.who_ran` makes a row of them."""
 STATES = ("passed", "differed", "failed", "could not run")
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.folder / "report.md").write_text(page, encoding="utf-8")
     (options.folder / SUMMARY).write_text(json.dumps(summary(gpus, results)), encoding="utf-8")
     archive = pack(options.folder, results.get("traces", {}).get("state") == "passed")
-    print(f"{page}\n{archive}: send it with an issue of this repository. {LICENCE.capitalize()}")
+    print(f"{page}\n{archive}: send it with an issue of this repository. {LICENSE.capitalize()}")
     return int(any(result["state"] in ("differed", "failed") for result in results.values()))
 
 
@@ -197,7 +197,7 @@ def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str,
         "platform": gpus.platform,
         "torch": gpus.build,
         "python": platform.python_version(),
-        "licence": LICENCE,
+        "license": LICENSE,
         "parts": {
             part.what: {key: results[part.name][key] for key in ("state", "text")} for part in PARTS
         },

@@ -55,7 +55,7 @@ QUESTION_BOX = (
     f'<blockquote style="border-left:0.4em solid {ACCENTS["open"]};background:{ACCENTS["open"]}20;'
     'margin:0;padding:0.5em 0.9em 0.1em">'
 )
-"""Beginning of the box around an exercise's question, in the colour of an exercise without an
+"""Beginning of the box around an exercise's question, in the color of an exercise without an
 answer.
 
 Where styles are dropped, as on GitHub, a quotation still has a bar. The heading is above the box,

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_ranks [RANKS ...]
 
-Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and
+Every rank's file is one modeled rank of `recordings/modeled-rank-skew`, with its own number and
 begun up to six microseconds later. The table goes into packages/tidyprof/docs/README.md.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 
 from benchmarks.page import DOCS, write_part
 
-TEMPLATE = DOCS.parent / "recordings/modelled-rank-skew/torch/trace_rank0_of_4.json.gz"
+TEMPLATE = DOCS.parent / "recordings/modeled-rank-skew/torch/trace_rank0_of_4.json.gz"
 RANKS = (125, 250, 512, 1000)
 WAYS = {
     "1": "`tidyprof triage FOLDER --jobs 1`",

@@ -180,7 +180,7 @@ NOISE_LEVELS = 96
 """Gray levels of the class pattern and of the noise: a choice, with a sum that stays within 255."""
 
 PATTERN_CELLS = 4
-"""Each class is a smooth random picture made from 4 x 4 cells, and can still be recognised after
+"""Each class is a smooth random picture made from 4 x 4 cells, and can still be recognized after
 flips, crops and jitter.
 """
 

@@ -51,7 +51,7 @@ class Exercise:
     """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
 
     answer     -- judges: a Number, a Text, a Property, or anything with their methods.
-    mistakes   -- two or more, recognised by their values.
+    mistakes   -- two or more, recognized by their values.
     hints      -- each helps more than the one before: where to look, which column, the expression.
     insight    -- said after a pass.
     needs_data -- False for an exercise that stands alone.

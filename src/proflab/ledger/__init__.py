@@ -42,7 +42,7 @@ def add(
                      or `slower`.
     change        -- a short name of the change; the hypothesis if not given.
     per           -- `step`, or `image` if the steps differ in size.
-    origin        -- a text, an Origin, or something that has one. If it is modelled, the verdict
+    origin        -- a text, an Origin, or something that has one. If it is modeled, the verdict
                      says so, and the speed-up has two digits and no interval.
 
     Raises CourseError for too few repeats, for a value that is no time, and for another `per`.
@@ -68,7 +68,7 @@ def add(
 
 
 def _result(experiment: Experiment) -> Table:
-    rows = [(MODEL_ONLY, experiment.interval)] if experiment.modelled else _measured(experiment)
+    rows = [(MODEL_ONLY, experiment.interval)] if experiment.modeled else _measured(experiment)
     rows += [
         (part.name, f"{'passed' if part.passed else 'not passed'}: {part.figures}")
         for part in experiment.gate.parts

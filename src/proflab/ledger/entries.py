@@ -21,8 +21,8 @@ from tidyprof.gate.intervals import CONFIDENCE, LEAST_REPEATS, Ratio, ratio_of_t
 
 IN_THE_MODEL = " in the model"
 
-MODEL_ONLY = "Modelled, not counted as a gain"
-"""Label of the ratio of modelled times, which is never listed as a gain."""
+MODEL_ONLY = "Modeled, not counted as a gain"
+"""Label of the ratio of modeled times, which is never listed as a gain."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,23 @@ class Experiment:
         return ratio_of_totals(self.before_ns, self.after_ns)
 
     @property
-    def modelled(self) -> bool:
+    def modeled(self) -> bool:
         """Whether a model computed the times, or some of them."""
-        return is_modelled(self.origin)
+        return is_modeled(self.origin)
 
     @property
     def verdict(self) -> str:
-        """`faster`, `slower`, `undecided` or `unproven`; of modelled times `faster in the model`
+        """`faster`, `slower`, `undecided` or `unproven`; of modeled times `faster in the model`
         and `slower in the model`.
 
         Slower: the whole interval of the ratio is below 1, whatever the correctness gate says,
         since the gate guards gains only. Unproven: not slower, and the gate is not green.
         Undecided: the gate is green, and the interval contains 1. Repeats of a model show how its
-        random numbers vary, not how wrong it is. So modelled times are undecided if the larger one
+        random numbers vary, not how wrong it is. So modeled times are undecided if the larger one
         over the smaller one is 1.0 in two digits.
         """
         low, high, suffix = self.speed_up.low, self.speed_up.high, ""
-        if self.modelled:
+        if self.modeled:
             ratio, suffix = self.speed_up.ratio, IN_THE_MODEL
             low = high = 1.0 if two_digits(max(ratio, 1 / ratio)) == "1.0" else ratio
         if high < 1:
@@ -88,10 +88,10 @@ class Experiment:
     @property
     def interval(self) -> str:
         """The speed-up and its interval as text, with as many decimals as are needed to tell the
-        ends apart; of modelled times the speed-up in two digits.
+        ends apart; of modeled times the speed-up in two digits.
         """
         found = self.speed_up
-        if self.modelled:
+        if self.modeled:
             return f"{two_digits(found.ratio)} times"
         width = found.high - found.low
         places = min(6, max(2, 1 - math.floor(math.log10(width)))) if width > 0 else 2
@@ -99,9 +99,9 @@ class Experiment:
         return f"{ratio} times ({100 * CONFIDENCE:.0f} % interval {low} to {high})"
 
 
-def is_modelled(origin: str) -> bool:
+def is_modeled(origin: str) -> bool:
     """Return True if numbers with this origin, or some of them, come from a model."""
-    return any(part.strip().startswith("modelled") for part in origin.split(";"))
+    return any(part.strip().startswith("modeled") for part in origin.split(";"))
 
 
 def two_digits(value: float) -> str:
@@ -110,11 +110,11 @@ def two_digits(value: float) -> str:
     return f"{round(value, 1 - exponent):,.{max(0, 1 - exponent)}f}"
 
 
-def time_text(nanoseconds: float, modelled: bool) -> str:
-    """Return a duration in ns as text: three significant digits, two if it is modelled."""
+def time_text(nanoseconds: float, modeled: bool) -> str:
+    """Return a duration in ns as text: three significant digits, two if it is modeled."""
     from tidyprof.plots.figure import duration_text
 
-    if not modelled:
+    if not modeled:
         return duration_text(nanoseconds)
     number, unit = duration_text(float(f"{nanoseconds:.1e}")).split()
     return f"{two_digits(float(number.replace(',', '')))} {unit}"

@@ -1,4 +1,4 @@
-"""Stored rates and steps of the modeled trainer on an MI300X: lessons/modelled_*.csv."""
+"""Stored rates and steps of the modeled trainer on an MI300X: lessons/modeled_*.csv."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ERROR = "error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -2
 
 
 @dataclass(frozen=True)
-class ModelledRepeats:
+class ModeledRepeats:
     """Repeats of one modeled training run.
 
     seconds -- per image, one value for each seed
@@ -33,7 +33,7 @@ class ModelledRepeats:
         return 1 / sorted(self.seconds)[len(self.seconds) // 2]
 
 
-def modelled(options: str, gpus: int = 1) -> ModelledRepeats:
+def modeled(options: str, gpus: int = 1) -> ModeledRepeats:
     """Return the seconds per image of the trainer with these options, once for each seed.
 
     The seeds vary the host's costs only, so the spread is not the model's error. Raises CourseError
@@ -41,15 +41,15 @@ def modelled(options: str, gpus: int = 1) -> ModelledRepeats:
     """
     from tidyprof.tables.contract import Origin
 
-    rows = _rows("modelled_rates.csv", options).query("gpus == @gpus")
-    return ModelledRepeats(tuple(rows["seconds_per_image"]), Origin("modelled", f"MI300X, {ERROR}"))
+    rows = _rows("modeled_rates.csv", options).query("gpus == @gpus")
+    return ModeledRepeats(tuple(rows["seconds_per_image"]), Origin("modeled", f"MI300X, {ERROR}"))
 
 
 def plain_step(options: str) -> dict[str, float]:
     """Return the trainer's mean step with these options, without a profiler, in ms: step_ms, and
     each part of `tidyprof.step_budget`, such as launch_bound_ms.
     """
-    return _rows("modelled_steps.csv", options).iloc[0].drop("options").astype(float).to_dict()
+    return _rows("modeled_steps.csv", options).iloc[0].drop("options").astype(float).to_dict()
 
 
 def _rows(file: str, options: str) -> pd.DataFrame:

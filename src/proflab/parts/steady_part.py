@@ -45,7 +45,7 @@ class SteadyPart:
 
 
 def own_run(path: str | PathLike[str]) -> Profile:
-    """The recording that a command of a lesson wrote here: `modelled` if the player wrote it, else
+    """The recording that a command of a lesson wrote here: `modeled` if the player wrote it, else
     measured on this machine.
 
     Raises ProfileReadError as `tidyprof.read` does.

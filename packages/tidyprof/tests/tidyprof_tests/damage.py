@@ -115,17 +115,17 @@ def replaced_number(data: bytes, place: int, text: bytes) -> bytes:
 def text_mutations(
     size: int,
     inserts: Sequence[bytes] = ODD_TEXTS,
-    favourites: bytes = b'{}[]",:\n\r\\-+.eE0919 \x00_',
+    favorites: bytes = b'{}[]",:\n\r\\-+.eE0919 \x00_',
 ) -> st.SearchStrategy[Mutation]:
     """Changes of one place in a text of about this many bytes: flipped, cut, repeated, inserted,
     renumbered.
 
     inserts    -- what may be put somewhere.
-    favourites -- bytes that a flipped one becomes more often than by chance: those with a meaning
+    favorites -- bytes that a flipped one becomes more often than by chance: those with a meaning
                   in the format.
     """
     place = st.integers(0, size)
-    value = st.one_of(st.integers(0, 255), st.sampled_from(list(favourites)))
+    value = st.one_of(st.integers(0, 255), st.sampled_from(list(favorites)))
     return st.one_of(
         st.builds(lambda p, v: lambda data: flipped(data, p, v), place, value),
         st.builds(lambda a, n: lambda data: cut(data, a, a + n), place, st.integers(1, 200)),

@@ -16,7 +16,7 @@ from tidyprof.errors import UserError
 from tidyprof_tests.conftest import REPOSITORY, require
 from tidyprof_tests.patience import PATIENCE_S
 
-RANKS = REPOSITORY / "recordings/modelled-rank-skew/torch"
+RANKS = REPOSITORY / "recordings/modeled-rank-skew/torch"
 
 
 @pytest.fixture

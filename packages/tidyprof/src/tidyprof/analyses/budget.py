@@ -42,7 +42,7 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 WAITING_CALLS = {
-    "synchronisation": r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*",
+    "synchronization": r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*",
     "allocation": (
         r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*"
         r"|(hip|cuda)Host(Unr|R)egister"
@@ -66,7 +66,7 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
     """The calls behind `blocked_host_ns` of `step_budget`: one row per rank, device and call, most
     blocked_ns first.
 
-    category is a key of WAITING_CALLS: the host synchronises, allocates or frees memory, or copies
+    category is a key of WAITING_CALLS: the host synchronizes, allocates or frees memory, or copies
     and waits for it. calls and total_ns count and add up the calls. blocked_ns is the part of them
     in which the device was idle and nothing was launched for it; the rest had the device at work.
     All of the recording counts, its steps or not. Where calls run at the same time on several
@@ -219,7 +219,7 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
       exposed_communication_ns   a collective ran and no computation beside it
       exposed_copy_ns            a copy ran and neither of these
       blocked_host_ns            idle with nothing queued, while the host waited inside a call that
-                                 allocates, frees, copies or synchronises; `blocking_calls` names
+                                 allocates, frees, copies or synchronizes; `blocking_calls` names
                                  the calls
       data_wait_ns               else idle while the host was in the phase `data`
           (steps.PHASE_PATTERNS)

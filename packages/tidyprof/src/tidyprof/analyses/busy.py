@@ -38,7 +38,7 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     span_ns is from the first start to the last end of any device event, whatever the kinds;
     busy_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
     The percentages relate to the span. With several streams the sum exceeds the union,
-    and can exceed 100 %: it is no utilisation. Nor is the union: a device that waits
+    and can exceed 100 %: it is no utilization. Nor is the union: a device that waits
     inside a collective kernel counts as busy. Raises ValueError for a kind that no event has.
 
     >>> (device,) = tidyprof.busy(tidyprof.read("trace.json.gz")).itertuples()

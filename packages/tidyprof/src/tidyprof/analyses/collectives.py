@@ -35,7 +35,7 @@ from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.records import PlainEvents
 
-SYNCHRONISING = re.compile(
+SYNCHRONIZING = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE
 )
 """Collectives in which every rank needs something of every other rank, so that none can leave
@@ -86,7 +86,7 @@ COLLECTIVE_RANK_COLUMNS = {
     "wait_ns": "int64",
     "transfer_ns": "int64",
     "arrived_last": "bool",
-    "synchronising": "bool",
+    "synchronizing": "bool",
 }
 """Columns of `collectives` with per_rank=True."""
 
@@ -154,18 +154,18 @@ def collectives(
     last exit, lead_ns is how much later than all others the last rank came (0: several came last
     together, and last_rank is one of them), wait_ns is the sum of all ranks' waiting. last_device
     distinguishes devices of one rank. order_possible is False where a rank left before another
-    entered although the collective cannot end so (SYNCHRONISING): clocks disagree, or these are
+    entered although the collective cannot end so (SYNCHRONIZING): clocks disagree, or these are
     different collectives.
 
     per_rank: lateness_ns is from the first entry to that of this rank. wait_ns, from this rank's
     entry to the last, and transfer_ns, the rest, add up to duration_ns. A rank that left before the
     last rank entered, as the root of a broadcast can, has not waited for it. arrived_last is True
-    for no rank where several came last together. synchronising marks collectives that no rank can
+    for no rank where several came last together. synchronizing marks collectives that no rank can
     leave so early.
 
     attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower
     bounds), `unmatched` (entries without counterpart), `impossible_orders`, `clock_error_ns`
-    (disagreement of clocks that these prove, at least), `exit_skew_ns` (median over synchronising
+    (disagreement of clocks that these prove, at least), `exit_skew_ns` (median over synchronizing
     collectives), `clocks` (these in a sentence). Raises ValueError for one rank only, and for
     several profiles (or files of a table) that do not state theirs or state the same one.
     """
@@ -271,7 +271,7 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
         wait_ns=wait,
         transfer_ns=end - start - wait,
         arrived_last=alone,
-        synchronising=table["name"].str.contains(SYNCHRONISING).to_numpy(bool),
+        synchronizing=table["name"].str.contains(SYNCHRONIZING).to_numpy(bool),
         end_ns=end,
     )
 
@@ -287,7 +287,7 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
         first_end=("end_ns", "min"),
         last_end=("end_ns", "max"),
         wait_ns=("wait_ns", "sum"),
-        synchronising=("synchronising", "first"),
+        synchronizing=("synchronizing", "first"),
     ).reset_index()
     # Where several came last together `arrived_last` is True for none, so that the lead is 0.
     others = matched[~matched["arrived_last"]].groupby("number")["start_ns"].max()
@@ -301,13 +301,13 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
         first_rank=first["rank"].to_numpy(),
         last_rank=last["rank"].to_numpy(),
         last_device=last["device"].to_numpy(),
-        order_possible=~table["synchronising"] | (table["first_end"] >= table["last_start"]),
+        order_possible=~table["synchronizing"] | (table["first_end"] >= table["last_start"]),
     )
 
 
 def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
     """What the order of entries and exits says about the clocks of the ranks."""
-    checked = table[table["synchronising"]]
+    checked = table[table["synchronizing"]]
     impossible = checked[~checked["order_possible"]]
     error = (
         int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
@@ -318,12 +318,12 @@ def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
         text += "; there is no collective that could prove them wrong."
     elif not len(impossible):
         text += (
-            f": in none of {len(checked)} synchronising collectives did a rank leave before another"
+            f": in none of {len(checked)} synchronizing collectives did a rank leave before another"
             f" entered, and all left within {skew / 1000:.1f} µs (median)."
         )
     else:
         text += (
-            f", but in {len(impossible)} of {len(checked)} synchronising collectives a rank left"
+            f", but in {len(impossible)} of {len(checked)} synchronizing collectives a rank left"
             f" before another entered: clocks differ by at least {error / 1000:.1f} µs, or these"
             " are collectives of different process groups. Do not trust the waits."
         )

@@ -173,7 +173,7 @@ class Metric:
 def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
     """All metrics in the order of the tool's table, but for "Active CUs", which is no ratio."""
     yield from _compute_rates(architecture, sysinfo)
-    yield from _utilisation(sysinfo)
+    yield from _utilization(sysinfo)
     yield from _local_data_share(sysinfo)
     yield from _vector_caches(architecture, sysinfo)
     yield from _fabric(architecture, sysinfo)
@@ -218,7 +218,7 @@ def _compute_rates(architecture: Architecture, sysinfo: Mapping[str, Any]) -> It
             yield Metric(name, unit, matrix_operations(data_type), {DURATION: 1}, **peak)
 
 
-def _utilisation(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+def _utilization(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
     lacking = [name for name in ("cu_per_gpu", "num_xcd") if name not in sysinfo]
     units, chiplets = sysinfo.get("cu_per_gpu", 1), sysinfo.get("num_xcd", 1)
     # The counter adds up the clocks of all chiplets (XCDs). What sysinfo lacks takes its place, to

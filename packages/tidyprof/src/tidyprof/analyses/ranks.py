@@ -76,7 +76,7 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     the rank spent wait_ns, before the last rank entered, and transfer_ns. arrived_last counts those
     that this rank entered last, alone; caused_wait_ns is what all other ranks waited in them.
     exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a
-    few microseconds; more is the difference of its clock. It is <NA> without synchronising
+    few microseconds; more is the difference of its clock. It is <NA> without synchronizing
     collectives.
 
     attrs: `straggler` (rank or None; None too where its rank is unknown), `evidence` (sentences),
@@ -156,7 +156,7 @@ def _costs(compared: pd.DataFrame) -> pd.DataFrame:
     offset = end - end.groupby(compared["number"]).transform("median")
     table = compared.astype(dict.fromkeys(place, "Int64")).assign(
         caused_wait_ns=waits.where(compared["arrived_last"], 0),
-        exit_offset_ns=offset.where(compared["synchronising"]),
+        exit_offset_ns=offset.where(compared["synchronizing"]),
     )
     grouped = table.groupby(place, dropna=False)
     costs = grouped.agg(

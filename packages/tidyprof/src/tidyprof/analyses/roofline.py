@@ -149,7 +149,7 @@ def _is_measured(profile: Profile) -> bool:
     """Whether a benchmark found the roofs. It counts the bytes that arrive; published peaks count
     whole lines, as `roofline_points` does.
     """
-    return bool(profile.meta.get("roofline")) and profile.origin.kind != "modelled"
+    return bool(profile.meta.get("roofline")) and profile.origin.kind != "modeled"
 
 
 _ABOVE = {
@@ -298,7 +298,7 @@ def roofline_ceilings(profile: Profile) -> pd.DataFrame:
     instructions, where the GPU has them. Raises ValueError if neither is known.
     """
     measured = profile.meta.get("roofline")
-    if measured and profile.origin.kind == "modelled":
+    if measured and profile.origin.kind == "modeled":
         rows, source = _measured(measured), "peaks that the model computes with"
     elif measured:
         rows, source = _measured(measured), "measured by rocprof-compute's benchmark"

@@ -81,7 +81,7 @@ Facts = list[tuple[str, str]]
 
 def _each_file(
     options: Namespace,
-    analyse: Callable[[Profile], pd.DataFrame],
+    analyze: Callable[[Profile], pd.DataFrame],
     display: Callable[[Profile, pd.DataFrame], None],
 ) -> None:
     """Show a table for each file, and write all tables as one."""
@@ -90,7 +90,7 @@ def _each_file(
     for path in options.files:
         profile = read_selected(path, options)
         try:
-            table = analyse(profile)
+            table = analyze(profile)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         with showing(options):
@@ -141,7 +141,7 @@ def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
 
 
 def _kernels(options: Namespace) -> None:
-    def analyse(profile: Profile) -> pd.DataFrame:
+    def analyze(profile: Profile) -> pd.DataFrame:
         try:
             return kernels(
                 profile,
@@ -177,7 +177,7 @@ def _kernels(options: Namespace) -> None:
         if options.by_step and table["step"].isna().all():
             say(f"steps: {_UNMARKED}", MUTED_STYLE)
 
-    _each_file(options, analyse, display)
+    _each_file(options, analyze, display)
 
 
 def _busy(options: Namespace) -> None:
@@ -196,7 +196,7 @@ def _busy(options: Namespace) -> None:
 
 
 def _steps(options: Namespace) -> None:
-    def analyse(profile: Profile) -> pd.DataFrame:
+    def analyze(profile: Profile) -> pd.DataFrame:
         try:
             return step_budget(profile, options.timeline, options.step_marker)
         except ValueError as error:
@@ -211,7 +211,7 @@ def _steps(options: Namespace) -> None:
     def display(profile: Profile, table: pd.DataFrame) -> None:
         show_steps(table, options.timeline, has_launches(profile.device_events))
 
-    _each_file(options, analyse, display)
+    _each_file(options, analyze, display)
 
 
 _CLOCKS = {

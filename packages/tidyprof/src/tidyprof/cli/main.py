@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         description=(
             "Profiler output as tables: what recorded it, which kernels, how busy, which steps."
         ),
-        epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
+        epilog="Formats are recognized by content. Times in exported tables are whole nanoseconds.",
     )
     add_version(parser, DISTRIBUTION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")

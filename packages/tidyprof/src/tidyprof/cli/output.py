@@ -40,7 +40,7 @@ _MIN_TEXT = 8
 """Columns that a text keeps on a narrow terminal."""
 
 MUTED_STYLE = "color(243)"
-"""Style of what matters less: the grey of xterm's 256 colours that can be read both on black and on
+"""Style of what matters less: the grey of xterm's 256 colors that can be read both on black and on
 white. NO_COLOR takes it away.
 """
 

@@ -23,7 +23,7 @@ from tidyprof.atomic_write import whole_file
 from tidyprof.export.chrome_events import counter_lines, event_lines, flow_lines
 from tidyprof.export.chrome_tracks import Tracks, find_tracks
 from tidyprof.readers.torch.meta import LATEST_BASE_NS
-from tidyprof.tables.contract import MARK, Profile
+from tidyprof.tables.contract import MARK, MODELED, Profile
 
 _BEFORE_FIRST_NS = 1_000
 """The base time lies this much before the first event, since in this dialect start 0 stands for a
@@ -60,8 +60,8 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
     Processes, threads, devices and streams are named; times are in microseconds with three
     decimals, which keep every nanosecond. Counters become counter tracks. Flow arrows lead from
     each runtime call to the device events with its correlation id. The member `converted_from`
-    names the tool that wrote the profile, and its origin; a modelled profile gets the mark by which
-    readers recognise it, too. Raises ValueError for another ending, OSError if the file cannot be
+    names the tool that wrote the profile, and its origin; a modeled profile gets the mark by which
+    readers recognize it, too. Raises ValueError for another ending, OSError if the file cannot be
     written.
     """
     path = Path(path)
@@ -140,7 +140,7 @@ def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
     distributed = {**meta.get("distributed", {}), "rank": int(ranks[0])} if of_one else None
     source = {key: meta[key] for key in _STATED if key in meta}
     source |= {"origin": str(profile.origin)} | ({"shift_ns": shift} if shift else {})
-    mark = {MARK: {"error": profile.origin.detail}} if profile.origin.kind == MARK else {}
+    mark = {MARK: {"error": profile.origin.detail}} if profile.origin.kind == MODELED else {}
     return {
         "schemaVersion": 1,
         "displayTimeUnit": "ns",

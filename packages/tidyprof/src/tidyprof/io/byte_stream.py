@@ -1,4 +1,4 @@
-"""The bytes of a file in pieces. Compression is recognised by content, and the size is bounded."""
+"""The bytes of a file in pieces. Compression is recognized by content, and the size is bounded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ else:
     from backports import zstd
 
 HEAD_BYTES = 2**18
-"""Uncompressed bytes at the start of a file by which its format is recognised."""
+"""Uncompressed bytes at the start of a file by which its format is recognized."""
 
 MAXIMUM_BYTES = 8 * 2**30
 """Uncompressed bytes that a reader accepts by default.

@@ -332,7 +332,7 @@ def _connected(uri: str) -> sqlite3.Connection:
 
 
 def _arrow_connected(uri: str) -> Any:
-    # Imported here since it takes long, and recognising a file does not need it.
+    # Imported here since it takes long, and recognizing a file does not need it.
     from adbc_driver_sqlite import dbapi
 
     connection = dbapi.connect(uri)

@@ -2,7 +2,7 @@
 
 Kernel names come from many generators: Tensile and hipBLASLt (`Cijk_...`), MIOpen, composable
 kernel, Triton, PyTorch's C++ templates, RCCL, the ROCm runtime. A short name keeps what a reader
-needs to recognise the kernel: the operation, the data type, the tile. It loses the rest, so tables
+needs to recognize the kernel: the operation, the data type, the tile. It loses the rest, so tables
 keep the full name beside it and `unique_short_names` keeps different kernels apart.
 """
 
@@ -30,7 +30,7 @@ CATEGORIES = (
     "GEMM",
     "convolution",
     "attention",
-    "normalisation",
+    "normalization",
     "reduction",
     "elementwise",
     "optimizer",
@@ -284,7 +284,7 @@ _CATEGORY_RULES = tuple(
             ),
         ),
         (
-            "normalisation",
+            "normalization",
             r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|l2_norm"
             r"|GammaBetaBackward|RowwiseMoments"
             r"|cuComputeGradInput|cuComputePartGrad",

@@ -1,4 +1,4 @@
-"""Plots of what analyses return: colour-blind safe, with their origin in the corner and a text
+"""Plots of what analyses return: color-blind safe, with their origin in the corner and a text
 alternative.
 
 Each function returns a matplotlib figure whose `alternative_text` says in two sentences what it

@@ -43,7 +43,7 @@ def stack(
     """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen. The
     axis ends with the longest bar.
 
-    parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to
+    parts -- one column per part, ns. looks -- part -> color and hatch, in order from left to
              right.
     labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
     room -- length of the axis over that of the longest bar, for the texts at the ends.
@@ -53,18 +53,18 @@ def stack(
     least = _SEEN_SHARE * room * longest * size
     for position, (lengths, end) in enumerate(zip(parts.to_dict("records"), ends, strict=True)):
         left, total = 0.0, sum(lengths.values()) / size
-        for part, (colour, hatch) in looks.items():
+        for part, (color, hatch) in looks.items():
             if not (length := lengths[part] / size):
                 continue
             edge = {"edgecolor": style.TEXT, "linewidth": 0.6}
-            axes.barh(position, length, left=left, height=0.7, color=colour, hatch=hatch, **edge)
+            axes.barh(position, length, left=left, height=0.7, color=color, hatch=hatch, **edge)
             if length > _LABEL_SHARE * room * longest:
                 _write(
                     axes,
                     left + length / 2,
                     position,
                     f"{100 * length / total:.0f} %",
-                    (colour, hatch),
+                    (color, hatch),
                 )
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
@@ -114,9 +114,9 @@ def fitting(name: str, room: int) -> str:
 
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
     """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
-    colour, hatch = look
+    color, hatch = look
     box = (
-        {"boxstyle": "square,pad=0.25", "facecolor": colour, "edgecolor": "none"} if hatch else None
+        {"boxstyle": "square,pad=0.25", "facecolor": color, "edgecolor": "none"} if hatch else None
     )
     axes.text(
         x,
@@ -124,7 +124,7 @@ def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> 
         text,
         ha="center",
         va="center_baseline",
-        color=style.text_on(colour),
+        color=style.text_on(color),
         parse_math=False,
         bbox=box,
         clip_on=True,

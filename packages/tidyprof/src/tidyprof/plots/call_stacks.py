@@ -86,7 +86,7 @@ def call_stacks(
                         after an ellipsis.
     smallest_percent -- functions with a smaller share of the whole are left out.
 
-    A function is marked (colour and hatch) if over half of its time is spent in itself. Raises
+    A function is marked (color and hatch) if over half of its time is spent in itself. Raises
     ValueError if the table is empty or has no origin, for levels below 1, and if every share is too
     small.
     """
@@ -226,16 +226,16 @@ def _chain(tree: _Tree, row: int) -> list[int]:
 
 
 def _draw(axes: Axes, box: _Box, whole: float, size: float) -> None:
-    colour, hatch = _LOOKS[box.look]
+    color, hatch = _LOOKS[box.look]
     is_wide = box.width > _OUTLINED_PERCENT / 100 * whole
     axes.barh(
         box.row + 0.5,
         box.width / size,
         left=box.left / size,
         height=1,
-        color=colour,
+        color=color,
         hatch=hatch if is_wide else None,
-        edgecolor=style.TEXT if is_wide else colour,
+        edgecolor=style.TEXT if is_wide else color,
         linewidth=0.4 if is_wide else 0.1,
     )
     middle = (box.left + box.width / 2) / size

@@ -32,7 +32,7 @@ LINES = (
     (style.SKY_BLUE, "-.", "X"),
     (style.GREY, ":", "*"),
 )
-"""Colour, dashes and marker of each device in order; with more devices they repeat."""
+"""Color, dashes and marker of each device in order; with more devices they repeat."""
 
 LIMITS = {"%": (0, 100)}
 """Unit -> ends of its axis, which reaches further if the data do (a share of one core may exceed
@@ -134,10 +134,10 @@ def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size:
 
 
 def _look(index: int, marked: bool) -> dict[str, Any]:
-    colour, dashes, marker = LINES[index % len(LINES)]
+    color, dashes, marker = LINES[index % len(LINES)]
     width = 2.6 if dashes == ":" else 1.6  # dots look fainter than they are
     return {
-        "color": colour,
+        "color": color,
         "linestyle": dashes,
         "linewidth": width,
         "marker": marker if marked else "",

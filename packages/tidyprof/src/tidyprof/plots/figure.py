@@ -94,7 +94,7 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
     """Within this context the figure looks as on a dark page: its ground, texts, lines and axes are
     turned; fills and the names on them are not.
     """
-    # All colours are read before any is set, since a marker's colour can follow its line's.
+    # All colors are read before any is set, since a marker's color can follow its line's.
     changes = []
     for artist in figure.findobj():
         inner = (
@@ -107,14 +107,14 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
                 (getattr(part, f"set_{name}"), getattr(part, f"get_{name}")())
                 for name in _inks(part)
             ]
-    for change, colour in changes:
+    for change, color in changes:
         turn = style.turned_line if isinstance(change.__self__, Line2D) else style.turned
-        change(turn(to_rgba(colour)))
+        change(turn(to_rgba(color)))
     try:
         yield
     finally:
-        for change, colour in changes:
-            change(colour)
+        for change, color in changes:
+            change(color)
 
 
 def _inks(artist: Artist | None) -> tuple[str, ...]:
@@ -202,16 +202,16 @@ def _corner_lines(origin: str) -> list[str]:
 
 
 def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
-    """A legend above the axes, where it hides no data: name -> colour and hatch."""
+    """A legend above the axes, where it hides no data: name -> color and hatch."""
     handles = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
-        for name, (colour, hatch) in looks.items()
+        Patch(facecolor=color, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
+        for name, (color, hatch) in looks.items()
     ]
     legend_above(axes, handles)
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw a legend of these labelled handles above the axes, in as few lines as fit; without
+    """Draw a legend of these labeled handles above the axes, in as few lines as fit; without
     handles none.
     """
     if not handles:

@@ -22,7 +22,7 @@ LOOKS = {
     "allocated memory": (style.BLUE, "-"),
     "requested memory": (style.BLUE, "-"),
 }
-"""Quantity, as the readers name it -> colour and dashes. Reserved comes first: a segment exists
+"""Quantity, as the readers name it -> color and dashes. Reserved comes first: a segment exists
 before its tensors do.
 """
 
@@ -64,13 +64,13 @@ def memory(
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
         unnamed = _shade(axes, bands, len(table))
         for name, changes in table.groupby("name", sort=False):
-            colour, dashes = LOOKS[name]
+            color, dashes = LOOKS[name]
             # The last value lasts to the end of the axis.
             numbers = [*changes.index, len(table)]
             values = [*changes["value"], changes["value"].iloc[-1]]
             heights = [value / size for value in values]
             axes.plot(
-                numbers, heights, drawstyle="steps-post", color=colour, linestyle=dashes, label=name
+                numbers, heights, drawstyle="steps-post", color=color, linestyle=dashes, label=name
             )
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
@@ -94,7 +94,7 @@ def _closer(
 ) -> str:
     names = [name for name in LOOKS if (table["name"] == name).any()]
     dashed = {"--": "dashed", "-": ""}
-    shaded = [(*band, _colour(band[0])) for band in bands]
+    shaded = [(*band, _color(band[0])) for band in bands]
     return viewer.curve(
         table.assign(look=table["name"].map(names.index)),
         shaded,
@@ -120,11 +120,11 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> list[Patch]:
     """Draw a light ground for each phase, a line where it begins, and its name where there is room:
-    upright in a narrow phase. Returns the grounds of the phases that had room nowhere, each colour
+    upright in a narrow phase. Returns the grounds of the phases that had room nowhere, each color
     once.
     """
     across_the_height = axes.get_xaxis_transform()
-    grounds = [mcolors.to_rgba(_colour(name), 0.18) for name, *_ in bands]
+    grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]
     # Two collections for all phases: an artist for each takes a minute for some thousands.
     spans = [[(first, 0), (first, 1), (last, 1), (last, 0)] for _, first, last in bands]
     begins = [[(first, 0), (first, 1)] for _, first, _ in bands]
@@ -159,13 +159,13 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
 
 
 def _entry(names: Sequence[str]) -> str:
-    """What the legend says of phases of one colour."""
+    """What the legend says of phases of one color."""
     listed = ", ".join(names)
     several = len(names) > 1 and len(listed) > _LONGEST_ENTRY
     return f"{len(names)} other phases" if several else printable(listed, _LONGEST_ENTRY)
 
 
-def _colour(phase: str) -> str:
+def _color(phase: str) -> str:
     return style.PART_LOOK.get(phase, style.PART_LOOK["other"])[0]
 
 

@@ -61,12 +61,12 @@ def _busy_words(table: pd.DataFrame) -> str:
     return f"{begin} The least busy is {where} with {least['busy_percent']:.0f} %."
 
 
-def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str) -> None:
+def _busy_bar(axes: Axes, y: float, share: float, name: str, color: str) -> None:
     """Draw a bar with its name: at its beginning if the bar has room for it, else behind the bar,
     and never on the line at 100 %.
     """
-    axes.barh(y, share, height=0.34, color=colour, edgecolor=style.TEXT, linewidth=0.6)
+    axes.barh(y, share, height=0.34, color=color, edgecolor=style.TEXT, linewidth=0.6)
     inside = share > _ROOM_PERCENT
     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center_baseline"}
-    ground = style.text_on(colour if inside else style.GROUND)
+    ground = style.text_on(color if inside else style.GROUND)
     axes.annotate(f"{name} {share:.0f} %", (0 if inside else share, y), color=ground, **place)

@@ -27,7 +27,7 @@ _GAP_INCHES = 0.08
 
 @dataclass(frozen=True)
 class _Bar:
-    """The length in ns of a bar, the text at its end, its colour and hatch."""
+    """The length in ns of a bar, the text at its end, its color and hatch."""
 
     length_ns: float
     text: str
@@ -165,13 +165,13 @@ def _ranked(
 
 
 def _draw(axes: Axes, middle: float, bar: _Bar, size: float) -> None:
-    colour, hatch = bar.look
+    color, hatch = bar.look
     length = bar.length_ns / size
     axes.barh(
         middle,
         length,
         height=0.85 * _BAR_INCHES,
-        color=colour,
+        color=color,
         hatch=hatch,
         edgecolor=style.TEXT,
         linewidth=0.6,

@@ -25,8 +25,8 @@ from tidyprof.plots.figure import (
 MAX_RANKS = 24
 """Bars that fit on a page; of more ranks, those are shown that made the others wait most."""
 
-WAIT_COLOURS = "cividis"
-"""Colour map of waiting: the same for colour-blind readers, and ordered in grey too."""
+WAIT_COLORS = "cividis"
+"""Color map of waiting: the same for color-blind readers, and ordered in grey too."""
 
 _PARTS = {
     "computation": "compute",
@@ -123,7 +123,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         image = axes.imshow(
             waits.to_numpy(float) / size,
             aspect="auto",
-            cmap=WAIT_COLOURS,
+            cmap=WAIT_COLORS,
             vmin=0,
             interpolation="nearest",
         )

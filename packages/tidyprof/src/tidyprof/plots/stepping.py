@@ -30,7 +30,7 @@ SLOW = 1.5
 CUT = 4
 """Bars end here, in medians: a first step of twenty medians would make slivers of all others."""
 
-_LABELLED = 5
+_LABELED = 5
 
 
 def step_budget(
@@ -137,7 +137,7 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
     table has the columns step and duration_ns, and rank if there are several: it comes from
     `analyses.steps`, or holds a trainer's own timings. Steps whose `part` is warmup are shown,
-    but left out of the median. Steps that take SLOW times the median are marked and labelled; a bar
+    but left out of the median. Steps that take SLOW times the median are marked and labeled; a bar
     beyond CUT times the median is cut off, and its label says so. Raises ValueError if the table is
     empty or has no origin.
     """
@@ -196,18 +196,18 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, s
     slow = (table["duration_ns"] > SLOW * median).to_numpy()
     # A few steps should not become a few walls.
     width = 0.75 * min(1, len(table) / 8)
-    for chosen, colour, hatch in ((~slow, style.BLUE, ""), (slow, style.ORANGE, "///")):
+    for chosen, color, hatch in ((~slow, style.BLUE, ""), (slow, style.ORANGE, "///")):
         rows = table[chosen]
         axes.bar(
             rows["step"].astype(int),
             rows["duration_ns"].clip(upper=highest) / size,
             width=width,
-            color=colour,
+            color=color,
             hatch=hatch,
             edgecolor=style.TEXT,
             linewidth=0.6,
         )
-    for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
+    for row in table[slow].nlargest(_LABELED, "duration_ns").itertuples():
         place = (int(row.step), min(row.duration_ns, highest) / size)
         times = row.duration_ns / median
         text = f"{'↑' * (row.duration_ns > highest)}{times:.{int(times < 10)}f}×"

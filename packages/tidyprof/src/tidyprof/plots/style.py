@@ -1,7 +1,7 @@
-"""Colours, hatches and text settings of all plots.
+"""Colors, hatches and text settings of all plots.
 
-Colours are those of Okabe and Ito, which stay apart for colour-blind readers
-(https://jfly.uni-koeln.de/color/). Colour never stands alone: a hatch or a direct label says the
+Colors are those of Okabe and Ito, which stay apart for color-blind readers
+(https://jfly.uni-koeln.de/color/). Color never stands alone: a hatch or a direct label says the
 same. For a dark page the ground, and the text and lines on it, are turned; fills stay as they are.
 """
 
@@ -63,7 +63,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "GEMM": (BLUE, ""),
     "convolution": (SKY_BLUE, ""),
     "attention": (REDDISH_PURPLE, ""),
-    "normalisation": (VERMILLION, ""),
+    "normalization": (VERMILLION, ""),
     "reduction": (YELLOW, ""),
     "elementwise": (YELLOW, "///"),
     "optimizer": (REDDISH_PURPLE, "\\\\\\"),
@@ -71,7 +71,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "collective": (ORANGE, "xx"),
     "other": (GREY, ""),
 }
-"""Kernel category (short_names.CATEGORIES) -> colour and hatch."""
+"""Kernel category (short_names.CATEGORIES) -> color and hatch."""
 
 PART_LOOK: Mapping[str, tuple[str, str]] = {
     "compute": (BLUE, ""),
@@ -95,7 +95,7 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "backward": (SKY_BLUE, "///"),
     "optimizer": (BLUISH_GREEN, "xx"),
 }
-"""Part of a step (analyses.step_budget; diagnosis.on_device and on_host) -> colour and hatch."""
+"""Part of a step (analyses.step_budget; diagnosis.on_device and on_host) -> color and hatch."""
 
 KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "kernel": (BLUE, ""),
@@ -107,7 +107,7 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "runtime": (DARK_GREY, ""),
     "sample": (YELLOW, ""),
 }
-"""Kind of event (contract.KINDS) -> colour and hatch; operators and runtime calls are grey."""
+"""Kind of event (contract.KINDS) -> color and hatch; operators and runtime calls are grey."""
 
 WIDTH_INCHES = 8.5
 """Width of every figure: that of a notebook's cell on a screen of 1280 dots, so that no text has to
@@ -157,54 +157,54 @@ output is equal everywhere, and a fixed salt makes the ids in SVG files so too.
 
 
 def contrast(first: str, second: str) -> float:
-    """Contrast ratio of two `#RRGGBB` colours, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
+    """Contrast ratio of two `#RRGGBB` colors, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
     light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
-def turned(colour: RGBA) -> RGBA:
-    """The grey on a dark page for a grey on a white page; a colour with a hue stays as it is.
+def turned(color: RGBA) -> RGBA:
+    """The grey on a dark page for a grey on a white page; a color with a hue stays as it is.
     Channels are 0 to 1.
     """
-    value = colour[0]
-    if not value == colour[1] == colour[2]:
-        return colour
+    value = color[0]
+    if not value == color[1] == color[2]:
+        return color
     grey = 1 - (1 - _DARK_GROUND) * value
-    return grey, grey, grey, colour[3]
+    return grey, grey, grey, color[3]
 
 
-def turned_line(colour: RGBA) -> RGBA:
+def turned_line(color: RGBA) -> RGBA:
     """The same for a line, which is too thin for BLUE on a dark page."""
-    if list(colour[:3]) == _channels(BLUE):
+    if list(color[:3]) == _channels(BLUE):
         red, green, blue = _channels(LIGHTER_BLUE)
-        return red, green, blue, colour[3]
-    return turned(colour)
+        return red, green, blue, color[3]
+    return turned(color)
 
 
-def is_ground(colour: RGBA) -> bool:
+def is_ground(color: RGBA) -> bool:
     """Whether a fill is white or nearly so, or can't be seen at all."""
-    return not colour[3] or min(colour[:3]) == max(colour[:3]) >= _LIGHT_FILL
+    return not color[3] or min(color[:3]) == max(color[:3]) >= _LIGHT_FILL
 
 
 def text_on(ground: str) -> str:
-    """Black or white, whichever reads better on this colour; on the ground TEXT, which is turned
+    """Black or white, whichever reads better on this color; on the ground TEXT, which is turned
     together with it.
     """
     return (
         TEXT
         if ground == GROUND
-        else max((BLACK, GROUND), key=lambda colour: contrast(colour, ground))
+        else max((BLACK, GROUND), key=lambda color: contrast(color, ground))
     )
 
 
-def _channels(colour: str) -> list[float]:
+def _channels(color: str) -> list[float]:
     """Red, green and blue, 0 to 1."""
-    return [int(colour[first : first + 2], 16) / 255 for first in (1, 3, 5)]
+    return [int(color[first : first + 2], 16) / 255 for first in (1, 3, 5)]
 
 
-def _luminance(colour: str) -> float:
+def _luminance(color: str) -> float:
     """Relative luminance, 0 to 1 (WCAG 2.2)."""
-    channels = _channels(colour)
+    channels = _channels(color)
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
         for value in channels

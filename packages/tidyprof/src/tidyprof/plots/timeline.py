@@ -91,7 +91,7 @@ def timeline(
     step.
 
     Without limits the whole recording is drawn. rank chooses one rank; without it a recording of
-    several ranks shows their steps, ranges and streams. Bars are labelled where there is room. A
+    several ranks shows their steps, ranges and streams. Bars are labeled where there is room. A
     lane with more than DENSE events shows instead how full each short span was, by height; if there
     is such a lane, every lane with more than SPARSE events does too. Raises ValueError if the step
     does not exist or nothing happened in the window.
@@ -309,10 +309,10 @@ def _draw(
         )
         # Outlines and hatches would paint over bars that are only a few dots wide.
         wide = (right - left) / ((finish - begin) / size) > _OUTLINED
-        colour, hatch = style.KIND_LOOK[kind]
+        color, hatch = style.KIND_LOOK[kind]
         bottom, height = np.full(len(left), row + 0.4), np.full(len(left), 0.8)
-        _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], colour)
-        _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], colour, hatch)
+        _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], color)
+        _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], color, hatch)
         inches = (right - left) / ((finish - begin) / size) * width
         names = events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX).tolist()
         for name, middle, length in zip(names, (left + right) / 2, inches, strict=True):
@@ -368,7 +368,7 @@ def _rectangles(
     right: np.ndarray,
     bottom: np.ndarray,
     height: np.ndarray,
-    colour: str,
+    color: str,
     hatch: str | None = None,
 ) -> None:
     """Draw bars from their bottom upwards (the axis points down); if a hatch is given, which may be
@@ -380,8 +380,8 @@ def _rectangles(
     axes.add_collection(
         PolyCollection(
             shapes,
-            facecolor=colour,
-            edgecolor=style.TEXT if outlined else colour,
+            facecolor=color,
+            edgecolor=style.TEXT if outlined else color,
             linewidth=0.4 if outlined else 0.2,
             hatch=hatch or None,
         )

@@ -42,8 +42,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return element;
   };
   const within = (value, least, most) => Math.max(least, Math.min(most, value));
-  const channels = (colour) => (/^#/.test(colour) ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : (colour.match(/[\d.]+/g) || [0, 0, 0]).map(Number));
-  const luminance = (colour) => channels(colour).slice(0, 3).map((one) => one / 255)
+  const channels = (color) => (/^#/.test(color) ? [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)) : (color.match(/[\d.]+/g) || [0, 0, 0]).map(Number));
+  const luminance = (color) => channels(color).slice(0, 3).map((one) => one / 255)
     .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
     .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
   const whole = (number) => Math.round(number).toLocaleString("en-US");
@@ -57,12 +57,12 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return `${scaled.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
   }
 
-  // The moment at which something so long begins: with enough digits to tell it from its neighbours, in the unit of the
+  // The moment at which something so long begins: with enough digits to tell it from its neighbors, in the unit of the
   // whole.
   function moment(value, length, unit, span) {
     if (!UNITS[unit]) return whole(value);
     const [name, size] = UNITS[unit].find(([, one]) => span >= one) || UNITS[unit].at(-1);
-    const fine = unit === "ns" && length >= 1e3 ? 3 : 0; // neighbours in a row begin a microsecond apart or more
+    const fine = unit === "ns" && length >= 1e3 ? 3 : 0; // neighbors in a row begin a microsecond apart or more
     const digits = within(Math.round(Math.log10(size)) - fine, 0, unit === "ns" ? 6 : 3);
     return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: digits })} ${name}`;
   }
@@ -97,11 +97,11 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
   }
 
   // A pattern for a hatch, as in the picture: / \ . x +
-  function hatch(context, kind, colour, ink) {
+  function hatch(context, kind, color, ink) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
     const pen = tile.getContext("2d");
-    pen.fillStyle = colour;
+    pen.fillStyle = color;
     pen.fillRect(0, 0, 8, 8);
     pen.strokeStyle = pen.fillStyle = ink;
     pen.lineWidth = 0.9;
@@ -396,7 +396,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         pen.fillText(words, at, 19);
       }
     }
-    function nameOn(pen, words, colour, hatched, x, y, room) {
+    function nameOn(pen, words, color, hatched, x, y, room) {
       if (room < 26) return;
       let shown = words;
       if (pen.measureText(shown).width > room) {
@@ -405,17 +405,17 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         shown = `${words.slice(0, many)}…`;
       }
       if (hatched) {
-        pen.fillStyle = colour;
+        pen.fillStyle = color;
         pen.fillRect(x - 2, y - 7, pen.measureText(shown).width + 4, 15);
       }
-      pen.fillStyle = luminance(colour) > 0.18 ? "#000000" : "#ffffff";
+      pen.fillStyle = luminance(color) > 0.18 ? "#000000" : "#ffffff";
       pen.fillText(shown, x, y + 1);
     }
     const patterns = new Map();
     function paint(pen, look) {
-      const [, colour, kind] = data.looks[look];
-      if (!kind) return colour;
-      if (!patterns.has(look)) patterns.set(look, hatch(pen, kind, colour, "#1a1a1a"));
+      const [, color, kind] = data.looks[look];
+      if (!kind) return color;
+      if (!patterns.has(look)) patterns.set(look, hatch(pen, kind, color, "#1a1a1a"));
       return patterns.get(look);
     }
     function drawRows(pen, ground, ink, muted) {
@@ -431,7 +431,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         for (const place of perRow[row] || []) {
           if (!seen(place)) continue;
           const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
-          const [, colour, kind] = data.looks[items.look[place]];
+          const [, color, kind] = data.looks[items.look[place]];
           if (right - left < NARROW) {
             if (!shares.has(items.look[place])) shares.set(items.look[place], new Float32Array(Math.ceil(width) + 1));
             const share = shares.get(items.look[place]);
@@ -440,7 +440,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
             continue;
           }
           const [x, size] = [Math.max(left, -2), Math.min(right, width + 2) - Math.max(left, -2)];
-          pen.fillStyle = size > 8 ? paint(pen, items.look[place]) : colour;
+          pen.fillStyle = size > 8 ? paint(pen, items.look[place]) : color;
           pen.fillRect(x, top, size, laneHeight);
           if (size > 5) {
             pen.strokeStyle = data.deep ? ground : ink;
@@ -448,7 +448,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
             pen.strokeRect(x + 0.3, top + 0.3, size - 0.6, laneHeight - 0.6);
           }
           const begin = Math.max(x, 0) + 5;
-          nameOn(pen, items.name(place), colour, kind, begin, top + laneHeight / 2, Math.min(x + size, width) - begin - 4);
+          nameOn(pen, items.name(place), color, kind, begin, top + laneHeight / 2, Math.min(x + size, width) - begin - 4);
         }
         const filled = new Float32Array(Math.ceil(width) + 1);
         for (const [look, share] of shares) {
@@ -483,7 +483,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.lineTo(x + 5, y - 9);
       pen.fill();
     }
-    const lineColour = (colour) => (dark && luminance(colour) < 0.17 ? "#56b4e9" : colour); // blue is too dark there
+    const lineColor = (color) => (dark && luminance(color) < 0.17 ? "#56b4e9" : color); // blue is too dark there
     let lowest = 0, highest = 1;
     const across0 = (value) => height - 4 - ((value - lowest) / (highest - lowest)) * (CURVE - 26);
     // The values of a line from the one before the view to its end.
@@ -502,11 +502,11 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       highest = values.reduce((one, other) => Math.max(one, other), -Infinity);
       if (!all && lowest > 0) lowest = Math.max(0, lowest - 0.08 * (highest - lowest || highest));
       if (highest <= lowest) highest = lowest + 1;
-      for (const [name, first, last, colour] of data.bands) {
+      for (const [name, first, last, color] of data.bands) {
         const left = Math.max(0, pixel(first)), right = Math.min(width, pixel(last));
         if (right <= left) continue;
         pen.globalAlpha = 0.22;
-        pen.fillStyle = colour;
+        pen.fillStyle = color;
         pen.fillRect(left, AXIS, right - left, CURVE);
         pen.globalAlpha = 1;
         pen.fillStyle = ink;
@@ -519,8 +519,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         pen.fillRect(0, Math.round(y), width, 1);
       }
       for (const [row, own] of lines) {
-        const [, colour, dashes] = data.looks[row];
-        pen.strokeStyle = lineColour(colour);
+        const [, color, dashes] = data.looks[row];
+        pen.strokeStyle = lineColor(color);
         pen.lineWidth = 2;
         pen.setLineDash(dashes ? [6, 4] : []);
         pen.beginPath();
@@ -690,10 +690,10 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       return swatch.getContext("2d");
     });
     function drawLegend() {
-      data.looks.forEach(([, colour, kind], look) => {
+      data.looks.forEach(([, color, kind], look) => {
         const pen = swatches[look];
         pen.clearRect(0, 0, 44, 28);
-        pen.fillStyle = curve ? lineColour(colour) : paint(pen, look);
+        pen.fillStyle = curve ? lineColor(color) : paint(pen, look);
         if (curve) (kind ? [0, 16, 32] : [0]).forEach((x) => pen.fillRect(x, 11, kind ? 11 : 44, 5));
         else pen.fillRect(0, 0, 44, 28);
       });

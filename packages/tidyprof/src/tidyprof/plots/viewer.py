@@ -112,7 +112,7 @@ def curve(
     """The viewer's data for a stepped curve of memory.
 
     table -- the changes in their order, with look, value (bytes) and time_ns.
-    bands -- name, number of the first change, number after that of the last, and colour.
+    bands -- name, number of the first change, number after that of the last, and color.
 
     Of too many changes the largest are kept, of too many bands the longest.
     """

@@ -1,4 +1,4 @@
-"""`read`: recognises what wrote a file by its content and calls the reader for it."""
+"""`read`: recognizes what wrote a file by its content and calls the reader for it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Format:
     door: str
     has_functions: bool = False
 
-    def recognises(self, path: Path, head: bytes) -> bool:
+    def recognizes(self, path: Path, head: bytes) -> bool:
         """Whether a file that starts with `head`, or a folder, is of this format."""
-        return import_module(f"tidyprof.readers.{self.folder}.recognition").recognises(path, head)
+        return import_module(f"tidyprof.readers.{self.folder}.recognition").recognizes(path, head)
 
     @property
     def read(self) -> Callable[..., Profile]:
@@ -68,7 +68,7 @@ FORMATS = (
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
-"""All formats, in the order in which they are asked. No file is recognised by two of them. A folder
+"""All formats, in the order in which they are asked. No file is recognized by two of them. A folder
 may be: then the format that says most comes first.
 """
 
@@ -136,7 +136,7 @@ def read(
     # the same, which raises the error.
     has_content = path.is_file() or not _starts_file_names(path)
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
-    known = next((known for known in FORMATS if known.recognises(path, head)), None)
+    known = next((known for known in FORMATS if known.recognizes(path, head)), None)
     if known is not None:
         return _read_as(known, path, options)
     if not path.is_dir():
@@ -202,7 +202,7 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
     recordings: dict[Path, list[Path]] = {}
     for path in (one for given in paths for one in _of_each_tool(Path(given))):
         head = ByteStream(path).head(HEAD_BYTES) if path.is_file() else b""
-        is_part = path.is_file() and _ROCPROFV3.recognises(path, head)
+        is_part = path.is_file() and _ROCPROFV3.recognizes(path, head)
         recordings.setdefault(path.parent if is_part else path, []).append(path)
     return [
         (files[0], {}) if len(files) == 1 else (recording, {"only": files})
@@ -324,12 +324,12 @@ def _first(names: list[str]) -> str:
 
 
 def _format_of(path: Path) -> str:
-    """The format of a file or folder that a reader recognises, else ""; "" also for what may not be
+    """The format of a file or folder that a reader recognizes, else ""; "" also for what may not be
     opened.
     """
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
         known = FORMATS if head or path.is_dir() else ()
-        return next((one.name for one in known if one.recognises(path, head)), "")
+        return next((one.name for one in known if one.recognizes(path, head)), "")
     except OSError:
         return ""

@@ -14,6 +14,9 @@ import pandas as pd
 
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
+MODELED = "modeled"
+"""Kind of the origin of computed numbers."""
+
 MARK = "modelled"
 """Member, tag or part of a file name by which files that a model wrote are marked, with the known
 `error` of the model.
@@ -27,14 +30,14 @@ order.
 _LONGEST_DETAIL = 300
 _LARGEST_MARKER = 2**16
 
-ORIGIN_KINDS = ("measured", "recorded", "modelled", "compiled")
+ORIGIN_KINDS = ("measured", "recorded", MODELED, "compiled")
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where numbers come from, to be printed in the corner of every figure.
 
-    kind is `measured` (this machine, now), `recorded` (a named machine and day), `modelled`
+    kind is `measured` (this machine, now), `recorded` (a named machine and day), `modeled`
     (computed; `detail` then states the known error) or `compiled` (what a compiler says of its code
     for a GPU, on which nothing ran).
     """
@@ -85,11 +88,11 @@ def stated_origin(marker: Any) -> Origin | None:
         return None
     device, error = (str(marker.get(key) or "").strip() for key in ("device", "error"))
     detail = ", ".join(part for part in (device, error or "error not known") if part)
-    return Origin(MARK, " ".join(detail.split())[:_LONGEST_DETAIL])
+    return Origin(MODELED, " ".join(detail.split())[:_LONGEST_DETAIL])
 
 
 def origin_of_files(files: Iterable[str]) -> Origin:
-    """`modelled` where a marker beside one of these files says so, else NOT_STATED.
+    """`modeled` where a marker beside one of these files says so, else NOT_STATED.
 
     `modelled.json` marks every file in its folder, `<start>_modelled.json` the files whose names
     start so.

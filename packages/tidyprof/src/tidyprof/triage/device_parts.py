@@ -416,7 +416,7 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
         "kernels": is_one_of(work["kind"], ["kernel"]).sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
         "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
-        "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum() + blocking.sum(),
+        "waiting_calls": ((kinds == "synchronization") | (kinds == "copy")).sum() + blocking.sum(),
         "allocations": (kinds == "allocation").sum(),
     }
     return {name: float(number) / count for name, number in numbers.items()}

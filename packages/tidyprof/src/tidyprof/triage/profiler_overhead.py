@@ -182,7 +182,7 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     operators, calls, ranges = (
         plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation")
     )
-    modeled = profile.origin.kind in ("modelled", "modeled")
+    modeled = profile.origin.kind == "modeled"
     known = profile.meta.get("tool") == TOOL and not modeled
     data = judged & occupied(ranges, names_matching(ranges, PHASE_PATTERNS["data"]))
     prices = (OPERATOR_GAPS if len(calls) else OPERATOR_GAPS_ALONE, CALL_GAPS, FUNCTION_GAPS)

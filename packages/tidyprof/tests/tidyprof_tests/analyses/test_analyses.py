@@ -14,7 +14,7 @@ from tidyprof import analyses
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
-ORIGIN = Origin("modelled", "by hand")
+ORIGIN = Origin("modeled", "by hand")
 
 
 def profile_of(*rows: dict, origin: Origin = ORIGIN) -> Profile:

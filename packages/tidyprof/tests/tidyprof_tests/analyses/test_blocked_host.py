@@ -47,13 +47,13 @@ class TestTrainingOfResnet18:
             "hipMalloc": ["allocation", 1460, 11_888_399, 9_747_284],
             "hipMemcpyWithStream": ["copy", 5, 127_989, 88_547],
             "hipHostMalloc": ["allocation", 1, 76_710, 76_710],
-            "hipDeviceSynchronize": ["synchronisation", 1, 16_980, 16_980],
+            "hipDeviceSynchronize": ["synchronization", 1, 16_980, 16_980],
         }
 
 
 class TestBlockedHost:
     def test_by_hand(self):
-        """0-100: hipMalloc 0-10, kernel 15-30, synchronisation 20-40, kernel 45-50, hipFree 60-70
+        """0-100: hipMalloc 0-10, kernel 15-30, synchronization 20-40, kernel 45-50, hipFree 60-70
         and data 65-80.
         """
         profile = profile_of(
@@ -66,7 +66,7 @@ class TestBlockedHost:
             event("annotation", "data", 65, 80),
         )
         row = analyses.step_budget(profile).iloc[0]
-        assert row.compute_ns == 20, "a synchronisation with a busy device costs nothing"
+        assert row.compute_ns == 20, "a synchronization with a busy device costs nothing"
         assert row.blocked_host_ns == 10 + 10 + 10
         assert row.data_wait_ns == 10
         assert row.launch_bound_ns == 100 - 20 - 30 - 10
@@ -110,7 +110,7 @@ class TestBlockedHost:
             ("cudaMemcpy", "copy"),
             ("hipMemcpyDtoHAsync", None),
             ("hipMemcpyAsync_spt", None),
-            ("hipEventSynchronize", "synchronisation"),
+            ("hipEventSynchronize", "synchronization"),
             ("hipStreamWaitEvent", None),
             ("hipLaunchKernel", None),
         ],

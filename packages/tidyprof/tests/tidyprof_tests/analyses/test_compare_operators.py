@@ -12,7 +12,7 @@ from tidyprof_tests.analyses.test_modules import operator
 from tidyprof_tests.chrome_writer import call, kernel, write_trace
 from tidyprof_tests.conftest import REPOSITORY
 
-MODELLED = REPOSITORY / "recordings"
+MODELED = REPOSITORY / "recordings"
 
 
 def trace(path: Path, *work: tuple[str, str, int]) -> Path:
@@ -72,10 +72,10 @@ def test_formats_that_know_no_operators(tmp_path):
         compare(known, known, by="module")
 
 
-def test_modelled_pair_agrees_with_the_table_of_kernels():
+def test_modeled_pair_agrees_with_the_table_of_kernels():
     runs = [
-        read_torch_trace(MODELLED / name / "torch")
-        for name in ("modelled-resnet", "modelled-wrong-layout")
+        read_torch_trace(MODELED / name / "torch")
+        for name in ("modeled-resnet", "modeled-wrong-layout")
     ]
     sums = [
         compare(*runs, by=by)[["total_ns_before", "total_ns_after"]].sum().tolist()

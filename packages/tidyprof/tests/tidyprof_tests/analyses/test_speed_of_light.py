@@ -173,7 +173,7 @@ def test_a_copy_moves_what_it_must(name, profile_of):
 
 def profile_with(tmp_path: Path, *dispatches: Dispatch, rows=long_rows, **facts: str) -> Profile:
     folder = write_folder(tmp_path, rows(dispatches), SYSINFO | facts)
-    return read_rocprof_compute(folder, origin=Origin("modelled", "by hand"))
+    return read_rocprof_compute(folder, origin=Origin("modeled", "by hand"))
 
 
 def test_the_published_example_of_an_mi300a(tmp_path):

@@ -29,7 +29,7 @@ PUBLIC = tomllib.loads((HOUSE / "tests/tidyprof_tests/triage/expected.toml").rea
 SHIPPED = sorted(
     str(path.relative_to(REPOSITORY))
     for pattern in (
-        "recordings/modelled-*/*",
+        "recordings/modeled-*/*",
         "recordings/torch-*",
         "recordings/rocprof-sys-cpu/*output",
         "recordings/cuts/r*",
@@ -44,7 +44,7 @@ NOW = {
     "recordings/cuts/rocprof-compute-mi200-vcopy",
     "recordings/cuts/rocprofv3-csv-gfx1151-llamacpp-decode",
     "recordings/cuts/rpd-mi200-matmul",
-    "recordings/modelled-resnet/amd-smi",
+    "recordings/modeled-resnet/amd-smi",
     "packages/tidyprof/tests/strangers/traces/two_rank_recommender",
     "torch-mi250-minitoy",
     "rocprofv3-lumi-taylor/kernel_trace.csv",

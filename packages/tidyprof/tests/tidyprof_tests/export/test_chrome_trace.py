@@ -252,10 +252,10 @@ class TestContent:
         write_chrome_trace(profile, tmp_path / "out.json")
         assert read_torch_trace(tmp_path / "out.json").origin == profile.origin
 
-    def test_only_modelled_numbers_have_the_mark_that_other_readers_look_for(
+    def test_only_modeled_numbers_have_the_mark_that_other_readers_look_for(
         self, profile, tmp_path
     ):
-        profile.meta["origin"] = Origin("modelled", "within 25 %")
+        profile.meta["origin"] = Origin("modeled", "within 25 %")
         assert written(profile, tmp_path / "modelled.json")[MARK] == {"error": "within 25 %"}
         profile.meta["origin"] = Origin("measured")
         assert MARK not in written(profile, tmp_path / "measured.json")

@@ -30,7 +30,7 @@ def made_run(
     table["full_name"] = [f"void {name}<float>(int)" for name in table.index]
     parts = pd.Series({name: value * MS for name, value in parts_ms.items()}, dtype=float)
     step_ns = step_ms * MS
-    return RunTimes("run", step_ns, step_ns, 10, parts, table, Origin("modelled", "synthetic"))
+    return RunTimes("run", step_ns, step_ns, 10, parts, table, Origin("modeled", "synthetic"))
 
 
 def side(mean_ms: float, spread: float = 0.01, repeats: int = 7) -> list[RunTimes]:
@@ -186,7 +186,7 @@ def hostile_reports() -> tuple[str, str]:
         parts = pd.Series(dict.fromkeys(HOSTILE, 10 * factor * MS), dtype=float)
         run = made_run(100 * factor, kernels)
         sides.append(
-            [replace(run, parts=parts, origin=Origin("modelled", " ".join(HOSTILE[1:4])))] * 5
+            [replace(run, parts=parts, origin=Origin("modeled", " ".join(HOSTILE[1:4])))] * 5
         )
     verdict = judge(*sides)
     assert verdict.fails

@@ -89,7 +89,7 @@ KNOWN = [
         "GEMM split-K sum SB BiasS ScaleAlphaVec PostGSU16 VW1",
         "GEMM",
     ),
-    ("MIOpenBatchNormBwdSpatial", "MIOpenBatchNormBwdSpatial", "normalisation"),
+    ("MIOpenBatchNormBwdSpatial", "MIOpenBatchNormBwdSpatial", "normalization"),
     ("SubTensorOpWithScalar1d", "SubTensorOpWithScalar1d", "elementwise"),
     (
         "miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_f2x3_stride1",
@@ -251,7 +251,7 @@ def test_categories_of_recorded_kernels(recorded_names):
     }
     found = {name: category(name, "kernel") for name in distinct}
     assert set(found.values()) <= set(CATEGORIES)
-    assert {"GEMM", "convolution", "normalisation", "elementwise", "reduction"} <= set(
+    assert {"GEMM", "convolution", "normalization", "elementwise", "reduction"} <= set(
         found.values()
     )
     for name, kind in found.items():

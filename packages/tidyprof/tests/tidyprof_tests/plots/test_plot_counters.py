@@ -18,7 +18,7 @@ from tidyprof_tests.figures import (
     drawn,
 )
 
-ORIGIN = Origin("modelled", "by hand")
+ORIGIN = Origin("modeled", "by hand")
 START = 1_700_000_000_000_000_000
 
 

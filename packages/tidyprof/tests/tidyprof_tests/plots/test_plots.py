@@ -216,10 +216,8 @@ class TestStyle:
         for text in (style.TEXT, style.MUTED_TEXT):
             assert style.contrast(text, style.GROUND) >= style.MINIMUM_CONTRAST
         for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
-            for colour, _ in look.values():
-                assert style.contrast(style.text_on(colour), colour) >= style.MINIMUM_CONTRAST, (
-                    colour
-                )
+            for color, _ in look.values():
+                assert style.contrast(style.text_on(color), color) >= style.MINIMUM_CONTRAST, color
 
     def test_everything_has_a_look(self):
         assert set(style.CATEGORY_LOOK) == set(CATEGORIES)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tidyprof
 from tidyprof import Origin, ProfileReadError
 from tidyprof.io.byte_stream import zstd
-from tidyprof.readers.rocprofv3.recognition import recognises
+from tidyprof.readers.rocprofv3.recognition import recognizes
 from tidyprof_tests import damage
 from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
 from tidyprof_tests.patience import PATIENCE_S
@@ -221,6 +221,6 @@ def test_of_recordings_of_two_tools_in_folders_none_is_chosen(sounds, tmp_path):
 
 def test_a_folder_of_rocprof_compute_is_none_of_rocprofv3(sounds, tmp_path):
     sounds["rocprofv3 1_kernel_trace.csv"].write(tmp_path)
-    assert recognises(tmp_path, b"")
+    assert recognizes(tmp_path, b"")
     (tmp_path / "sysinfo.csv").write_text("a,b\n1,2\n")
-    assert not recognises(tmp_path, b"")
+    assert not recognizes(tmp_path, b"")

@@ -15,12 +15,12 @@ from tidyprof_tests.compute_writer import Dispatch, long_rows, write_csv
 
 
 def claimants(path):
-    """The names of the readers that recognise a path."""
+    """The names of the readers that recognize a path."""
     try:
         head = b"" if path.is_dir() else ByteStream(path).head(HEAD_BYTES)
     except ProfileReadError:
         return []
-    return [reader.name for reader in FORMATS if reader.recognises(path, head)]
+    return [reader.name for reader in FORMATS if reader.recognizes(path, head)]
 
 
 def test_no_file_of_the_recordings_is_claimed_twice(recordings):
@@ -65,7 +65,7 @@ def test_a_new_format_is_one_folder_and_one_line(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("")
     (folder / "recognition.py").write_text(
-        "def recognises(path, head):\n    return head.startswith(b'ticks 1\\n')\n"
+        "def recognizes(path, head):\n    return head.startswith(b'ticks 1\\n')\n"
     )
     (folder / "reader.py").write_text(READER_OF_A_MADE_UP_FORMAT)
     monkeypatch.setattr(

@@ -318,10 +318,10 @@ def test_fused_ranks_keep_their_own_ids_and_links(recordings):
 
 def test_small_step_row_by_row(tmp_path):
     profile = read_torch_trace(
-        write_trace(tmp_path / "t.json", small_step()), origin=Origin("modelled", "by hand")
+        write_trace(tmp_path / "t.json", small_step()), origin=Origin("modeled", "by hand")
     )
     events = profile.events.set_index("start_ns")
-    assert profile.origin == Origin("modelled", "by hand")
+    assert profile.origin == Origin("modeled", "by hand")
     assert list(profile.events["kind"]) == [
         "annotation",
         "operator",

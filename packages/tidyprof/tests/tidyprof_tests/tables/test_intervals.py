@@ -35,7 +35,7 @@ def test_union_covers_the_same_points_in_normal_form(pairs):
     assert (as_bitmap(found) == bitmap(pairs)).all()
     assert found.length == bitmap(pairs).sum() if pairs else True
     assert (found.ends > found.starts).all()
-    assert (found.starts[1:] > found.ends[:-1]).all(), "neighbours that touch must be merged"
+    assert (found.starts[1:] > found.ends[:-1]).all(), "neighbors that touch must be merged"
 
 
 @settings(deadline=None)

@@ -15,16 +15,16 @@ from tidyprof_tests.chrome_writer import small_step, trace_text
 from tidyprof_tests.rocprofv3_writer import Kernel, write_results
 
 MARKER = {"by": "gpumodel", "device": "MI300X", "error": "kernel times within 25 %"}
-MODELLED = Origin("modelled", "MI300X, kernel times within 25 %")
+MODELED = Origin("modeled", "MI300X, kernel times within 25 %")
 
 
 @pytest.mark.parametrize("marker", [MARKER, json.dumps(MARKER)], ids=["object", "text"])
 def test_a_marker_states_device_and_error(marker):
-    assert stated_origin(marker) == MODELLED
+    assert stated_origin(marker) == MODELED
 
 
 def test_a_marker_without_an_error_says_that_it_is_not_known():
-    assert stated_origin({"error": ""}) == Origin("modelled", "error not known")
+    assert stated_origin({"error": ""}) == Origin("modeled", "error not known")
 
 
 @pytest.mark.parametrize("marker", [None, 3, [], "no JSON", "[" * 100_000, '"text"'])
@@ -59,12 +59,12 @@ def test_a_file_beside_the_recording_speaks_for_it(tmp_path):
     (tmp_path / "out_modelled.json").write_text("{broken")
     assert origin_of_files([str(tmp_path / "a.csv")]) == NOT_STATED
     (tmp_path / "modelled.json").write_text(json.dumps({"modelled": MARKER}))
-    assert origin_of_files([str(tmp_path / "a.csv")]) == MODELLED
+    assert origin_of_files([str(tmp_path / "a.csv")]) == MODELED
 
 
 def test_a_mark_with_a_start_of_names_speaks_for_these_only(tmp_path):
     (tmp_path / "run_modelled.json").write_text(json.dumps({"modelled": MARKER}))
-    assert origin_of_files([str(tmp_path / "run_kernel_trace.csv")]) == MODELLED
+    assert origin_of_files([str(tmp_path / "run_kernel_trace.csv")]) == MODELED
     assert origin_of_files([str(tmp_path / "measured.csv")]) == NOT_STATED
 
 
@@ -73,9 +73,9 @@ def test_the_mark_of_a_trace_reaches_the_corner_of_a_figure(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(trace))
     profile = tidyprof.read(path)
-    assert profile.origin == MODELLED
+    assert profile.origin == MODELED
     figure = plots.top_kernels(tidyprof.kernels(profile))
-    assert str(MODELLED) in [
+    assert str(MODELED) in [
         text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in figure.texts
     ]
 
@@ -83,7 +83,7 @@ def test_the_mark_of_a_trace_reaches_the_corner_of_a_figure(tmp_path):
 def test_what_the_caller_says_wins(tmp_path):
     (tmp_path / "modelled.json").write_text(json.dumps({"modelled": MARKER}))
     path = write_results(tmp_path / "1_results.json", [Kernel("fill", 1000, 10, 1)])
-    assert tidyprof.read(path).origin == MODELLED
+    assert tidyprof.read(path).origin == MODELED
     assert tidyprof.read(path, origin=Origin("measured", "here")).origin == Origin(
         "measured", "here"
     )

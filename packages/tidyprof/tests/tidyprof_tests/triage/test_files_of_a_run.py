@@ -28,7 +28,7 @@ from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
 
-RANKS = REPOSITORY / "recordings/modelled-rank-skew/torch"
+RANKS = REPOSITORY / "recordings/modeled-rank-skew/torch"
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
 
 
@@ -132,7 +132,7 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(
 
 
 def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
-    run = REPOSITORY / "recordings/modelled-slow-loader"
+    run = REPOSITORY / "recordings/modeled-slow-loader"
     shutil.copytree(run, tmp_path / "runs")
     assert [path.name for path, _ in together([tmp_path / "runs"])] == ["rocprofv3", "torch"]
     shutil.copytree(run / "torch", tmp_path / "runs/torch2")

@@ -15,7 +15,7 @@ from tidyprof_tests.triage.traces import Step, diagnosed, facts, triaged
 
 
 class Block(torch.nn.Module):
-    """Normalisation, two linear layers, and what is between them."""
+    """Normalization, two linear layers, and what is between them."""
 
     def __init__(self) -> None:
         super().__init__()

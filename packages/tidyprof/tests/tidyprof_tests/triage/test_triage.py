@@ -46,7 +46,7 @@ SHIPPED = {
 
 
 def traced(name: str) -> str:
-    return str(REPOSITORY / "recordings" / f"modelled-{name}" / "torch")
+    return str(REPOSITORY / "recordings" / f"modeled-{name}" / "torch")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -54,7 +54,7 @@ def test_modeled_faults_are_found(name: str) -> None:
     found = tidyprof.diagnose(tidyprof.read(traced(name)))
     assert found.cause == SHIPPED[name]
     assert not (found.confident and name == "recompile")
-    assert found.origins[0].startswith("modelled")
+    assert found.origins[0].startswith("modeled")
     check_laws(found)
 
 

@@ -12,7 +12,7 @@ PATTERNS = ("*.pickle*", "*.pkl*", "*rank*/*.pickle*", "*rank*/*.pkl*")
 _MARKS = (b"segments", b"device_traces")
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether content that starts with `head` is a snapshot; of a folder, whether it holds one."""
     if path.is_dir():
         return any(

@@ -157,7 +157,7 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
     drawn = np.array(
         [(place.device, place.counts_agents, place.is_cpu) for place in places], _DEVICE
     )
-    return _assign_devices(slices, texts, _labelled(texts, places), drawn[lane])
+    return _assign_devices(slices, texts, _labeled(texts, places), drawn[lane])
 
 
 def _first(*choices: np.ndarray) -> np.ndarray:
@@ -168,7 +168,7 @@ def _first(*choices: np.ndarray) -> np.ndarray:
     return result
 
 
-def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
+def _labeled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
     """The device that each label names, and at the end one without a number, for the code -1 of
     rows without a label.
     """
@@ -185,9 +185,9 @@ def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
 
 
 def _assign_devices(
-    slices: Records, texts: list[str], labelled: np.ndarray, drawn: np.ndarray
+    slices: Records, texts: list[str], labeled: np.ndarray, drawn: np.ndarray
 ) -> dict[str, Any]:
-    """Add the devices. labelled -- the device of each label; drawn -- the device of each row's
+    """Add the devices. labeled -- the device of each label; drawn -- the device of each row's
     track, which counts where no label names one.
     """
     kind = slices["kind"]
@@ -195,12 +195,12 @@ def _assign_devices(
         np.maximum(slices[key], -1) for key in ("agent", "source", "destination")
     )
     has_ends = (source >= 0) | (destination >= 0)
-    slices["source_device"] = labelled["number"][source]
-    slices["destination_device"] = labelled["number"][destination]
+    slices["source_device"] = labeled["number"][source]
+    slices["destination_device"] = labeled["number"][destination]
     comes_from, goes_to = ends_on_device(slices, texts)
     end_of_copy = np.where(comes_from, source, np.where(goes_to, destination, -1))
     has_ends &= kind == KIND_CODE["copy"]
-    stated = labelled[np.where(has_ends, end_of_copy, agent)]
+    stated = labeled[np.where(has_ends, end_of_copy, agent)]
     # For a copy between named agents the track does not tell which of them is the GPU.
     drawn["number"][has_ends] = ABSENT
     device = np.where(stated["number"] != ABSENT, stated, drawn)

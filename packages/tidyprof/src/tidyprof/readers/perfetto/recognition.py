@@ -12,7 +12,7 @@ _FIRST_TAG = b"\n"
 """A trace is a sequence of packets, each the field 1 of type 2 of the message `Trace`."""
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds
     one.
     """
@@ -43,7 +43,7 @@ def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
 def _is_trace(head: bytes) -> bool:
     if not head.startswith(_FIRST_TAG):
         return False
-    # Imported here since all other files are recognised without Perfetto's message classes.
+    # Imported here since all other files are recognized without Perfetto's message classes.
     from tidyprof.readers.perfetto.packets import looks_like_trace
 
     return looks_like_trace(head)

@@ -17,7 +17,7 @@ folder may hold what is being written now.
 """
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether a file that starts with `head` (unpacked) is a rocpd database; of a folder, whether
     it holds one.
     """
@@ -30,4 +30,4 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def is_rocpd(file: Path) -> bool:
     """Whether a file is a rocpd database, whatever its name and compression."""
-    return recognises(file, head_or_nothing(file, HEAD_BYTES))
+    return recognizes(file, head_or_nothing(file, HEAD_BYTES))

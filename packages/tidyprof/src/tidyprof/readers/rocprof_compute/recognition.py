@@ -26,7 +26,7 @@ SEPARATE_RUNS = "pmc_perf_*.csv"
 _COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,', re.DOTALL)
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether a path is a workload folder, a file of its counters, or an analysis database."""
     if path.is_dir():
         return bool(workload_folders(path)) or any(path.glob(SEPARATE_RUNS))

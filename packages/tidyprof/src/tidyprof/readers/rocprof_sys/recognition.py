@@ -98,7 +98,7 @@ def runs_below(folder: Path) -> list[Path]:
     return sorted(below for below in folder.glob("[!.]*") if below.is_dir() and holds_tables(below))
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it
     holds a run of it.
     """

@@ -100,13 +100,13 @@ def _is_empty(trace: Path) -> bool:
         )
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether `path` is a file of rocprof that starts with `head`, read or not, or a folder that
     holds one.
     """
     if not path.is_dir():
         return v1_file(path, head) is not None or is_trace(head)
-    return any(recognises(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
+    return any(recognizes(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
 def _candidates(folder: Path) -> list[Path]:

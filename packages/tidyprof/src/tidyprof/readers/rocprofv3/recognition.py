@@ -85,20 +85,20 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
     return OutputFile(path, role, header, stem, subject) if role else None
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names
     that has one.
     """
     if not path.exists():
-        return any(_recognised(file) is not None for file in _with_prefix(path))
+        return any(_recognized(file) is not None for file in _with_prefix(path))
     if not path.is_dir():
         return output_file(path, head) is not None
     if any((path / name).exists() for name in _OTHER_TOOLS_MARKS):
         return False
-    return any(_recognised(file) is not None for file in _candidates(path))
+    return any(_recognized(file) is not None for file in _candidates(path))
 
 
-def _recognised(path: Path) -> OutputFile | None:
+def _recognized(path: Path) -> OutputFile | None:
     """As `output_file`; None for a file that cannot be opened."""
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
@@ -172,7 +172,7 @@ def _with_prefix(prefix: Path) -> list[Path]:
     files = [file for file in files if file.name.startswith(prefix.name)]
     own = []
     for file in files:
-        known = _recognised(file)
+        known = _recognized(file)
         if known is not None and known.prefix == prefix:
             own.append(file)
     if not files:

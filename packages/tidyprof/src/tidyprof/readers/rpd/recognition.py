@@ -13,7 +13,7 @@ PATTERNS = tuple(
 )
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it
     holds one.
     """
@@ -26,4 +26,4 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def is_rpd(file: Path) -> bool:
     """Whether a file is a file of rocmProfileData, whatever its name and compression."""
-    return recognises(file, head_or_nothing(file, HEAD_BYTES))
+    return recognizes(file, head_or_nothing(file, HEAD_BYTES))

@@ -1,4 +1,4 @@
-"""Reader for logs of system monitors: power, temperature, utilisation, clocks and memory of GPUs
+"""Reader for logs of system monitors: power, temperature, utilization, clocks and memory of GPUs
 over time.
 """
 

@@ -16,7 +16,7 @@ _AMD_SENSORS = re.compile(
 _ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether text that starts with `head` is a log of a system monitor; of a folder, whether it
     holds one.
     """
@@ -32,7 +32,7 @@ def is_log(head: bytes) -> bool:
         return bool(
             (_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head)
         )
-    # Imported here since all other files are recognised without an engine for CSV.
+    # Imported here since all other files are recognized without an engine for CSV.
     from tidyprof.readers.system.csv_logs import csv_header
 
     return csv_header(head) is not None

@@ -15,7 +15,7 @@ _MARKS = re.compile(
 )
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognizes(path: Path, head: bytes) -> bool:
     """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it
     holds one.
     """

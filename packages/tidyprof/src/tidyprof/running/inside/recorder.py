@@ -173,7 +173,7 @@ class Recorder:
             self._begin_trace()
 
     def _end_timing(self, closing: bool = False) -> None:
-        """Summarise the timed steps, and write a line for each. closing -- what came after the last
+        """Summarize the timed steps, and write a line for each. closing -- what came after the last
         step, such as a checkpoint, is no part of them.
         """
         if not self.rows or self.files is None:

@@ -1,7 +1,7 @@
 """What the known faults do: each with its symptom, where that is seen, and the truth about it.
 
 A learner's diagnosis can be checked, since the cause is known by construction. Every pathology is
-one function, which `config.ZOO` names; those that only change settings are there.
+one function, which `config.FAULTS` names; those that only change settings are there.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from cifar_train.config import SECONDS_PER_SLOW_IMAGE, SKEW_SECONDS, ZOO
+from cifar_train.config import FAULTS, SECONDS_PER_SLOW_IMAGE, SKEW_SECONDS
 from cifar_train.hooks import Hook
 from cifar_train.loop import Trainer
 
 
 def apply_to_model(name: str | None, model: nn.Module) -> nn.Module:
     """The model with the pathology inside, before it moves to its device."""
-    function = ZOO[name].model if name else ""
+    function = FAULTS[name].model if name else ""
     return globals()[function](model) if function else model
 
 
 def apply_to_trainer(name: str | None, trainer: Trainer) -> None:
     """Let the pathology replace parts of a finished trainer."""
-    function = ZOO[name].trainer if name else ""
+    function = FAULTS[name].trainer if name else ""
     if function:
         globals()[function](trainer)
 
@@ -145,7 +145,7 @@ def recompile(model: nn.Module) -> nn.Module:
     the model reads a Python string with the step's number, which is a new constant each time.
     """
 
-    class LabelledModel(nn.Module):
+    class LabeledModel(nn.Module):
         def __init__(self, inner: nn.Module) -> None:
             super().__init__()
             self.inner = inner
@@ -155,7 +155,7 @@ def recompile(model: nn.Module) -> nn.Module:
             bias = 0.0 if self.label else 1.0
             return self.inner(images + bias)
 
-    return LabelledModel(model)
+    return LabeledModel(model)
 
 
 def relabel_every_step(trainer: Trainer) -> None:
@@ -206,11 +206,11 @@ def memory_growth(trainer: Trainer) -> None:
 
 
 def broken_grad(model: nn.Module) -> nn.Module:
-    """A fast normalisation whose backward pass does not exist.
+    """A fast normalization whose backward pass does not exist.
 
     Symptom: the backward pass gets faster, and the loss falls less. Seen in: backward
     time, and parameters without a gradient. Truth: the last
-    normalisation layer writes its result without autograd, which cuts the graph there.
+    normalization layer writes its result without autograd, which cuts the graph there.
     """
 
     class ForwardOnlyNorm(nn.Module):

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 import torch
 
-from cifar_train import config, pathologies
+from cifar_train import config, injected_faults
 from cifar_train.hooks import Hook, Hooks
 from cifar_train.loop import train
 from cifar_train.models import build_model
@@ -114,11 +114,11 @@ def test_rank_skew_delays_the_last_rank_alone(quick):
         trainer = set_up(quick(inject_fault="rank-skew"), Launch(rank=rank, world_size=2), CPU)
         assert bool(trainer.fault_hooks) == late
     slept = []
-    original, pathologies.time.sleep = pathologies.time.sleep, slept.append
+    original, injected_faults.time.sleep = injected_faults.time.sleep, slept.append
     try:
         trainer.fault_hooks[0].after_data(0)
     finally:
-        pathologies.time.sleep = original
+        injected_faults.time.sleep = original
     assert slept == [config.SKEW_SECONDS]
 
 
