@@ -49,7 +49,7 @@ DEFINITIONS: dict[str, Definition] = {
     "world_size": Definition("ranks", "meta"),
     "steps": Definition("steps", "step_budget"),
     "judged_steps": Definition("steps", "step_budget"),
-    "step_marker": Definition("", "steps", "first"),
+    "step_marker": Definition("", "steps", "leading"),
     "traced_step_ns": Definition("ns", "step_budget"),
     "shortest_step_ns": Definition("ns", "step_budget"),
     "longest_step_ns": Definition("ns", "step_budget"),
@@ -252,10 +252,6 @@ class RankFacts:
     cost: Cost
 
 
-def _first(values: Sequence[Any]) -> int:
-    return next((i for i, value in enumerate(values) if value), 0)
-
-
 COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "sum": sum,
     "mean": lambda values: float(np.mean(values)),
@@ -266,7 +262,6 @@ COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 CHOOSE: Mapping[str, Callable[[Sequence[Any]], int]] = {
     "max": lambda values: int(np.argmax(values)),
     "largest": lambda values: int(np.argmax([value.amount for value in values])),
-    "first": _first,
 }
 """Which of the ranks has the value that counts."""
 
