@@ -111,7 +111,6 @@ DEFINITIONS: dict[str, Definition] = {
     "straggler_excess_ns": Definition("ns", "step_budget"),
     "straggler_part": Definition("", "step_budget"),
     "always_last": Definition("rank", "ranks"),
-    "waiting_for_ranks": Definition("of the traced steps", "ranks"),
     "capped_share": Definition("of busy samples", "counters"),
     "power_log": Definition("", "counters"),
     "foreign_events": Definition("", "meta"),
@@ -121,7 +120,6 @@ DEFINITIONS: dict[str, Definition] = {
     "events_per_step": Definition("events", "events"),
     "measured_data_share": Definition("of the step", "meta"),
     "measured_between_share": Definition("of the step", "meta"),
-    "rare_steps_share": Definition("of the timed run", "meta"),
 }
 """Every fact that a rule or a printer can use. Times are in ns, shares from 0 to 1."""
 

@@ -132,11 +132,12 @@ def evidence(found: Diagnosis) -> Iterator[str]:
         if listed:
             yield from _section("", [f"{title}: {listed}"])
     yield from _section("", found.details)
-    facts = (
-        f"{fact.name.removesuffix('_ns')} = {value_of(fact)}{f' ({fact.rank})' if fact.rank else ''} [{fact.source}]"
+    facts = [
+        f"{name.removesuffix('_ns')} = {value_of(fact)}{f' ({rank})' if rank else ''} [{source}]"
         for fact in found.facts
-    )
-    yield from _section("Facts, and the tables that they come from", [*facts])
+        for name, _, _, rank, source in (fact,)
+    ]
+    yield from _section("Facts, and the tables that they come from", facts)
     yield from _section("Not in these files", found.unknown)
 
 
