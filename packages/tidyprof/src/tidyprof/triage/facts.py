@@ -49,7 +49,7 @@ DEFINITIONS: dict[str, Definition] = {
     "world_size": Definition("ranks", "meta"),
     "steps": Definition("steps", "step_budget"),
     "judged_steps": Definition("steps", "step_budget"),
-    "step_marker": Definition("", "steps", "first"),
+    "step_marker": Definition("", "steps", "leading"),
     "traced_step_ns": Definition("ns", "step_budget"),
     "shortest_step_ns": Definition("ns", "step_budget"),
     "longest_step_ns": Definition("ns", "step_budget"),
@@ -111,7 +111,6 @@ DEFINITIONS: dict[str, Definition] = {
     "straggler_excess_ns": Definition("ns", "step_budget"),
     "straggler_part": Definition("", "step_budget"),
     "always_last": Definition("rank", "ranks"),
-    "waiting_for_ranks": Definition("of the traced steps", "ranks"),
     "capped_share": Definition("of busy samples", "counters"),
     "power_log": Definition("", "counters"),
     "foreign_events": Definition("", "meta"),
@@ -121,7 +120,6 @@ DEFINITIONS: dict[str, Definition] = {
     "events_per_step": Definition("events", "events"),
     "measured_data_share": Definition("of the step", "meta"),
     "measured_between_share": Definition("of the step", "meta"),
-    "rare_steps_share": Definition("of the timed run", "meta"),
 }
 """Every fact that a rule or a printer can use. Times are in ns, shares from 0 to 1."""
 
@@ -252,10 +250,6 @@ class RankFacts:
     cost: Cost
 
 
-def _first(values: Sequence[Any]) -> int:
-    return next((i for i, value in enumerate(values) if value), 0)
-
-
 COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "sum": sum,
     "mean": lambda values: float(np.mean(values)),
@@ -266,7 +260,6 @@ COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 CHOOSE: Mapping[str, Callable[[Sequence[Any]], int]] = {
     "max": lambda values: int(np.argmax(values)),
     "largest": lambda values: int(np.argmax([value.amount for value in values])),
-    "first": _first,
 }
 """Which of the ranks has the value that counts."""
 

@@ -126,34 +126,35 @@ def evidence(found: Diagnosis) -> Iterator[str]:
     """Yield the lines of the evidence: other causes, what is unusual, facts with their tables, and
     what the files can't show.
     """
-    blamed = [one for one in found.alternatives if one.blamed]
-    others = [one for one in found.alternatives if not one.blamed]
-    for title, causes in (("Also limits the run", blamed), ("Ruled out", others)):
+    for title, blamed in (("Also limits the run", True), ("Ruled out", False)):
+        causes = [one for one in found.alternatives if one.blamed == blamed]
         listed = ", ".join(f"{one.cause} {percent(one.share)}" for one in causes)
         if listed:
-            yield ""
-            yield from textwrap.wrap(
-                f"{title}: {listed}", WIDTH, subsequent_indent="  ", break_on_hyphens=False
-            )
-    if found.details:
+            yield from _section("", [f"{title}: {listed}"])
+    yield from _section("", found.details)
+    facts = [
+        f"{name.removesuffix('_ns')} = {value_of(fact)}{f' ({rank})' if rank else ''} [{source}]"
+        for fact in found.facts
+        for name, _, _, rank, source in (fact,)
+    ]
+    yield from _section("Facts, and the tables that they come from", facts)
+    yield from _section("Not in these files", found.unknown)
+
+
+def _section(title: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
         yield ""
-        for text in found.details:
-            yield from textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    yield ""
-    yield "Facts, and the tables that they come from"
-    for fact in found.facts:
-        text = f"{fact.name} = {value_of(fact)}{f' ({fact.rank})' if fact.rank else ''}"
+    if texts and title:
+        yield title
+    first = "  " if title else ""
+    for text in texts:
         yield from textwrap.wrap(
-            f"{text} [{fact.source}]", WIDTH, initial_indent="  ", subsequent_indent="    ",
+            text,
+            WIDTH,
+            initial_indent=first,
+            subsequent_indent=f"{first}  ",
             break_on_hyphens=False,
-        )  # fmt: skip
-    if found.unknown:
-        yield ""
-        yield "Not in these files"
-        for text in found.unknown:
-            yield from textwrap.wrap(
-                text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-            )
+        )
 
 
 def value_of(fact: Fact) -> str:

@@ -12,7 +12,6 @@ from tidyprof.triage.confidence import (
     capital,
     doubts_of_links,
     graphs_may_lack_kernels,
-    like_communication,
     replay_words,
 )
 from tidyprof.triage.cpu_time import CPU_STEAL
@@ -32,9 +31,6 @@ from tidyprof.triage.run_facts import Run
 
 UNEVEN = 1.25
 """The report notes uneven steps if the longest is this many times the shortest."""
-
-NAMED = 0.05
-"""The report notes kernels with names like communication from this share of the time."""
 
 QUIET = "Record again on an otherwise idle machine; top shows which programs use the CPU."
 ROCPROFV3 = (
@@ -103,10 +99,6 @@ def details_of(view: View) -> Iterator[str]:
     if facts.number("earlier_work_ns"):
         spent = four_digits(facts.number("earlier_work_ns") / 1e6)
         yield f"Left out: {spent} ms in which the GPU did work that isn't in the file."
-    if like_communication(view) >= NAMED:
-        share = percent(facts.number("unknown_collective_amount"))
-        text = f"{share} of kernel time looks like communication, but counts as compute"
-        yield f"{text}: {facts.text('unknown_collective')}."
     if words := replay_words(view):
         yield f"{capital(words)}: the profiler may have lost some."
     if facts.number("graph_share") >= WARN:

@@ -121,7 +121,6 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
     ends = float(steady["duration_ns"].min()), float(steady["duration_ns"].max())
     overhead = overhead_of(parts, costs, marked, not on_host, step_ns, ends)
     values |= _timed_values(costs) | {"events_per_step": overhead.events}
-    values["rare_steps_share"] = overhead.rare_share
     files = dict(sorted(entry for one in judged for entry in one.files.items()))
     return Run(Facts(values, origin), parts, overhead, on_host, marked, table, files)
 
@@ -271,7 +270,6 @@ def _timed_values(costs: Sequence[Any]) -> dict[str, Any]:
 
 def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "waiting_for_ranks": share_of(table["wait_ns"].sum(), table["total_ns"].sum()),
         "straggler": table.attrs["straggler"],
     }
     if table.attrs["straggler"] is None:
