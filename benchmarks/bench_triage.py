@@ -5,7 +5,7 @@ docs/triage-files.md: `python -m benchmarks.bench_triage`. It times nothing.
 from __future__ import annotations
 
 from benchmarks.page import DOCS, write_part
-from benchmarks.triage_files import gpu_forms, gpu_rates, listed, rates, strangers
+from benchmarks.triage_files import gpu_forms, gpu_rates, listed, rates, third_party
 
 PAGE, FILES = DOCS / "triage.md", DOCS / "triage-files.md"
 
@@ -14,8 +14,8 @@ def main() -> None:
     """Write the tables."""
     write_part(PAGE, "programs on a GPU", gpu_rates())
     write_part(FILES, "forms on a GPU", gpu_forms())
-    found = strangers()
-    write_part(PAGE, "strangers", rates(found))
+    found = third_party()
+    write_part(PAGE, "third-party", rates(found))
     for part, own in zip(
         ("recordings", "first scripts", "new scripts"), found.values(), strict=True
     ):

@@ -41,7 +41,7 @@ class KnownIssue:
 
     symptom: str
     check: str
-    cure: str
+    fix: str
     versions: Versions
     sources: Sequence[str]
     looked: date
@@ -89,7 +89,7 @@ def _entry(issue: KnownIssue) -> str:
     points = {
         "Symptom": issue.symptom,
         "Check": issue.check,
-        "Cure": issue.cure,
+        "Fix": issue.fix,
         "Versions": f"{versions(issue.versions)}.",
         "Source": f"{sources} ({issue.looked:%-d %B %Y})",
     }

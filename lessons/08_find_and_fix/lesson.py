@@ -437,7 +437,7 @@ show_guesses()
 # The cures behind switches, in a training loop of its own, to copy from and to try on your machine. Each run writes
 # its step times and losses:
 #
-# {snippet 08_cures.py}
+# {snippet 08_fixes.py}
 #
 # And the judge, for step times and losses of any program:
 #

@@ -420,17 +420,17 @@ print(screen)
 
 # %%
 VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"
-CURE = {
+FIX = {
     "self.letters = list(lines)": "self.letters = [numbers_of(line) for line in lines]",
     "return numbers_of(self.letters[place])": "return self.letters[place]",
 }
 text = script.read_text()
-for old, new in CURE.items():
+for old, new in FIX.items():
     assert text.count(old) == 1, f"{old!r} is not there once"
     text = text.replace(old, new)
 own_cured = script.with_name(f"cured_{script.name}")
 own_cured.write_text(text)
-print(f"{own_cured.name} has {len(CURE)} changes")
+print(f"{own_cured.name} has {len(FIX)} changes")
 
 # %%
 shutil.rmtree(folder / "own/turns", ignore_errors=True)

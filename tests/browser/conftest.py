@@ -123,7 +123,7 @@ def viewer() -> Iterator[Site]:
 
 
 @pytest.fixture
-def stranger() -> Iterator[Site]:
+def third_party() -> Iterator[Site]:
     """An origin that has no business here."""
     yield from _site()
 

@@ -83,13 +83,13 @@ def test_the_viewer_gets_exactly_these_bytes_once(
 
 
 def test_a_viewer_that_leads_to_another_origin_gets_nothing(
-    browser: Any, notebook: Site, viewer: Site, stranger: Site
+    browser: Any, notebook: Site, viewer: Site, third_party: Site
 ) -> None:
-    page = viewer.serve("/moved", "", Location=f"{stranger.address}/")
+    page = viewer.serve("/moved", "", Location=f"{third_party.address}/")
     show_buttons(browser, notebook, button(page, patience_s=0.5))
     press(browser)
     until(lambda: "did not answer" in (outcome(browser) and status(browser)), "giving up")
-    assert (stranger.noticed, stranger.received) == (0, [])
+    assert (third_party.noticed, third_party.received) == (0, [])
 
 
 def test_names_cannot_break_out_of_the_page(browser: Any, notebook: Site, viewer: Site) -> None:

@@ -18,7 +18,7 @@ def test_the_page_is_what_the_table_gives() -> None:
 
 def test_every_entry_has_its_texts_and_sources() -> None:
     for anchor, issue in all_issues().items():
-        assert all((issue.symptom, issue.check, issue.cure, issue.sources)), anchor
+        assert all((issue.symptom, issue.check, issue.fix, issue.sources)), anchor
         assert all(re.fullmatch(r"https://[^\s<>]+", source) for source in issue.sources), anchor
         assert bool(issue.brief) == bool(issue.todo), anchor
         assert "|" not in issue.brief + issue.todo, anchor

@@ -30,7 +30,7 @@ def test_modeled_recordings_and_tapes_stay_small():
 
 
 def test_traces_of_the_gpu_that_the_course_ran_on_are_small() -> None:
-    programs = (REPOSITORY / "packages/tidyprof/tests/strangers/gpu").rglob("*.zst")
+    programs = (REPOSITORY / "packages/tidyprof/tests/third_party/gpu").rglob("*.zst")
     own = (REPOSITORY / "recordings").glob("torch-h200-*/*")
     assert sum(path.stat().st_size for path in (*programs, *own)) <= MAX_BYTES_OF_A_GPU
 

@@ -21,7 +21,7 @@ def test_each_cure_trains_and_keeps_the_losses(bare: Run, tmp_path: Path) -> Non
     }
     losses = {}
     for name, switches in runs.items():
-        bare("python", "snippets/08_cures.py", f"{name}.csv", *small, *switches)
+        bare("python", "snippets/08_fixes.py", f"{name}.csv", *small, *switches)
         with (tmp_path / f"{name}.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 8

@@ -4,7 +4,7 @@ their authors wrote down first.
     python -m benchmarks.one_word [NAME ...]
 
 Run it on a machine without other work. Without names, the figures go into docs/triage.md and the
-rows into docs/triage-files.md. The programs are in tests/strangers/sources.tar.gz. Those of
+rows into docs/triage-files.md. The programs are in tests/third_party/sources.tar.gz. Those of
 `scripts` and `scripts_review` run 14 steps or more, so their trace starts after nine.
 """
 
@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.page import DOCS, write_part
 
 HOUSE = Path(__file__).resolve().parents[1]
-STRANGERS = HOUSE / "tests" / "strangers"
+THIRD_PARTY = HOUSE / "tests" / "third_party"
 BLOCK = HOUSE.parents[1] / "snippets/14_instrument_me.py"
 LONGEST_S = 600
 NO_VERDICT = "no verdict"
@@ -39,7 +39,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
 def truths(name: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads((STRANGERS / name).read_text(encoding="utf-8"))
+    return tomllib.loads((THIRD_PARTY / name).read_text(encoding="utf-8"))
 
 
 def programs() -> Iterator[tuple[str, list[str], list[str], list[str], int]]:
@@ -60,7 +60,7 @@ def programs() -> Iterator[tuple[str, list[str], list[str], list[str], int]]:
 def diagnose(command: list[str], after: int) -> tuple[str, bool, str]:
     """Return the cause that `tidyprof run` names, whether it is confident, and why it has no verdict."""
     with tempfile.TemporaryDirectory() as scratch:
-        with tarfile.open(STRANGERS / "sources.tar.gz") as archive:
+        with tarfile.open(THIRD_PARTY / "sources.tar.gz") as archive:
             archive.extractall(scratch, filter="data")
         # The scripts import the block of lesson 14, which does nothing unless it is asked.
         shutil.copy(BLOCK, Path(scratch, "instrument_me.py"))

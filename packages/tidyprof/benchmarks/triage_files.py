@@ -31,7 +31,7 @@ class Judged:
         return self.cause in self.truth
 
 
-def strangers() -> dict[str, list[Judged]]:
+def third_party() -> dict[str, list[Judged]]:
     """Return public recordings and third-party scripts, by what they are."""
     refused = {"cause": "refused", "confident": False}
     found = {}

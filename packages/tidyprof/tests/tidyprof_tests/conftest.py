@@ -28,7 +28,7 @@ HOUSE = Path(__file__).resolve().parents[2]
 """The folder of tidyprof, with its `pyproject.toml`, `docs` and `tests`."""
 REPOSITORY = HOUSE.parents[1]
 """The folder that the course and tidyprof are in."""
-STRANGERS = HOUSE / "tests" / "strangers"
+THIRD_PARTY = HOUSE / "tests" / "third_party"
 """Programs and traces of authors who had not read the rules of triage."""
 
 LONG = os.environ.get("PROFLAB_LONG") == "1"

@@ -73,13 +73,13 @@ def test_plots_alone_need_matplotlib():
 def test_nothing_of_it_or_of_its_tests_knows_the_course():
     known = re.compile(rf"^\s*(?:from|import) ({'|'.join(THE_COURSE)})\b", re.MULTILINE)
     for path in HOUSE.rglob("*.py"):
-        if "strangers" not in path.parts:
+        if "third_party" not in path.parts:
             assert known.findall(path.read_text(encoding="utf-8")) == [], path
 
 
 def test_a_copy_elsewhere_collects_its_tests(tmp_path):
     copy = shutil.copytree(HOUSE, tmp_path / "x", ignore=shutil.ignore_patterns(".*", "traces"))
-    (copy / "tests/strangers/traces").mkdir()
+    (copy / "tests/third_party/traces").mkdir()
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/tidyprof_tests"]
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, cwd=copy, env=known, capture_output=True, text=True)

@@ -205,8 +205,8 @@ def _steps(options: Namespace) -> None:
                 and options.step_marker is None
                 and len(profile.device_events)
             )
-            cure = "; use --timeline host" if on_device else ""
-            raise UserError(f"{error}{cure}") from None
+            next_step = "; use --timeline host" if on_device else ""
+            raise UserError(f"{error}{next_step}") from None
 
     def display(profile: Profile, table: pd.DataFrame) -> None:
         show_steps(table, options.timeline, has_launches(profile.device_events))

@@ -65,8 +65,8 @@ def gate(options: Namespace) -> int:
         verdict = judge(base, new, options.fail_above, options.paired)
     except ValueError as error:
         cause = "a run failed, was renamed, or was made in another way"
-        cure = "make all runs alike; leave out --paired if they aren't pairs"
-        raise UserError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+        next_step = "make all runs alike; leave out --paired if they aren't pairs"
+        raise UserError(one_line(", ".join(options.files), str(error), cause, next_step)) from None
     _refuse_copies([*base, *new])
     if options.fail_on_inconclusive and verdict.word == INCONCLUSIVE:
         verdict = replace(verdict, fails=True)
@@ -93,9 +93,12 @@ def _refuse_copies(runs: Sequence[RunTimes]) -> None:
     if copies := copies_among(runs):
         pairs = [f"{other.path} and {one.path}" for one, other in copies]
         rest = f"; and {len(pairs) - NAMED} more pairs" if len(pairs) > NAMED else ""
-        cause, cure = "a copy or a link", "record each repeat separately, or leave out the copy"
+        cause, next_step = (
+            "a copy or a link",
+            "record each repeat separately, or leave out the copy",
+        )
         raise UserError(
-            one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, cure)
+            one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, next_step)
         )
 
 

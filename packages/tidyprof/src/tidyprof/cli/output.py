@@ -380,8 +380,11 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
         table = join(tables)
     except ValueError:
         found = "the recordings give tables with different columns, which make none together"
-        cause, cure = "some are of a GPU and some of a CPU", "give recordings of one kind at a time"
-        raise UserError(one_line(", ".join(options.files), found, cause, cure)) from None
+        cause, next_step = (
+            "some are of a GPU and some of a CPU",
+            "give recordings of one kind at a time",
+        )
+        raise UserError(one_line(", ".join(options.files), found, cause, next_step)) from None
     table.attrs = {}
     for option, path in wanted.items():
         if path == STDOUT:

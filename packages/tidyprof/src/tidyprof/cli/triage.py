@@ -259,19 +259,19 @@ def diagnosed(options: Namespace) -> Diagnosis:
             raise _of_times(error.path) from None
         raise
     except WrongStepError as error:
-        cause, cure = (
+        cause, next_step = (
             "seconds in place of milliseconds, or a step of another run",
             "give the mean of a step in ms",
         )
         raise UserError(
-            one_line(f"--step-time-ms {options.step_time_ms:g}", str(error), cause, cure)
+            one_line(f"--step-time-ms {options.step_time_ms:g}", str(error), cause, next_step)
         ) from None
     except ValueError as error:
-        cause, cure = (
+        cause, next_step = (
             "files of several runs, or another script",
             "give the files of one run, or another --step-marker",
         )
-        raise UserError(one_line(", ".join(options.files), str(error), cause, cure)) from None
+        raise UserError(one_line(", ".join(options.files), str(error), cause, next_step)) from None
     for name, error in broken.items():
         warn(f"{name} is left out: {error}")
     diagnosis = without_ranks(diagnosis, list(broken))
@@ -300,11 +300,13 @@ def refuse_times(files: Sequence[str]) -> None:
 
 
 def _of_times(path: str) -> UserError:
-    cause, cure = (
+    cause, next_step = (
         "STEP_TIMER=times wrote it",
         "pass the trace of STEP_TIMER=trace; tidyprof gate compares two such files",
     )
-    return UserError(one_line(path, "times of steps, which say how long and not why", cause, cure))
+    return UserError(
+        one_line(path, "times of steps, which say how long and not why", cause, next_step)
+    )
 
 
 def _whole(options: Namespace, broken: Broken) -> list[Profile]:

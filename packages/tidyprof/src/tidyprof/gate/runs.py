@@ -232,8 +232,8 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
     table = table[stated]
     if quantile and len(table) < LEAST_FOR_P99:
         found = f"of {len(table)} requests, the 99th percentile is hardly more than the longest one"
-        cure = f"record {LEAST_FOR_P99} or more, or judge the mean"
-        raise ProfileReadError(path, found, "the run is short", cure)
+        next_step = f"record {LEAST_FOR_P99} or more, or judge the mean"
+        raise ProfileReadError(path, found, "the run is short", next_step)
     steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0)).index
     values, parts = values.loc[steady], _parts_of_requests(table, metric) if column else parts
     work = {"requests" if column else "steps": len(table)}

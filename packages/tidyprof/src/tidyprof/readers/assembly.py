@@ -108,11 +108,11 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     ]
     if not files:
         cause = "the kernels are kept elsewhere, or none was compiled for an AMD GPU"
-        cure = (
+        next_step = (
             "give Triton's cache (~/.triton/cache, or the folder `triton` in that of torch.compile)"
         )
         raise ProfileReadError(
-            path, f"no file that ends in {', '.join(ENDINGS)}, and no code object", cause, cure
+            path, f"no file that ends in {', '.join(ENDINGS)}, and no code object", cause, next_step
         )
     rows = []
     for file in files:

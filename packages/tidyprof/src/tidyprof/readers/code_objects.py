@@ -73,8 +73,8 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
         ) from None
     if not kernels:
         cause = "it holds functions only, or its notes were stripped"
-        cure = f"look at its code with llvm-objdump --disassemble {file.name}"
-        raise ProfileReadError(file, "a code object that states no kernel", cause, cure)
+        next_step = f"look at its code with llvm-objdump --disassemble {file.name}"
+        raise ProfileReadError(file, "a code object that states no kernel", cause, next_step)
     return target, kernels
 
 

@@ -32,7 +32,7 @@ TOOL = "torch.profiler"
 OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 """What recording an operator, a runtime call and a Python function costs, in multiples of `gap_of`.
 
-We fitted the first two to the GPU programs in packages/tidyprof/tests/strangers/gpu, recorded on
+We fitted the first two to the GPU programs in packages/tidyprof/tests/third_party/gpu, recorded on
 one machine with an H200. For the 18 variants that the host limits, the profiler added 0.74 to 1.38
 times the expected cost. We measured the third on two cores of an AMD EPYC.
 """

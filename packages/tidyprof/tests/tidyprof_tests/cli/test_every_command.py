@@ -35,7 +35,7 @@ SHIPPED = sorted(
         "recordings/cuts/r*",
         "recordings/cuts/smi*/monitoring",
         "recordings/cuts/torch-*",
-        "packages/tidyprof/tests/strangers/traces/*",
+        "packages/tidyprof/tests/third_party/traces/*",
     )
     for path in REPOSITORY.glob(pattern)
 )
@@ -45,7 +45,7 @@ NOW = {
     "recordings/cuts/rocprofv3-csv-gfx1151-llamacpp-decode",
     "recordings/cuts/rpd-mi200-matmul",
     "recordings/modeled-resnet/amd-smi",
-    "packages/tidyprof/tests/strangers/traces/two_rank_recommender",
+    "packages/tidyprof/tests/third_party/traces/two_rank_recommender",
     "torch-mi250-minitoy",
     "rocprofv3-lumi-taylor/kernel_trace.csv",
 }

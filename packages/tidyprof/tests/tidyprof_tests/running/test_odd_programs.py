@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tidyprof_tests.conftest import STRANGERS
+from tidyprof_tests.conftest import THIRD_PARTY
 from tidyprof_tests.running.programs import plain, watched
 
-ODD = STRANGERS / "ordinary" / "odd"
+ODD = THIRD_PARTY / "ordinary" / "odd"
 TRUTHS: dict[str, dict[str, Any]] = tomllib.loads((ODD / "truth.toml").read_text("utf-8"))
 
 

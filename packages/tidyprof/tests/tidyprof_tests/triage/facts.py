@@ -9,7 +9,7 @@ from typing import Any
 
 import tidyprof
 from tidyprof.triage.printers import as_dict
-from tidyprof_tests.conftest import STRANGERS
+from tidyprof_tests.conftest import THIRD_PARTY
 from tidyprof_tests.triage.gpu_programs import TRUTH
 
 FACTS = Path(__file__).with_name("facts.json")
@@ -17,14 +17,14 @@ TRUTHS = {
     what: tomllib.loads(file.read_text(encoding="utf-8"))
     for what, file in {
         "public recordings": FACTS.with_name("expected.toml"),
-        "scripts after a reviewer's descriptions": STRANGERS / "truth_review.toml",
-        "new scripts": STRANGERS / "truth.toml",
+        "scripts after a reviewer's descriptions": THIRD_PARTY / "truth_review.toml",
+        "new scripts": THIRD_PARTY / "truth.toml",
     }.items()
 }
 """Sort of file -> its truths, which somebody wrote down before triage saw it."""
 EXPECTED = TRUTHS["public recordings"]
 PUBLIC = [name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"]
-SCRIPTS = sorted(path.name for path in (STRANGERS / "traces").iterdir())
+SCRIPTS = sorted(path.name for path in (THIRD_PARTY / "traces").iterdir())
 PROGRAMS = [f"{name}/{variant}/{how}" for name, variant in TRUTH for how in ("given", "alone")]
 
 DIGITS = 4

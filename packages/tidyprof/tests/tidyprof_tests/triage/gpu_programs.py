@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import tidyprof
-from tidyprof_tests.conftest import REPOSITORY, STRANGERS
+from tidyprof_tests.conftest import REPOSITORY, THIRD_PARTY
 
-PROGRAMS = STRANGERS / "gpu"
+PROGRAMS = THIRD_PARTY / "gpu"
 OTHER_RECORDINGS = REPOSITORY.parent / "shared/gpu/ward"
 """The first thirteen programs, recorded another time; a folder next to the checkout."""
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from benchmarks.triage_files import gpu_forms, listed, strangers
-from tidyprof_tests.conftest import REPOSITORY, STRANGERS
+from benchmarks.triage_files import gpu_forms, listed, third_party
+from tidyprof_tests.conftest import REPOSITORY, THIRD_PARTY
 from tidyprof_tests.triage.facts import (
     EXPECTED,
     PROGRAMS,
@@ -61,7 +61,7 @@ def test_a_public_recording_has_its_numbers(name: str, recordings: Path) -> None
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_of_a_third_party_has_its_numbers(name: str) -> None:
-    check(name, diagnosed(STRANGERS / "traces" / name))
+    check(name, diagnosed(THIRD_PARTY / "traces" / name))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -103,4 +103,4 @@ def test_the_page_has_these_verdicts() -> None:
     """Otherwise write it again: python -m benchmarks.bench_triage."""
     page = (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
     assert gpu_forms() in page
-    assert all(listed(files) in page for files in strangers().values())
+    assert all(listed(files) in page for files in third_party().values())

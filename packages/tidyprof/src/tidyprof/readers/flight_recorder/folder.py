@@ -79,8 +79,10 @@ def dumps_in(folder: Path) -> Dumps:
     if not readable:
         also = f"; {next(iter(unreadable.values()))}" if unreadable else ""
         cause = "no rank wrote one, or the folder is another one"
-        cure = "look where TORCH_FR_DUMP_TEMP_FILE points; a dump's name ends with its rank"
-        raise ProfileReadError(folder, f"no dump of PyTorch's flight recorder{also}", cause, cure)
+        next_step = "look where TORCH_FR_DUMP_TEMP_FILE points; a dump's name ends with its rank"
+        raise ProfileReadError(
+            folder, f"no dump of PyTorch's flight recorder{also}", cause, next_step
+        )
     logs = {
         rank: line
         for file, rank in others.items()

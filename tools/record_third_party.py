@@ -1,8 +1,8 @@
 """Record third-party programs with the block of lesson 14, as their authors would.
 
-    python -m tools.record_strangers [NAME ...]
+    python -m tools.record_third_party [NAME ...]
 
-The programs are in packages/tidyprof/tests/strangers/sources.tar.gz. Each trace holds three steps
+The programs are in packages/tidyprof/tests/third_party/sources.tar.gz. Each trace holds three steps
 on this machine's CPU, one file per rank. The truths in truth.toml and truth_review.toml were
 written before a trace was recorded, so recording again must not change them.
 """
@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[1]
-STRANGERS = COURSE / "packages/tidyprof/tests/strangers"
+THIRD_PARTY = COURSE / "packages/tidyprof/tests/third_party"
 BLOCK = COURSE / "snippets/14_instrument_me.py"
 LONGEST_S = 300
 # They run 14 steps or more.
@@ -33,7 +33,7 @@ WATCHED = {
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.record_strangers")
+    parser = argparse.ArgumentParser(prog="python -m tools.record_third_party")
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs to record; none: all")
     return parser
 
@@ -42,14 +42,14 @@ def main() -> None:
     """Record the named programs, or all."""
     names = build_parser().parse_args().names
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(STRANGERS / "sources.tar.gz") as archive:
+        with tarfile.open(THIRD_PARTY / "sources.tar.gz") as archive:
             archive.extractall(folder, filter="data")
         shutil.copy(BLOCK, Path(folder, "instrument_me.py"))
         asked = os.environ | WATCHED | {"PYTHONPATH": folder}
         for script in sorted(Path(folder).glob("scripts*/*.py")):
             if names and script.stem not in names:
                 continue
-            out, target = Path(folder, "out"), STRANGERS / "traces" / script.stem
+            out, target = Path(folder, "out"), THIRD_PARTY / "traces" / script.stem
             command = [sys.executable, script]
             subprocess.run(command, cwd=folder, env=asked, check=True, timeout=LONGEST_S)
             shutil.rmtree(target, ignore_errors=True)

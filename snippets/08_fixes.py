@@ -1,7 +1,7 @@
 """A training with every cure behind a switch; writes seconds and loss of each step to a file.
 
-    python 08_cures.py plain_1.csv
-    python 08_cures.py cured_1.csv --fused --channels-last --pin --workers 2
+    python 08_fixes.py plain_1.csv
+    python 08_fixes.py cured_1.csv --fused --channels-last --pin --workers 2
 
 Run each at least five times, with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...) for
 08_compare_two_runs.py. Exchange `Pictures` and `build` for your own. It runs on a GPU where torch
