@@ -118,6 +118,7 @@ def category_of_call(name: str) -> str | None:
 
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
+NO_KERNEL_LAUNCH = rf"{GRAPH_LAUNCH}|(hip|cuda|cu)\w*LaunchHostFunc\w*"
 CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 
@@ -132,7 +133,7 @@ def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
     whether its kernel is missing in the file. If no launch is linked to work, none is missing.
     """
     calls = plain_host_events(profile, "runtime")
-    launching = names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
+    launching = names_matching(calls, LAUNCH) & ~names_matching(calls, NO_KERNEL_LAUNCH)
     launching &= ~capturing(profile).contains(calls["start_ns"])
     _, linked = launches_of(profile)
     calls = calls[launching]

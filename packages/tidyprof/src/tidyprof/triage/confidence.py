@@ -105,6 +105,8 @@ def why_inconclusive(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> 
         return _clock_words(view)
     if 2 * facts.number("empty_replays") >= max(facts.number("graph_replays"), 1) and idle >= LIMIT:
         return f"{replay_words(view)}, so the work of the GPU is unknown"
+    if graphs_may_lack_kernels(view):
+        return "the GPU idles while graphs should run, so their kernels may be missing"
     best = max((row.ns for row in blamed if not is_compute(row)), default=0.0)
     is_idle = bool(blamed) and blamed[0].rule is not None and blamed[0].rule.is_idle
     if facts.number("unlinked_share") >= TOO_MANY and idle >= LIMIT and (is_idle or not blamed):
@@ -137,8 +139,6 @@ def _why_idle(view: View, part: str) -> str:
         return ""
     if not view.run.heard:
         return " (no host calls)"
-    if graphs_may_lack_kernels(view):
-        return " (graphs may lack kernels)"
     return " (work was queued)"
 
 
@@ -189,8 +189,11 @@ def replay_words(view: View) -> str:
 
 
 def graphs_may_lack_kernels(view: View) -> bool:
-    """Return True if graphs launched much of the work and the device idles behind queued work."""
-    return view.run.facts.number("graph_share") >= LIMIT and view.share("other") >= LIMIT
+    """Return True if graphs launched much of the work, and the device idles behind queued work or
+    in calls that wait for it: such a call returns microseconds after the work has ended.
+    """
+    graphs = view.run.facts.number("graph_share")
+    return graphs >= LIMIT and max(view.share("other"), view.share("blocked_host")) >= LIMIT
 
 
 def doubts_of_cause(
