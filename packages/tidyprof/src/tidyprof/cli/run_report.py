@@ -15,7 +15,14 @@ from typing import Any
 from tidyprof.cli.output import origin_of, say, write_report
 from tidyprof.cli.triage import diagnosed, show_report
 from tidyprof.errors import ProfileReadError, UserError
-from tidyprof.running.report import Run, details_of, notes_of, read_run, why_no_trace
+from tidyprof.running.report import (
+    Run,
+    details_of,
+    notes_of,
+    read_run,
+    times_of,
+    why_no_trace,
+)
 from tidyprof.triage.printers import as_dict
 from tidyprof.triage.verdict import Diagnosis
 
@@ -42,7 +49,9 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
             show_report(diagnosis, found, options.why)
         else:
             say("Times only, as requested." if options.no_trace else f"No verdict: {why}", "bold")
-            for line in [*notes_of(found), *details_of(found)] if found.ranks else ():
+            for line in (
+                [times_of(found), *notes_of(found), *details_of(found)] if found.ranks else ()
+            ):
                 say(line)
         if found.ranks:
             left = "times" if options.no_trace else "traces and times"

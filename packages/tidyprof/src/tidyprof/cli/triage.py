@@ -229,10 +229,9 @@ def _show(options: Namespace, diagnosis: Diagnosis) -> None:
 
 def show_report(diagnosis: Diagnosis, run: Run | None, why: bool) -> None:
     """Print the report of a diagnosis, with what the hooks of `tidyprof run` saw."""
-    for line, style in report(diagnosis, why, notes_of(run) if run else ()):
+    notes, details = (notes_of(run), details_of(run)) if run else ((), ())
+    for line, style in report(diagnosis, why, notes, details):
         say(line, style)
-    for line in details_of(run) if run and why else ():
-        say(line)
 
 
 def _run_beside(files: Sequence[str]) -> Run | None:

@@ -81,37 +81,32 @@ def notes_of(run: Run) -> list[str]:
 
 
 def details_of(run: Run) -> list[str]:
-    """Return how the steps of a run were found and timed, and what that cost."""
+    """Return what a step is, where the host was without the profiler, and what that cost."""
     shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
     parts = [f"The host's time without the profiler: {shares}."] if shares else []
-    return ["", _what_is_a_step(run), *parts, _cost(run)]
+    return [_what_is_a_step(run), *parts, _cost(run)]
+
+
+def times_of(run: Run) -> str:
+    """Return how long a step takes without the profiler."""
+    if run.step_ns is None:
+        return "No step was timed."
+    return f"A step takes {run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)."
 
 
 def _what_is_a_step(run: Run) -> str:
     about = next(iter(run.ranks.values()))
-    marks = " or ".join(about["marks"])
+    marks, passes = " or ".join(about["marks"]), about["backwards"]
     what = {
-        "optimizer": f"from one step of {marks} to the next",
-        "backward": "from one backward pass to the next, since no optimizer of PyTorch took a step",
-        "module": (
-            f"from one call of {marks} to the next, since no optimizer took a step and backward()"
-            " was not called"
-        ),
-        "replay": "from one replay of a graph to the next, since nothing else took a step",
-        "mark": f"from one {marks} to the next",
+        "optimizer": f"one step of {marks}",
+        "backward": "one backward pass, because no optimizer of PyTorch took a step,",
+        "module": f"one call of {marks}, because no optimizer and no backward pass ran,",
+        "replay": "one replay of a graph, because nothing else took a step,",
+        "mark": f"one {marks}",
     }[about["source"]]
-    passes = about["backwards"]
-    several = (
-        f", {passes:.1f} backward passes each"
-        if about["source"] == "optimizer" and passes >= 1.5
-        else ""
-    )
-    if run.step_ns is None:
-        return f"{what}{several}; {about['all_steps']} of them"
-    lengths = f"{run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)"
-    traced = [one["trace"]["step_ns"] for one in run.ranks.values() if "trace" in one]
-    longer = f", {np.mean(traced) / 1e6:,.4g} ms in the trace" if traced else ""
-    return f"{lengths}{longer}; {what}{several}"
+    is_several = about["source"] == "optimizer" and passes >= 1.5
+    several = f", with {passes:.1f} backward passes" if is_several else ""
+    return f"A step lasts from {what} to the next{several}."
 
 
 def _timed(run: Run) -> int:
@@ -125,11 +120,9 @@ def _prefill(run: Run) -> list[str]:
     windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
     calls = sum(window["prefill"]["steps"] for window in windows)
     spent = sum(window["prefill"]["ns"] for window in windows)
-    return (
-        [f"{calls} calls with whole texts (prefill) took {spent / calls / 1e6:,.4g} ms each"]
-        if calls
-        else []
-    )
+    if not calls:
+        return []
+    return [f"{calls} calls with whole texts (prefill) take {spent / calls / 1e6:,.4g} ms each."]
 
 
 def _drift(run: Run) -> list[str]:
@@ -139,8 +132,8 @@ def _drift(run: Run) -> list[str]:
     before, after = (float(np.mean([one[name]["step_ns"] for one in both])) for name in WINDOWS)
     if abs(after / before - 1) < DRIFT:
         return []
-    told = f"{before / 1e6:,.4g} ms in the first timed steps and {after / 1e6:,.4g} ms in the last"
-    return [f"{told}: steps are not alike, or the machine had other work"]
+    first, last = f"{before / 1e6:,.4g} ms", f"{after / 1e6:,.4g} ms"
+    return [f"Steps took {first} before the trace and {last} after it: they vary."]
 
 
 def _parts(run: Run) -> dict[str, float]:
@@ -180,11 +173,9 @@ def _cost(run: Run) -> str:
         if window:
             shares.append(HOOKS * about["own_ns"] * window["switches"] / window["step_ns"])
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
-    untraced = (
-        f"{100 * max(shares):.2g} % of an untraced step" if shares else "unknown for untraced steps"
-    )
-    once = f"; to write the trace took {max(writing) / 1e9:,.2g} s once" if writing else ""
-    return f"watching took {untraced}{once}"
+    share = f"{100 * max(shares):.2g}% of a step" if shares else "an unknown share of a step"
+    once = f" Writing the trace took {max(writing) / 1e9:,.2g} s once." if writing else ""
+    return f"Watching costs {share}.{once}"
 
 
 def machine_of(run: Run) -> str:

@@ -42,10 +42,12 @@ def where_to_read(found: Diagnosis) -> str:
     return f"Read {lesson}{PAGE}#{found.cause}."
 
 
-def report(found: Diagnosis, why: bool = False, notes: Sequence[str] = ()) -> Iterator[Line]:
-    """Yield the lines of the report.
+def report(
+    found: Diagnosis, why: bool = False, notes: Sequence[str] = (), details: Sequence[str] = ()
+) -> Iterator[Line]:
+    """Yield the lines of the report; why -- also those of the evidence.
 
-    why -- also those of the evidence; notes -- about the run, from others than the diagnosis.
+    notes -- about the run, for every reader; details -- about the run, as evidence.
     """
     for label, text in summary(found):
         for line in _labeled(label, text):
@@ -59,7 +61,7 @@ def report(found: Diagnosis, why: bool = False, notes: Sequence[str] = ()) -> It
         for line in _labeled(label, text):
             yield line, ""
     if why:
-        yield from ((line, "") for line in evidence(found))
+        yield from ((line, "") for line in [*evidence(found), *_section("", details)])
     else:
         yield from ((line, "") for line in _labeled("More", "--why shows the evidence."))
 
