@@ -84,15 +84,19 @@ def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
     return sorted(fired, key=lambda row: (is_compute(row), -row.ns))
 
 
-def why_inconclusive(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> str:
+def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
     """Return why nobody can tell what limits the run; empty if that can be told.
 
     First comes what makes the parts themselves worthless, then time without a cause.
     """
-    facts, share = view.run.facts, view.share
     if not view.step.length_ns:
         return "no event on a device lasts, so there is no time to divide"
-    idle = 0.0 if view.run.on_host else 1 - share(*DEVICE_BUSY_PARTS, "waiting_ranks")
+    idle = 0.0 if view.run.on_host else 1 - view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
+    return _unreliable_parts(view, idle) or _unexplained_time(view, blamed, idle)
+
+
+def _unreliable_parts(view: View, idle: float) -> str:
+    facts = view.run.facts
     if facts.number("cpu_steal_share") >= BUSY_MACHINE:
         steal = percent(facts.number("cpu_steal_share"))
         return f"other programs had the CPU for {steal} of the traced steps"
@@ -107,22 +111,28 @@ def why_inconclusive(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> 
         return f"{replay_words(view)}, so the work of the GPU is unknown"
     if graphs_may_lack_kernels(view):
         return "the GPU idles while graphs should run, so their kernels may be missing"
+    return ""
+
+
+def _unexplained_time(view: View, blamed: Sequence[Row], idle: float) -> str:
     best = max((row.ns for row in blamed if not is_compute(row)), default=0.0)
-    is_idle = bool(blamed) and blamed[0].rule is not None and blamed[0].rule.is_idle
-    if facts.number("unlinked_share") >= TOO_MANY and idle >= LIMIT and (is_idle or not blamed):
-        unlinked = percent(facts.number("unlinked_share"))
-        return f"{unlinked} of the GPU's work has no launch in the file, so idle time has no owner"
+    needs_launches = not blamed or (blamed[0].rule is not None and blamed[0].rule.is_idle)
+    unlinked = view.run.facts.number("unlinked_share")
+    if unlinked >= TOO_MANY and idle >= LIMIT and needs_launches:
+        text = f"{percent(unlinked)} of the GPU's work has no launch in the file"
+        return f"{text}, so idle time has no owner"
     open_parts = {name: view.step.parts.get(name, 0.0) for name in REASONS}
     if view.run.on_host:
         open_parts[CPU_STEAL] = 0.0
     name = max(open_parts, key=lambda part: open_parts[part])
     length = open_parts[name]
-    if length >= LIMIT * view.step.length_ns and length > best:
-        share = percent(length / view.step.length_ns)
-        if name == "waiting_ranks":
-            return _why_waiting(view, share)
-        return REASONS[name].format(share) + _why_idle(view, name)
-    return ""
+    if length < LIMIT * view.step.length_ns or length <= best:
+        return ""
+    reason = REASONS[name].format(percent(length / view.step.length_ns))
+    if name == "waiting_ranks":
+        return _why_waiting(view, reason)
+    queued = "work was queued" if view.run.heard else "no host calls"
+    return f"{reason} ({queued})" if name == "other" else reason
 
 
 REASONS = {
@@ -134,20 +144,12 @@ REASONS = {
 """Part without a cause -> why it leaves the cause of the run open."""
 
 
-def _why_idle(view: View, part: str) -> str:
-    if part != "other":
-        return ""
-    if not view.run.heard:
-        return " (no host calls)"
-    return " (work was queued)"
-
-
-def _why_waiting(view: View, share: str) -> str:
-    """Return why waiting for ranks has no owner."""
+def _why_waiting(view: View, reason: str) -> str:
+    """Return why waiting for ranks has no owner; reason -- if no rank is known to be late."""
     facts = view.run.facts
     if not facts.known("straggler"):
-        return REASONS["waiting_ranks"].format(share)
-    text = f"ranks wait for rank {facts.text('straggler')} for {share} of the step, but"
+        return reason
+    text = f"ranks wait for rank {facts.text('straggler')}, but"
     if facts.number("cpu_steal_share") >= LIMIT:
         steal = percent(facts.number("cpu_steal_share"))
         return f"{text} other programs had the CPU for {steal} of the traced steps"

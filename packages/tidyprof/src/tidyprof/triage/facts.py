@@ -125,7 +125,7 @@ DEFINITIONS: dict[str, Definition] = {
 
 
 class Facts:
-    """The facts of one run by name. A name that DEFINITIONS lacks raises KeyError."""
+    """The facts of one run by name. To ask for a name that DEFINITIONS lacks raises KeyError."""
 
     def __init__(self, values: Mapping[str, Any], ranks: Mapping[str, str] | None = None) -> None:
         """Keep the values that are not None; ranks says which rank a value comes from."""
@@ -138,8 +138,6 @@ class Facts:
                 self._values |= {name: value.name, f"{name}_amount": value.amount}
             else:
                 self._values[name] = value
-        for name in self._values:
-            DEFINITIONS[name.removesuffix("_amount")]
 
     def known(self, name: str) -> bool:
         """Return True if the run has this fact."""

@@ -44,9 +44,6 @@ RECORD_HOST = {
 }
 """Tool -> how it records the host as well; rocprofv3 for others. All hold for ROCm 6.4 to 10.2."""
 
-COMMANDS = (ROCPROFV3, MONITOR, LIMITS, COUNTERS, RECORD_HOST["rocmProfileData"])
-"""The commands to type into a shell."""
-
 
 def step_note(view: View) -> str:
     """Return what kind of step the table of parts divides, and how its length is known."""

@@ -225,7 +225,7 @@ def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
     """Return the diagnosis of one view of a run."""
     rows = rows_of(view)
     blamed = blamed_rows(view, rows)
-    if reason := why_inconclusive(view, rows, blamed):
+    if reason := why_inconclusive(view, blamed):
         return _diagnosis(view, rows, origins, INCONCLUSIVE, reason)
     if not blamed:
         share = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
