@@ -63,7 +63,9 @@ def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
         }
         told["diagnosis"] = None if diagnosis is None else as_dict(diagnosis)
         write_report(
-            "--json", options.json, json.dumps({"exit_code": code, **told}, indent=1) + "\n"
+            "--json",
+            options.json,
+            json.dumps({"exit_code": code, **told}, indent=1, default=float) + "\n",
         )
 
 
