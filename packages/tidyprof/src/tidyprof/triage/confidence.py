@@ -205,6 +205,7 @@ def doubts_of_cause(
     run, facts, length = view.run, view.run.facts, view.step.length_ns
     best = blamed[0].rule
     assert best is not None
+    yield from _doubt_of_steal(view)
     near, name = _nearest(view, rows, blamed)
     if share < MARGIN * near:
         yield f"{name} comes near, with {percent(near)}."
@@ -242,6 +243,12 @@ def doubts_of_cause(
     yield from doubts_of_links(view)
     if best.is_idle:
         yield from _doubts_of_devices(view)
+
+
+def _doubt_of_steal(view: View) -> Iterator[str]:
+    if view.share(CPU_STEAL) >= LIMIT:
+        steal = percent(view.share(CPU_STEAL))
+        yield f"Other programs had the CPU for {steal} of the step: repeat on an idle machine."
 
 
 def _doubts_of_devices(view: View) -> Iterator[str]:
@@ -298,12 +305,10 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
     share /= max(1 - view.share(CPU_STEAL), 1e-9)
     if CLEAR * share > LIMIT:
         yield f"{capital(name)} takes {percent(share)}, nearly as much as a cause must."
-    steal = view.share(CPU_STEAL)
-    if steal >= LIMIT:
-        yield f"Other programs had the CPU for {percent(steal)} of the step."
+    yield from _doubt_of_steal(view)
     computing = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
     yield from _doubts_of_devices(view)
-    if computing < COMPUTING * (1 - steal):
+    if computing < COMPUTING * (1 - view.share(CPU_STEAL)):
         yield "Several small causes add up."
     if view.step.untypical:
         yield "The traced steps lack time that other steps have: record more steps."

@@ -27,7 +27,7 @@ from tidyprof.triage.rules import (
     for_vendor,
     percent,
 )
-from tidyprof.triage.run_facts import Run
+from tidyprof.triage.run_facts import LATE, Run
 
 UNEVEN = 1.25
 """The report notes uneven steps if the longest is this many times the shortest."""
@@ -50,15 +50,14 @@ def step_note(view: View) -> str:
     run, overhead, facts = view.run, view.run.overhead, view.run.facts
     if not run.marked:
         return "the whole trace; no steps are marked"
-    steps = int(facts.number("judged_steps"))
-    count = f"{steps} step{'s' * (steps != 1)}"
+    waiting = ", of the ranks that wait" if facts.number("straggler_excess") >= LATE else ""
     if overhead.measured_ns is not None:
-        return f"without the profiler ({overhead.source})"
+        return f"without the profiler ({overhead.source}){waiting}"
     estimated = overhead.estimated
     if estimated is None or estimated.likely >= EQUAL * overhead.traced_ns:
-        return f"traced, {count}"
+        return f"traced (judged steps: {facts.text('judged_steps')}){waiting}"
     low, high = (four_digits(end / 1e6) for end in (estimated.low, estimated.high))
-    return f"estimated without the profiler ({low} to {high} ms)"
+    return f"estimated without the profiler ({low} to {high} ms){waiting}"
 
 
 def notes_of(view: View) -> Iterator[str]:
@@ -66,9 +65,6 @@ def notes_of(view: View) -> Iterator[str]:
     facts, overhead = view.run.facts, view.run.overhead
     if overhead.ignored_step:
         yield "--step-time-ms is as long as the traced step, so it doesn't count."
-    if view.share(CPU_STEAL) >= LIMIT:
-        steal = percent(view.share(CPU_STEAL))
-        yield f"Other programs had the CPU for {steal} of the step. Use an idle machine."
     if overhead.rare_share >= WARN:
         yield f"Only some steps: long steps take {percent(overhead.rare_share)} of the whole run."
     if facts.holds("rare_work"):
