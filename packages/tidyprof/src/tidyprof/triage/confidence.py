@@ -1,4 +1,4 @@
-"""How far to trust a verdict: what makes it inconclusive, and what speaks against it."""
+"""The reasons that make a verdict inconclusive, and the doubts about it."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
 
 
 def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
-    """Return why nobody can tell what limits the run; empty if that can be told.
+    """Return why the files don't show what limits the run; empty if they do.
 
     First comes what makes the parts themselves worthless, then time without a cause.
     """
     if not view.step.length_ns:
-        return "no event on a device lasts, so there is no time to divide"
+        return "all events on the device have length 0, so there is no step to divide"
     idle = 0.0 if view.run.on_host else 1 - view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     return _unreliable_parts(view, idle) or _unexplained_time(view, blamed, idle)
 
@@ -283,7 +283,7 @@ def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
         yield "The compiler may be at work there: TORCH_LOGS=recompiles shows whether it is."
     knows_loading = facts.known("loading_share") or facts.holds("outside_function")
     if facts.text("outside_part") == BETWEEN and not knows_loading:
-        yield "A loop without a DataLoader builds its batches there, too: record with --with-stack."
+        yield "A loop without a DataLoader also builds its batches there: record with --with-stack."
 
 
 def doubts_of_links(view: View) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How long the host's threads had no CPU core, and the time that they lost to other programs."""
+"""The time in which the host's threads had no CPU core, and what they lost to other programs."""
 
 from __future__ import annotations
 

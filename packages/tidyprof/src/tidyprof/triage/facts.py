@@ -201,7 +201,7 @@ class Replays(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What recording one rank costs per judged step.
+    """The cost of recording one rank, per judged step.
 
     events     -- recorded operators, runtime calls and Python functions.
     cost_ns    -- what recording them is expected to add; None if that is unknown for the tool.
@@ -224,7 +224,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class RankFacts:
-    """What one rank adds to the facts of its run; small however long the trace is.
+    """The facts of one rank; small even for a long trace.
 
     rank     -- `rank 3`, or empty if unknown.
     budget   -- one row per device and step: rank, process, device, step, start_ns, duration_ns,

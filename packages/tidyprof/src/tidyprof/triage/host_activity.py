@@ -1,4 +1,4 @@
-"""Which steps count, and what the host's events show about a run, with a GPU or without."""
+"""The steps that count, and the facts that the host's events show, with a GPU or without."""
 
 from __future__ import annotations
 

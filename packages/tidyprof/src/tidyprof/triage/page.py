@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -29,44 +30,6 @@ from tidyprof.triage.verdict import Diagnosis
 MAX_FILES = 5
 """The page names at most this many files."""
 
-STYLE = """
-:root { color-scheme: light dark; --cause: #c2410c; --part: #64748b; }
-body { max-width: 51rem; margin: 1.5rem auto; padding: 0 1rem; font: 1rem/1.5 sans-serif; }
-h1 { font-size: 1.4rem; line-height: 1.3; text-wrap: balance; margin: 0 0 .75rem; }
-h2 { font-size: 1.1rem; margin: 0 0 .5rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: .75rem 0; }
-dt { grid-column: 1; font-weight: bold; }
-dd { grid-column: 2; margin: 0; overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; }
-th { text-align: left; font-weight: normal; white-space: nowrap; padding-right: .75rem; }
-td { text-align: right; white-space: nowrap; padding-left: .5rem; }
-td { font-variant-numeric: tabular-nums; }
-td.bar { width: 60%; text-align: left; padding-left: .75rem; }
-td.bar i { display: block; height: .9rem; background: var(--part); }
-tr.cause th, tr.cause td { font-weight: bold; }
-tr.cause td.bar i { background: var(--cause); }
-caption { caption-side: bottom; text-align: left; padding-top: .25rem; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-figure { margin: 2rem 0; break-inside: avoid; }
-figure > .picture { overflow-x: auto; }
-figure svg { display: block; min-width: 40rem; max-width: 100%; height: auto; }
-@media (max-width: 40rem) {
-  body { font-size: .95rem; margin: .75rem auto; }
-  td.bar { width: 28%; }
-  figure > .picture::before {
-    content: "scroll for the rest of the picture \\2192";
-    position: sticky; left: 0; font-size: .8rem; opacity: .75;
-  }
-}
-@media print { figure svg { min-width: 0; } }
-@media screen and (prefers-color-scheme: dark) {
-  figure svg { filter: invert(1) hue-rotate(180deg); }
-}
-"""
-"""Text and figures follow the reader's colors, light or dark; paper is white. Figures are never
-larger than they were drawn. If they would become too small to read, they scroll.
-"""
-
 
 def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None) -> str:
     """Return the whole page. Raises ValueError as `step_budget` does.
@@ -88,10 +51,11 @@ def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None)
         ("" if i else "File", _file(profile)) for i, profile in enumerate(profiles[:MAX_FILES])
     ]
     lines = "\n".join(evidence(found)).strip()
+    style = resources.files("tidyprof").joinpath("triage/page.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{title}</h1>\n{_list(summary(found)[1:])}\n{_bars(found)}\n"
         f"{_list([*remarks(found), *files])}\n{figures}\n"
         f"<details><summary>Evidence</summary><pre>{_text(lines)}</pre></details>\n"

@@ -1,4 +1,4 @@
-"""What the profiler costs, and the parts of a step without it.
+"""The cost of the profiler, and the parts of a step without it.
 
 torch.profiler lengthens what the host does, and nothing that a device does. Therefore, a traced
 step is longer than an unprofiled one wherever the host sets the pace. This module finds the length

@@ -1,4 +1,4 @@
-"""What one profile adds to the facts of its run, and which profiles of a run are judged."""
+"""The facts that one profile adds to its run, and the choice of the profiles to judge."""
 
 from __future__ import annotations
 
