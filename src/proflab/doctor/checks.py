@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proflab import journal
 from proflab.display import size
@@ -51,6 +51,19 @@ disk at the end.
 """
 
 CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
+
+TOOL_VARIABLES = (
+    "LD_PRELOAD",
+    "HSA_TOOLS_LIB",
+    "ROCP_TOOL_LIB",
+    "ROCP_TOOL_LIBRARIES",
+    "ROCPROFILER_REGISTER_LIBRARY",
+)
+"""What makes a program load a profiler. The last two are read by rocprofiler-register, which also
+loads rocprofiler-sdk if a library exports `rocprofiler_configure`, as torch does since 2.12
+(projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
+https://github.com/ROCm/rocm-systems).
+"""
 
 Result = tuple[str, ...]
 
@@ -156,12 +169,16 @@ def _rocm(machine: Machine) -> Result:
     return "ok", version
 
 
+def _tool_variables(machine: Machine) -> list[str]:
+    """Return the names of the variables that make a program load a tool."""
+    tool = re.compile("rocprof|roctracer|rpd_tracer|omnistat|omnitrace|debug-agent")
+    return [name for name in TOOL_VARIABLES if tool.search(machine.environment.get(name, ""))]
+
+
 def _preloaded(machine: Machine) -> Result:
-    # A program that has used the GPU leaves the last variable behind, and its children then record
-    # nothing (https://github.com/pytorch/pytorch/issues/182373).
-    names = ("LD_PRELOAD", "HSA_TOOLS_LIB", "ROCP_TOOL_LIB", "ROCPROFILER_REGISTER_LIBRARY")
-    tool = re.compile("rocprof|roctracer|rpd_tracer|omnitrace|debug-agent")
-    found = [name for name in names if tool.search(machine.environment.get(name, ""))]
+    # A program that has used the GPU leaves ROCPROFILER_REGISTER_LIBRARY behind, and its children
+    # then record nothing (https://github.com/pytorch/pytorch/issues/182373).
+    found = _tool_variables(machine)
     return ("fix", f"every program loads a tool: {', '.join(found)}") if found else ("ok", "none")
 
 
@@ -240,12 +257,17 @@ def _torch(machine: Machine) -> Result:
     return "ok", shown
 
 
+def _stages(answer: Answer) -> dict[str, Any]:
+    """Return the stages that the child process reached, by name."""
+    lines = [line for line in answer.text.splitlines() if line.startswith('{"stage"')]
+    return {record["stage"]: record for record in map(json.loads, lines)}
+
+
 def _torch_at_work(machine: Machine) -> Result:
     if not _build(machine):
         return "not needed", "torch is not installed"
     answer = machine.run(*CHILD, "--profile")
-    lines = [line for line in answer.text.splitlines() if line.startswith('{"stage"')]
-    stages = {record["stage"]: record for record in map(json.loads, lines)}
+    stages = _stages(answer)
     kernel, device = stages.get("kernel"), stages.get("device")
     gpu = architectures(machine) or _nvidia(machine)
     if kernel and kernel["right"]:
@@ -272,6 +294,30 @@ def _torch_at_work(machine: Machine) -> Result:
             ("Give it longer: `python -m proflab doctor --patience 60`."),
         )
     return "fix", answer.last_line
+
+
+def _resident(machine: Machine) -> Result:
+    if not architectures(machine) or not _build(machine):
+        return "not needed", "nothing is resident: no AMD GPU, or no torch"
+    kernel = _stages(machine.run(*CHILD)).get("kernel")
+    if not kernel:
+        return "unknown", "torch ran no kernel: see the row torch at work"
+    if not kernel["profilers"]:
+        return "ok", "nothing is resident after a kernel of torch"
+    paths = map(PurePosixPath, kernel["profilers"])
+    found = ", ".join(f"{path.name} ({_origin(path)})" for path in paths)
+    switches = {"ROCPROFILER_REGISTER_ENABLED": "0", "HSA_TOOLS_DISABLE_REGISTER": "1"}
+    off = [f"{name}={value}" for name, value in switches.items()
+           if machine.environment.get(name) == value]  # fmt: skip
+    loaders = ", ".join(_tool_variables(machine)) or "torch itself"
+    status = "ok" if off or "rocprofiler-sdk" not in found else "note"
+    return status, "; ".join([f"loaded by {loaders}: {found}", *off])
+
+
+def _origin(library: PurePosixPath) -> str:
+    """Return torch for a library of its wheel or of ROCm's Python packages, else its folder."""
+    of_wheel = re.search("/(torch/lib|_rocm_sdk[^/]*)/", f"{library}")
+    return "torch's wheel" if of_wheel else f"{library.parent}"
 
 
 def _slurm(machine: Machine) -> Result:
@@ -447,6 +493,11 @@ CHECKS: dict[str, Check] = {
         _torch_at_work,
         "Look at the rows on access and visible GPUs first, then run `make clean setup`.",
         "torch-sees-the-gpu-and-its-first-kernel-fails",
+    ),
+    "resident profiler": Check(
+        _resident,
+        "If runs crash or are slow without a profiler, try `ROCPROFILER_REGISTER_ENABLED=0`.",
+        "segfault-in-asynceventsloop-when-queuing-many-small-kernels",
     ),
     "Slurm": Check(_slurm, "Run `srun --version` yourself."),
     "ranks": Check(
