@@ -74,6 +74,22 @@ CAUSE = "the profiler lost times or records, or the file was damaged"
 NEXT_STEP = "record again"
 
 
+_SHOWN = 3
+"""A warning names at most so many categories."""
+
+
+def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[str]:
+    """A warning about events that are left out because no reader takes their category."""
+    if not unread:
+        return []
+    shown = ", ".join(f"{name!r} {count:,} times" for name, count in unread.most_common(_SHOWN))
+    more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
+    return [
+        f"{path.name}: {unread.total():,} events are left out, since tidyprof doesn't read their"
+        f" {named}: {shown}{more}."
+    ]
+
+
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     """Ends minus starts, int64; ABSENT where one of the two is."""
     unknown = (start_ns == ABSENT) | (end_ns == ABSENT)
