@@ -59,7 +59,7 @@ TOOL_VARIABLES = (
     "ROCP_TOOL_LIBRARIES",
     "ROCPROFILER_REGISTER_LIBRARY",
 )
-"""What makes a program load a profiler. The last two are read by rocprofiler-register, which also
+"""Variables that make a program load a profiler. The last two are read by rocprofiler-register, which also
 loads rocprofiler-sdk if a library exports `rocprofiler_configure`, as torch does since 2.12
 (projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
 https://github.com/ROCm/rocm-systems).
@@ -303,7 +303,7 @@ def _resident(machine: Machine) -> Result:
     if not kernel:
         return "unknown", "torch ran no kernel: see the row torch at work"
     if not kernel["profilers"]:
-        return "ok", "nothing is resident after a kernel of torch"
+        return "ok", "nothing is resident after torch ran a kernel"
     paths = map(PurePosixPath, kernel["profilers"])
     found = ", ".join(f"{path.name} ({_origin(path)})" for path in paths)
     switches = {"ROCPROFILER_REGISTER_ENABLED": "0", "HSA_TOOLS_DISABLE_REGISTER": "1"}
@@ -315,7 +315,7 @@ def _resident(machine: Machine) -> Result:
 
 
 def _origin(library: PurePosixPath) -> str:
-    """Return torch for a library of its wheel or of ROCm's Python packages, else its folder."""
+    """Return the folder of a library, or say that it belongs to torch's wheel or its packages."""
     of_wheel = re.search("/(torch/lib|_rocm_sdk[^/]*)/", f"{library}")
     return "torch's wheel" if of_wheel else f"{library.parent}"
 

@@ -22,9 +22,9 @@ _WORDS = (
     ("float16", r"f16|fp16|half"),
     ("tf32", r"tf32"),
 )
-"""Type -> what of a name shows it; of several, the shortest type multiplies. Names are those of
-CUTLASS (`DataTypeNames` in python/cutlass_library/library.py of https://github.com/NVIDIA/cutlass),
-of cuBLAS's and cuDNN's `xmma` kernels, and of MIOpen's (`igemm_fwd_gtcx3_nhwc_fp32_...`).
+"""Type -> parts of a name that show it. If a name shows several, the shortest type multiplies.
+Sources: `DataTypeNames` in python/cutlass_library/library.py of https://github.com/NVIDIA/cutlass,
+the `xmma` kernels of cuBLAS and cuDNN, and MIOpen's `igemm_fwd_gtcx3_nhwc_fp32_...`.
 """
 
 _ACCUMULATOR = re.compile(r"(?<![a-z])([hsd])(\d*)(?:gemm|fprop|dgrad|wgrad)", re.IGNORECASE)

@@ -75,11 +75,11 @@ NEXT_STEP = "record again"
 
 
 _SHOWN = 3
-"""A warning names at most so many categories."""
+"""The most categories that a warning names."""
 
 
 def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[str]:
-    """A warning about events that are left out because no reader takes their category."""
+    """Return a warning about events that are left out because their category isn't read."""
     if not unread:
         return []
     shown = ", ".join(f"{name!r} {count:,} times" for name, count in unread.most_common(_SHOWN))

@@ -73,8 +73,8 @@ def kernels_type(profile: Profile) -> Most:
     if the file has no times. Nothing if no type is known to have MOST of them, or if they take
     less than MATTERS of the work.
 
-    The name of a kernel counts first, because it shows TF32. If it shows no type, that of the
-    operator's inputs counts, but not for a convolution on an NVIDIA GPU, which may use TF32.
+    The name of a kernel counts first, because it shows TF32. Otherwise, the type of
+    the operator's inputs counts, except for a convolution on an NVIDIA GPU, which may use TF32.
     """
     kernels = plain_events(profile, "kernel")
     linked = "operator" in profile.events.columns
@@ -98,7 +98,7 @@ def kernels_type(profile: Profile) -> Most:
 
 
 def operators_type(profile: Profile) -> Most:
-    """Return the same of a run without a GPU, by the inputs of its operators."""
+    """Return this type for a run without a GPU, by the inputs of its operators."""
     operators = plain_host_events(profile, "operator")
     products = operators[names_matching(operators, PRODUCTS)]
     inputs = _input_types(profile)
