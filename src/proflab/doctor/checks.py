@@ -59,7 +59,7 @@ TOOL_VARIABLES = (
     "ROCP_TOOL_LIBRARIES",
     "ROCPROFILER_REGISTER_LIBRARY",
 )
-"""Variables that make a program load a profiler. The last two are read by rocprofiler-register, which also
+"""Variables that make a program load a profiler. rocprofiler-register reads the last two. It also
 loads rocprofiler-sdk if a library exports `rocprofiler_configure`, as torch does since 2.12
 (projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
 https://github.com/ROCm/rocm-systems).
@@ -128,7 +128,7 @@ def _access(machine: Machine) -> Result:
 
 
 def _visibility(machine: Machine) -> Result:
-    names = [f"{name}_VISIBLE_DEVICES" for name in ("ROCR", "HIP", "CUDA")]
+    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
     masks = {name: machine.environment[name] for name in names if name in machine.environment}
     shown = ", ".join(f"{name}={value}" for name, value in masks.items())
     if {"", "-1"} & {*masks.values()}:
@@ -169,17 +169,17 @@ def _rocm(machine: Machine) -> Result:
     return "ok", version
 
 
-def _tool_variables(machine: Machine) -> list[str]:
+def _tool_variables(machine: Machine) -> str:
     """Return the names of the variables that make a program load a tool."""
-    tool = re.compile("rocprof|roctracer|rpd_tracer|omnistat|omnitrace|debug-agent")
-    return [name for name in TOOL_VARIABLES if tool.search(machine.environment.get(name, ""))]
+    tool, known = "rocprof|roctracer|rpd_tracer|omnistat|omnitrace|debug-agent", machine.environment
+    return ", ".join(name for name in TOOL_VARIABLES if re.search(tool, known.get(name, "")))
 
 
 def _preloaded(machine: Machine) -> Result:
     # A program that has used the GPU leaves ROCPROFILER_REGISTER_LIBRARY behind, and its children
     # then record nothing (https://github.com/pytorch/pytorch/issues/182373).
     found = _tool_variables(machine)
-    return ("fix", f"every program loads a tool: {', '.join(found)}") if found else ("ok", "none")
+    return ("fix", f"every program loads a tool: {found}") if found else ("ok", "none")
 
 
 def _is_player(machine: Machine, path: str) -> bool:
@@ -269,7 +269,6 @@ def _torch_at_work(machine: Machine) -> Result:
     answer = machine.run(*CHILD, "--profile")
     stages = _stages(answer)
     kernel, device = stages.get("kernel"), stages.get("device")
-    gpu = architectures(machine) or _nvidia(machine)
     if kernel and kernel["right"]:
         name = f"{device['count']} x {device['name']}; one kernel ran"
         if kernel["recorded"]:
@@ -280,50 +279,36 @@ def _torch_at_work(machine: Machine) -> Result:
             ("Use a newer torch, and rocprofv3 meanwhile; trace-without-any-gpu-record says more."),
         )
     if device and not device["count"]:
-        return ("fix", "torch sees no device") if gpu else ("ok", "torch works, on the CPU")
-    if (
-        answer.code is None
-        and not (stages or machine.path(KFD).exists())
-        and _build(machine)["hip"]
-    ):
+        if architectures(machine) or _nvidia(machine):
+            return "fix", "torch sees no device"
+        return "ok", "torch works, on the CPU"
+    if answer.code is not None:
+        return "fix", answer.last_line
+    if not (stages or machine.path(KFD).exists()) and _build(machine)["hip"]:
         return "fix", "import torch hangs", "Work on a GPU node, or `make clean lab TORCH=cpu`."
-    if answer.code is None:
-        return (
-            "unknown",
-            f"torch got no further than {list(stages) or 'the start'}",
-            ("Give it longer: `python -m proflab doctor --patience 60`."),
-        )
-    return "fix", answer.last_line
+    return (
+        "unknown",
+        f"torch got no further than {list(stages) or 'the start'}",
+        "Give it longer: `python -m proflab doctor --patience 60`.",
+    )
 
 
 def _resident(machine: Machine) -> Result:
-    if not architectures(machine) or not _build(machine):
-        return "not needed", "nothing is resident: no AMD GPU, or no torch"
+    if not architectures(machine):
+        return "not needed", "nothing is resident: no AMD GPU"
     kernel = _stages(machine.run(*CHILD)).get("kernel")
     if not kernel:
         return "unknown", "torch ran no kernel: see the row torch at work"
-    if not kernel["profilers"]:
-        return "ok", "nothing is resident after torch ran a kernel"
-    paths = map(PurePosixPath, kernel["profilers"])
-    found = ", ".join(f"{path.name} ({_origin(path)})" for path in paths)
-    switches = {"ROCPROFILER_REGISTER_ENABLED": "0", "HSA_TOOLS_DISABLE_REGISTER": "1"}
-    off = [f"{name}={value}" for name, value in switches.items()
-           if machine.environment.get(name) == value]  # fmt: skip
-    loaders = ", ".join(_tool_variables(machine)) or "torch itself"
-    status = "ok" if off or "rocprofiler-sdk" not in found else "note"
-    return status, "; ".join([f"loaded by {loaders}: {found}", *off])
-
-
-def _origin(library: PurePosixPath) -> str:
-    """Return the folder of a library, or say that it belongs to torch's wheel or its packages."""
-    of_wheel = re.search("/(torch/lib|_rocm_sdk[^/]*)/", f"{library}")
-    return "torch's wheel" if of_wheel else f"{library.parent}"
+    loaded, cause = ", ".join(kernel["profilers"]), _tool_variables(machine) or "torch itself"
+    off = machine.environment.get("ROCPROFILER_REGISTER_ENABLED") == "0"
+    status = "note" if "rocprofiler-sdk" in loaded and not off else "ok"
+    return status, f"loaded by {cause}: {loaded}" if loaded else "none"
 
 
 def _slurm(machine: Machine) -> Result:
     if not machine.which("srun"):
         return "not needed", "none here"
-    answer: Answer = machine.run("srun", "--version")
+    answer = machine.run("srun", "--version")
     if answer.code != 0:
         return "unknown", f"srun: {answer.last_line}"
     if job := machine.environment.get("SLURM_JOB_ID"):
@@ -337,11 +322,12 @@ def _slurm(machine: Machine) -> Result:
 
 def _ranks(machine: Machine) -> Result:
     known = machine.environment
-    for start in ("", "OMPI_COMM_WORLD_", "PMI_"):
-        rank, ranks = (
-            known.get(f"{start}RANK"),
-            known.get(f"{start}{'SIZE' if start else 'WORLD_SIZE'}"),
-        )
+    for variable, total in (
+        ("RANK", "WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ):
+        rank, ranks = known.get(variable), known.get(total)
         if rank and ranks not in (None, "1"):
             return "note", f"this shell claims to be rank {rank} of {ranks}"
     return "ok", "a single process, as it should be in a shell or notebook"
@@ -404,7 +390,7 @@ def _kernel_value(name: str, highest: int, machine: Machine) -> Result:
     text = machine.read(f"/proc/sys/kernel/{name}")
     if not text:
         return "not needed", f"there is no /proc/sys/kernel/{name}"
-    return "note" if int(text) > highest else "ok", f"{name.split('/')[-1]} is {text}"
+    return "note" if int(text) > highest else "ok", f"{name} is {text}"
 
 
 def _data(machine: Machine) -> Result:

@@ -33,19 +33,22 @@ def main(arguments: list[str]) -> int:
         filled = torch.full((VALUES,), 1.0, device="cuda")
         torch.cuda.synchronize()
     seen = [one for one in profiler.events() if "CUDA" in str(one.device_type)] if profiler else []
-    right = float(filled.cpu().sum()) == VALUES
-    profilers = profilers_in(Path("/proc/self/maps").read_text())
-    tell("kernel", right=right, recorded=len(seen), profilers=profilers)
+    tell(
+        "kernel",
+        right=float(filled.cpu().sum()) == VALUES,
+        recorded=len(seen),
+        profilers=profilers_in(Path("/proc/self/maps").read_text()),
+    )
     return 0
 
 
 def profilers_in(maps: str) -> list[str]:
-    """Return the paths of the profilers' libraries in the text of a file /proc/PID/maps.
+    """Return the profilers' libraries in the text of a file /proc/PID/maps, each with two folders.
 
     librocprofiler-register isn't one: the runtime always loads it, to look for profilers.
     """
-    name = r"/\S*/lib(?:rocprof(?!iler-register)|roctracer|rpd_tracer|omnistat)[^/\s]*\.so[.\d]*$"
-    return sorted(set(re.findall(name, maps, re.MULTILINE)))
+    name = r"lib(?:rocprof(?!iler-register)|roctracer|rpd_tracer|omnistat)[^/\s]*\.so[.\d]*"
+    return sorted(set(re.findall(rf"((?:[^/\s]+/){{2}}{name})$", maps, re.MULTILINE)))
 
 
 def tell(stage: str, **facts: Any) -> None:
