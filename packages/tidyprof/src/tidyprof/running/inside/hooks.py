@@ -81,6 +81,7 @@ class Hooks:
         self.before_step: str | None = None
         self.state = State()
         self.visits = self.spent_ns = 0
+        self.call_module = torch.nn.Module.__call__
         self.wrapper_ns: tuple[float, float] | None = None
         self.renew()
 
@@ -91,7 +92,7 @@ class Hooks:
 
     def record_anew(self) -> None:
         """Begin to look for steps."""
-        self.parts = Parts(self.torch.autograd.profiler.record_function)
+        self.parts = Parts(self.torch)
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.job, self.cost_so_far)
         self.state.listens = True
         self.replays = 0
@@ -199,7 +200,6 @@ class Hooks:
         """
         module = self.torch.nn.Module
         original = module.__call__
-        self.call_module = original
         if original.__code__.co_names != ("_compiled_call_impl", "_call_impl"):
             self.recorder.notes.append(
                 "this release of PyTorch calls modules in another way, so calls were not noted"
@@ -419,7 +419,9 @@ class Hooks:
     def before_profiler(self, _: Any) -> None:
         """A profiler begins: that of these hooks, or a profiler of the program."""
         if not self.recorder.is_beginning:
-            self.recorder.leave_alone()
+            self.recorder.leave_alone(
+                "the program runs a profiler of its own, which was left alone: no trace, only times"
+            )
 
     def before_save(self, _: Any) -> int:
         """A checkpoint is written."""

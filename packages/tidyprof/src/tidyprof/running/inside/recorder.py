@@ -283,8 +283,8 @@ class Recorder:
 
     def _begin_trace(self) -> None:
         profiling = self.torch.profiler
-        if self.torch.autograd._profiler_enabled():
-            self.leave_alone()
+        if self.parts.watchers():
+            self.leave_alone("a TorchDispatchMode of the program sees every operator: no trace")
             self._finish()
             return
         began = time.time_ns()
@@ -333,6 +333,10 @@ class Recorder:
             self.profile_function = sys.getprofile()
 
     def _trace(self) -> None:
+        if self.foreign:  # by another thread, which could not end this thread's profiler
+            self.drop_trace()
+            self.stage = SETTLING
+            return
         self.parts.trace(False)
         if self.traced == 0:
             self._wait_for_gpu()
@@ -410,15 +414,13 @@ class Recorder:
         else:
             self._stop(profiler)
 
-    def leave_alone(self) -> None:
-        """Leave torch's profiler, of which there is only one, to the program that runs its own."""
+    def leave_alone(self, reason: str) -> None:
+        """Record no trace, since torch has only one profiler, or since the program would see it."""
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
-        self.notes.append(
-            "the program runs a profiler of its own, which was left alone: no trace, only times"
-        )
-        if self.profiler is not None:
+        self.notes.append(reason)
+        if self.profiler is not None and self.parts.thread == threading.get_ident():
             self.drop_trace()
             self.stage = SETTLING
 
