@@ -71,30 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         "what recorded it, on what, how busy, the top kernels or operators, warnings",
     )
     _add_selection(summary)
-    kernels = _add(commands, "kernels", "the kernels by total time")
-    _add_top(kernels)
-    kernels.add_argument(
-        "--per-device", action="store_true", help="one row per rank, device and kernel"
-    )
-    kernels.add_argument(
-        "--by-step",
-        action="store_true",
-        help="one row per step and kernel; --top counts in each step",
-    )
-    _add_selection(kernels)
-    busy = _add(
-        commands, "busy", "for each device the time it was busy, and the sum of durations beside it"
-    )
-    _add_selection(busy)
-    steps = _add(commands, "steps", "the duration of each training step, and where it went")
-    steps.add_argument(
-        "--timeline",
-        choices=("host", "device"),
-        default="host",
-        help="whose steps: host (default) or device",
-    )
-    _add_step_marker(steps)
-    _add_compare(commands)
+    _add_tables(commands)
     _add_gate(commands)
     _add_triage(commands)
     _add_run(commands)
@@ -138,31 +115,33 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=_steps, metavar="N[-M]", help="only what these steps did or launched"
     )
-    for option, what in (("from", "that begin then or later"), ("to", "that begin before")):
-        parser.add_argument(
-            f"--{option}",
-            dest=f"{option}_ns",
-            type=_nanoseconds,
-            metavar="MS",
-            help=f"only events {what}, in milliseconds since the recording's first event",
-        )
     _add_step_marker(parser)
 
 
-def _add_compare(commands: Any) -> None:
+def _add_tables(commands: Any) -> None:
+    text = "show one table of a file: kernels, busy, steps or compare"
+    table = commands.add_parser("table", help=text, description=text[0].upper() + text[1:] + ".")
+    tables = table.add_subparsers(required=True, metavar="NAME", dest="table")
+    kernels = _add(tables, "kernels", "list the kernels by total time")
+    _add_top(kernels)
+    _add_selection(kernels)
+    busy = _add(tables, "busy", "show how long each device was busy, and the sum of its durations")
+    _add_selection(busy)
+    steps = _add(tables, "steps", "list the duration of each training step, and its parts")
+    steps.add_argument(
+        "--timeline",
+        choices=("host", "device"),
+        default="host",
+        help="whose steps: host (default) or device",
+    )
+    _add_step_marker(steps)
     compare = _add(
-        commands,
-        "compare",
-        "two recordings side by side, kernel by kernel or operator by operator",
-        files=("BEFORE", "AFTER"),
+        tables, "compare", "compare two files by kernel or operator", ("BEFORE", "AFTER")
     )
     compare.add_argument(
         "--by",
         choices=("kernel", "operator"),
-        help=(
-            "what stands side by side (default: kernel, or operator where neither recording has"
-            " kernels)"
-        ),
+        help="what to compare (default: kernel, or operator if neither file has kernels)",
     )
     _add_top(compare)
 
@@ -393,10 +372,3 @@ def _steps(text: str) -> tuple[int, int]:
     if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
         raise argparse.ArgumentTypeError(f"{text!r} are no steps such as 3 or 3-5")
     return int(first), int(last or first)
-
-
-def _nanoseconds(text: str) -> int:
-    try:
-        return round(float(text) * 1e6)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in milliseconds") from None

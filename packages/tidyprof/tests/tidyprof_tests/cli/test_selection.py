@@ -1,4 +1,4 @@
-"""Options that choose a part of a recording, a row per step, what is compared, and the version."""
+"""Options that choose steps of a recording, what is compared, and the version."""
 
 from __future__ import annotations
 
@@ -57,24 +57,19 @@ def recording(tmp_path):
     [
         (("--steps", "7"), {"gemm7"}),
         (("--steps", "7-8"), {"gemm7", "gemm8"}),
-        (("--from", "15"), {"gemm8"}),
-        (("--to", "15"), {"gemm7"}),
-        (("--from", "5", "--to", "10"), set()),
-        (("--steps", "8", "--from", "5"), {"gemm8"}),
     ],
 )
 def test_kernels_of_a_part(run, recording, tmp_path, options, shown):
-    code, out, _ = run("kernels", recording, *options, "--csv", tmp_path / "out.csv")
+    code, out, _ = run("table", "kernels", recording, *options, "--csv", tmp_path / "out.csv")
     assert code == 0
     assert set(pd.read_csv(tmp_path / "out.csv")["name"]) == shown
     assert "part: " in out
 
 
 def test_busy_and_summary_of_a_part(run, recording):
-    assert "4.000  100.0" in run("busy", recording, "--steps", "8")[1]
-    _, out, _ = run("summary", recording, "--steps", "7", "--to", "11.5")
+    assert "4.000  100.0" in run("table", "busy", recording, "--steps", "8")[1]
+    _, out, _ = run("summary", recording, "--steps", "7")
     assert "part" in out
-    assert "step 7, to 11.5 ms" in out
     assert "gemm7" in out
     assert "gemm8" not in out
     assert "part" not in run("summary", recording)[1]
@@ -87,36 +82,20 @@ def test_busy_and_summary_of_a_part(run, recording):
         "--steps=1 --step-marker=forward",
         "--steps=8-7",
         "--steps=x",
-        "--from=soon",
-        "--to=inf",
-        "--from=2 --to=1",
     ],
 )
-@pytest.mark.parametrize("command", ["summary", "kernels", "busy"])
+@pytest.mark.parametrize("command", ["summary", "table kernels", "table busy"])
 def test_errors_are_one_line(run, recording, command, options):
-    code, out, err = run(command, recording, *options.split())
+    code, out, err = run(*command.split(), recording, *options.split())
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert len(err.splitlines()) == 1
 
 
-def test_by_step(run, recording, tmp_path):
-    _, out, _ = run(
-        "kernels", recording, "--by-step", "--top", "1", "--json", tmp_path / "out.json"
-    )
-    assert [line.split()[:2] for line in out.splitlines()[:3]] == [
-        ["step", "kernel"],
-        ["7", "gemm7"],
-        ["8", "gemm8"],
-    ]
-    assert [row["step"] for row in json.loads((tmp_path / "out.json").read_text())] == [7, 8]
-    assert "gemm7" not in run("kernels", recording, "--by-step", "--steps", "8")[1]
-
-
 def test_two_recordings_of_a_processor_are_compared_by_operator(run, tmp_path):
     names = ("torch-cpu-vit", "torch-cpu-vit-compiled")
     paths = [REPOSITORY / "recordings" / name / "trace_rank0_of_1.json.gz" for name in names]
-    code, out, _ = run("compare", *paths, "--json", tmp_path / "out.json")
+    code, out, _ = run("table", "compare", *paths, "--json", tmp_path / "out.json")
     assert code == 0
     assert out.startswith("132 operators, 568.111 ms")
     own = [operators(read_torch_trace(path)).set_index("name")["self_ns"] for path in paths]
