@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -134,7 +133,7 @@ def test_the_whole_run_decides(
     assert told["verdict"] == ("slower" if change > 0 else "faster")
     assert told["median_verdict"] == by_median
     assert told["ratio"]["ratio"] == pytest.approx(1 + change, rel=0.01)
-    assert told["new_ns"] == pytest.approx(1e9 * np.mean(new), rel=0.01)
+    assert told["new_value"] == pytest.approx(1e9 * np.mean(new), rel=0.01)
     assert "Median: " in verdict_of(capsys, *sides, *how)[1]
 
 
@@ -217,16 +216,9 @@ def test_an_inconclusive_verdict_fails_if_that_is_asked_for(
         str(write_run(tmp_path / name, [step] * 5))
         for name, step in (("base", 0.01), ("new", 0.02))
     ]
-    reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
-    options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
-    assert main(["gate", *sides, *options, *["--fail-on-inconclusive"] * asked]) == int(asked)
-    suite = ElementTree.fromstring(reports["junit"].read_text())
-    assert (suite.get("failures"), suite.find("testcase/failure") is not None) == (
-        str(int(asked)),
-        asked,
-    )
-    told = json.loads(reports["json"].read_text())
+    options = ["--json", "-", *["--fail-on-inconclusive"] * asked]
+    assert main(["gate", *sides, *options]) == int(asked)
+    told = json.loads(capsys.readouterr().out)
     assert (told["verdict"], told["fails"]) == ("inconclusive", asked)
-    assert reports["markdown"].read_text().startswith("### ❔ inconclusive")
     equal = [write_side(tmp_path / f"{name} side", [0.01] * 5) for name in ("base", "changed")]
     assert main(["gate", *equal, "--paired", "--fail-on-inconclusive"]) == 0
