@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.operators import operators
 from tidyprof.cli import main as cli
 from tidyprof.cli.commands import COMMANDS, TABLES
 from tidyprof.readers.torch.reader import read_torch_trace
@@ -28,6 +30,7 @@ from tidyprof_tests.chrome_writer import (
     small_step,
     write_trace,
 )
+from tidyprof_tests.chrome_writer import call as runtime_call
 from tidyprof_tests.conftest import REPOSITORY, require
 from tidyprof_tests.patience import PATIENCE_S
 
@@ -83,17 +86,24 @@ def trace(tmp_path) -> Path:
 
 
 class TestStart:
-    def test_help_loads_nothing_heavy(self):
+    @pytest.mark.parametrize(
+        ("words", "shown"),
+        [
+            ("table kernels --help", "--parquet"),
+            ("--version", f"tidyprof {version(cli.DISTRIBUTION)}\n"),
+        ],
+    )
+    def test_help_loads_nothing_heavy(self, words, shown):
         code = (
-            "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['table', 'kernels',"
-            f" '--help'])\nexcept SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r}"
-            " if m in sys.modules))"
+            "import sys\nfrom tidyprof.cli.main import main\ntry:\n"
+            f"    main({words.split()})\nexcept SystemExit: pass\n"
+            f"sys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         assert done.stderr == ""
-        assert "--parquet" in done.stdout
+        assert shown in done.stdout
 
 
 class TestSummary:
@@ -171,6 +181,20 @@ class TestTables:
         assert total.endswith(": +0.000 ms (+0.0 %)")
         assert rest.startswith("3 kernels, each changed by less than 1 % of the time")
 
+    def test_two_recordings_of_a_processor_are_compared_by_operator(self, call, tmp_path):
+        names = ("torch-cpu-vit", "torch-cpu-vit-compiled")
+        paths = [REPOSITORY / "recordings" / name / "trace_rank0_of_1.json.gz" for name in names]
+        rows = {
+            row["operator"]: row
+            for row in json.loads(call("table", "compare", *paths, "--json", "-"))
+        }
+        own = [operators(read_torch_trace(path)).set_index("name")["self_ns"] for path in paths]
+        assert rows.keys() == {*own[0].index, *own[1].index}
+        for side, expected in zip(("before", "after"), own, strict=True):
+            assert {
+                name: row[f"total_ns_{side}"] for name, row in rows.items() if name in expected
+            } == expected.to_dict()
+
     def test_several_files(self, call, trace, tmp_path):
         header = HEADER | {"distributedInfo": {"rank": 1}}
         second = write_trace(tmp_path / "rank1.json", small_step(), header=header)
@@ -224,6 +248,37 @@ class TestTables:
             assert call("table", name, cpu).startswith("There ")
 
 
+class TestSteps:
+    """Tables of some steps only."""
+
+    @pytest.fixture
+    def recording(self, tmp_path) -> Path:
+        """Steps 7 and 8 of 10 ms; each launches a kernel, which runs 10 ms later, for 3 and 4
+        ms.
+        """
+        events = []
+        for step, start in ((7, 1_000_000), (8, 11_000_000)):
+            events += [
+                TraceEvent("user_annotation", f"ProfilerStep#{step}", start, 10_000_000),
+                runtime_call("hipLaunchKernel", start + 2_000, 10, step),
+                kernel(f"gemm{step}", start + 10_000_000, (step - 4) * 1_000_000, step),
+            ]
+        return write_trace(tmp_path / "trace.json", events)
+
+    @pytest.mark.parametrize(("steps", "names"), [("7", {"gemm7"}), ("7-8", {"gemm7", "gemm8"})])
+    def test_kernels(self, call, recording, tmp_path, steps, names):
+        out = call("table", "kernels", recording, "--steps", steps, "--csv", tmp_path / "out.csv")
+        assert set(pd.read_csv(tmp_path / "out.csv")["name"]) == names
+        assert "part: " in out
+
+    def test_busy_and_summary(self, call, recording):
+        assert "4.000  100.0" in call("table", "busy", recording, "--steps", "8")
+        out = call("summary", recording, "--steps", "7")
+        assert "gemm7" in out
+        assert "gemm8" not in out
+        assert ("part" in out, "part" in call("summary", recording)) == (True, False)
+
+
 class TestConvert:
     def test_what_it_writes_can_be_read(self, call, trace, tmp_path):
         text = call("convert", trace, tmp_path / "out.json.gz")
@@ -275,6 +330,7 @@ REFUSED = (
     *("", "tables x", "table", "table kernel x", "table kernels", "table kernels x --top many"),
     *("table kernels x --topp 3", "table compare one", "table kernels /nowhere/trace.json"),
     *("table steps TRACE --timeline device", "table busy TRACE --timeline device"),
+    *(f"summary TRACE --steps={steps}" for steps in ("9", "8-7", "x", "1 --step-marker forward")),
     *(f"table busy TRACE --csv={name}" for name in ("/nowhere/out.csv", "/tmp", "", "-")),
 )
 

@@ -16,6 +16,8 @@ from tidyprof.gate.intervals import LEAST_REPEATS
 from tidyprof.gate.reports import as_json
 from tidyprof.gate.runs import RunTimes, repeats_in, run_times
 from tidyprof.gate.verdict import judge
+from tidyprof_tests import chrome_writer
+from tidyprof_tests.chrome_writer import TraceEvent
 
 MS = 1_000_000
 
@@ -167,51 +169,17 @@ def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4
     """A trace of torch.profiler: each step starts some kernels, and ends with the last; the first
     step is slow.
     """
-    events, now = [], 1000.0
+    events, now = [], MS
     for step in range(steps):
         begin = now
-        now += 50_000 if step == 0 else 1_000
-        for number in range(kernels):
-            link = {"correlation": 100 * step + number}
-            place = {"pid": 1, "tid": 1, "ph": "X"}
-            launch = {
-                "name": "hipLaunchKernel",
-                "cat": "cuda_runtime",
-                "ts": now,
-                "dur": 5,
-                "args": link,
-                **place,
-            }
-            work = {
-                "name": "gemm",
-                "cat": "kernel",
-                "ts": now + 10,
-                "dur": 1e3 * kernel_ms,
-                "pid": 0,
-                "tid": 7,
-                "ph": "X",
-            }
-            events += [launch, {**work, "args": {"device": 0, "stream": 7, **link}}]
-            now += 1e3 * kernel_ms + 20
-        mark = {
-            "name": f"ProfilerStep#{step}",
-            "cat": "user_annotation",
-            "ts": begin,
-            "dur": now - begin,
-        }
-        events.append({**mark, "pid": 1, "tid": 1, "ph": "X", "args": {}})
+        now += 50 * MS if step == 0 else MS
+        for number in range(100 * step, 100 * step + kernels):
+            events.append(chrome_writer.call("hipLaunchKernel", now, 5_000, number))
+            events.append(chrome_writer.kernel("gemm", now + 10_000, int(kernel_ms * MS), number))
+            now += int(kernel_ms * MS) + 20_000
+        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, now - begin))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "trace.json"
-    path.write_text(
-        json.dumps(
-            {
-                "schemaVersion": 1,
-                "deviceProperties": [{"id": 0, "name": "GPU"}],
-                "traceEvents": events,
-            }
-        )
-    )
-    return path
+    return chrome_writer.write_trace(folder / "trace.json", events)
 
 
 def write_side(folder: Path, kernel_ms: float, **more: int) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidyprof.cli.main import main
 from tidyprof.gate.metrics import METRICS
 from tidyprof.gate.runs import run_times
 from tidyprof.triage.profiler_overhead import logged_step
+from tidyprof_tests.gate.conftest import Judged
 
 MS = 1e6
 
@@ -65,17 +65,13 @@ def test_a_run_is_the_mean_or_a_quantile_of_its_requests(tmp_path: Path):
         ({}, set()),
     ],
 )
-def test_each_metric_detects_its_own_change(
-    change, slower, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_each_metric_detects_its_own_change(change, slower, tmp_path: Path, judged: Judged):
     for run in range(9):
         write_requests(tmp_path / f"base/run{run}", run)
         write_requests(tmp_path / f"new/run{run}", 100 + run, **change)
-    sides = [str(tmp_path / side) for side in ("base", "new")]
-    found = set()
+    sides, found = [tmp_path / side for side in ("base", "new")], set()
     for metric in ("latency", "latency-p99", "ttft", "ttft-p99"):
-        code = main(["gate", *sides, "--paired", "--metric", metric, "--json", "-"])
-        told = json.loads(capsys.readouterr().out)
+        code, told = judged(*sides, "--paired", "--metric", metric)
         assert (told["metric"], told["unit"]) == (metric, "ns")
         found |= {metric} if code else set()
         if change and metric == "latency" and code:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidyprof import ProfileReadError
-from tidyprof.cli.main import main
 from tidyprof.gate.runs import run_times
+from tidyprof_tests.gate.conftest import Judged
 
 STEPS = 5
 
@@ -103,15 +103,12 @@ def test_other_damage_is_one_line(content: str, found: str, tmp_path: Path):
     assert all(words in str(error.value) for words in ("Likely cause", "Next step"))
 
 
-def test_the_command_judges_them_by_their_own_parts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_command_judges_them_by_their_own_parts(tmp_path: Path, judged: Judged):
     for side, forward in (("base", 0.03), ("new", 0.04)):
         for pair in range(8):
             write_times(tmp_path / side / f"run{pair}", factor=1 + 0.1 * pair, forward=forward)
-    sides = [str(tmp_path / side) for side in ("base", "new")]
-    assert main(["gate", *sides, "--paired", "--json", "-"]) == 1
-    told = json.loads(capsys.readouterr().out)
+    code, told = judged(tmp_path / "base", tmp_path / "new", "--paired")
+    assert code == 1
     assert {part["part"]: part["confident"] for part in told["parts"]} == {
         "forward": True,
         "device": False,
