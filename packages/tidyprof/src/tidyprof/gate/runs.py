@@ -263,7 +263,7 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
     scale = 1e6 if is_request else 1
     values = scale * table[column] if column in table else parts.sum(axis=1)
     # A file may hold lines of requests and of steps; those of the other kind don't count.
-    stated = values.notna() if column else values > 0
+    stated = values.notna() if is_request else values > 0
     if column not in ("", *table) or not stated.any():
         raise _not_stated(path, column)
     table = table[stated]
