@@ -62,10 +62,12 @@ def footnote(verdict: Verdict) -> list[str]:
     few = min(map(len, verdict.values)) < verdict.fewest_runs
     needed = f", which takes {verdict.fewest_runs} runs of each version" if few else ""
     per = "per step, and of the job per run" if len(verdict.job) else "per step"
-    lines = [
-        f"Tables show means {per}. A part is confident if it differs beyond doubt and by more than"
-        f" noise{needed}."
-    ]
+    lines = []
+    if len(verdict.parts) or len(verdict.job):
+        lines.append(
+            f"Tables show means {per}. A part is confident if it differs beyond doubt and by more"
+            f" than noise{needed}."
+        )
     unit = METRICS[verdict.metric].unit
     for side, values in zip(("before", "now"), verdict.values, strict=True):
         shown = ", ".join(four_digits(value / SCALES[unit]) for value in values)

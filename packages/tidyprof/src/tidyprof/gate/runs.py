@@ -136,7 +136,8 @@ class RunTimes:
     lanes    -- a digest of all steps of each rank and device. Two runs share one only if one run
                 is a copy of the other.
     metric   -- one of METRICS.
-    job      -- part of the job -> its ns, which add up to the wall time; empty if not recorded.
+    job      -- part of the job -> its ns, which add up to the wall time; empty if not recorded, or
+                for requests and memory.
     """
 
     path: str
@@ -289,7 +290,7 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
         work=work | ({"samples": table["samples"].sum(skipna=False)} if "samples" in table else {}),
         lanes=lanes,
         metric=metric,
-        job=_job(Path(path)),
+        job=NOTHING if column else _job(Path(path)),
     )
 
 
