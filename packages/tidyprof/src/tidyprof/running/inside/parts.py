@@ -33,7 +33,6 @@ class Parts:
         self.part = REST
         self.since = time.perf_counter_ns()
         self.sums: dict[str, int] = {}
-        self.switches = 0
         self.in_trace = False
         self.pieces: list[list[Any]] = []
         self._range: Any = None
@@ -63,7 +62,6 @@ class Parts:
         """From now on the host is in this part."""
         now = time.perf_counter_ns()
         self.sums[self.part] = self.sums.get(self.part, 0) + now - self.since
-        self.switches += 1
         if self.in_trace:
             self._end_piece()
             self._begin_piece(part)
