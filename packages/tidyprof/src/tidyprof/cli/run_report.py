@@ -163,9 +163,10 @@ def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
 def _write_about(
     folder: Path, options: Namespace, run: Run, code: int, job: dict[str, float]
 ) -> None:
-    """Write what the command knows. Further arguments may hold secrets, so they aren't kept."""
+    """Write what the command knows. Arguments may hold secrets, so only the script is kept."""
+    scripts = [word for word in options.program[1:] if Path(word).is_file()]
     about: dict[str, Any] = {
-        "command": options.program[0],
+        "command": [options.program[0], *scripts[:1]],
         "exit_code": code,
         "host": platform.node(),
         "folder": os.getcwd(),
