@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 from tidyprof_tests.conftest import HOUSE
 
 RECORDINGS = (
@@ -33,7 +35,10 @@ MISSING = (
         "pooch",
     ),
     "polars",
+    "tqdm",
 )
+
+EXTRAS = ("adbc_driver_sqlite", "google", "matplotlib", "perfetto", "pyarrow")
 
 WITHOUT_THEM = f"""
 import sys
@@ -64,10 +69,35 @@ def test_every_format_is_read_without_the_course(recordings):
     assert done.stdout.count("origin") >= len(RECORDINGS)
 
 
-def test_plots_alone_need_matplotlib():
-    code = WITHOUT_THEM.replace("from tidyprof.cli.main import main", "tidyprof.plots")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "No module named 'matplotlib'" in done.stderr
+CORE = WITHOUT_THEM.partition("for path")[0].replace(repr(MISSING), repr(MISSING + EXTRAS))
+
+
+def in_core(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run code where no extra of tidyprof is installed."""
+    command = [sys.executable, "-c", CORE + code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_core_reads_torch_traces_and_names_the_extra_of_other_formats(name, recordings):
+    """A folder may hold other files, which must not stop it."""
+    done = in_core("sys.exit(main(['summary', sys.argv[1]]))", recordings / name)
+    is_torch = name.startswith("torch")
+    assert done.returncode == (0 if is_torch else 2), done.stderr
+    assert ("tidyprof[rocm]" in done.stderr, done.stderr.count("\n")) == (
+        not is_torch,
+        not is_torch,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"), [("plots", "plots"), ("read_rocprofv3", "rocm"), ("read_csv", None)]
+)
+def test_a_name_of_python_says_which_extra_it_needs(name, extra):
+    done = in_core(f"tidyprof.{name}")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError" if extra else "AttributeError")
+    assert (f"tidyprof[{extra}]" in last) == bool(extra)
 
 
 def test_nothing_of_it_or_of_its_tests_knows_the_course():
