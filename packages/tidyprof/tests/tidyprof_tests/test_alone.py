@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from tidyprof_tests.conftest import HOUSE
+from tidyprof_tests.conftest import HOUSE, REPOSITORY
 
 RECORDINGS = (
     "torch-mi250-minitoy",
@@ -23,6 +23,7 @@ RECORDINGS = (
     "rocprof-sys-cpu/rocprofsys-python-output",
     "smi-mi300x-vllm-llama31-bs1/monitoring",
 )
+CASE = REPOSITORY / "recordings"
 THE_COURSE = ("cifar_train", "gpumodel", "proflab", "tests", "tools", "lessons", "snippets")
 MISSING = (
     *THE_COURSE,
@@ -76,6 +77,20 @@ def in_core(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run code where no extra of tidyprof is installed."""
     command = [sys.executable, "-c", CORE + code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("triage", CASE / "torch-h200-case-plain"),
+        ("gate", CASE / "torch-h200-case-plain", CASE / "torch-h200-case-loaders"),
+        ("hang", HOUSE / "tests/tidyprof_tests/analyses/dumps_of_other_ages/aborted"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_the_core_judges_what_torch_wrote(command):
+    done = in_core("sys.exit(main(sys.argv[1:]))", *command)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

@@ -91,9 +91,9 @@ _NOT_REACHED = (
 def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
     """The reader, made to raise ProfileReadError also for what the machine does not allow.
 
-    That is an impossible path or one without permission, a disk that fails, too little memory, and
-    text nested too deeply to follow; and a format whose extra isn't installed. Any other error is a
-    bug, and stays as it is.
+    Examples are a path without permission, a failing disk, too little memory, text nested too
+    deeply to follow, and a format whose extra isn't installed. Any other error is a bug, and stays
+    as it is.
     """
 
     @wraps(reader)
