@@ -26,7 +26,8 @@ NODE_TMP=${NODE_TMP:-${TMPDIR:-/tmp}}
 SMOKE_TEST_SECONDS=${SMOKE_TEST_SECONDS:-60}
 # A folder of its own for each job and each time it is requeued; rank and process number keep the files in it apart.
 RESULTS=$RESULTS_DIR/${JOB_NAME}_$JOB_ID${SLURM_RESTART_COUNT:+_restart$SLURM_RESTART_COUNT}
-read -ra train_options <<<"${TRAIN_OPTIONS:-}"
+TRAIN_OPTIONS=${TRAIN_OPTIONS:-}
+read -ra train_options <<<"${TRAIN_OPTIONS//$'\n'/ }"
 # shellcheck disable=SC2034 # job scripts use it
 TRAIN=(python -m cifar_train --data "$DATA" --data-path "$DATA_PATH" --run-dir "$RESULTS/train" "${train_options[@]}")
 

@@ -32,7 +32,9 @@ choose_launcher() {
         ;;
     *)
         launch=(srun --nodes="$NODES" --ntasks="$NTASKS" --chdir="$RESULTS")
-        IFS=, read -ra masks <<<"${CPU_BIND:-}"
+        CPU_BIND=${CPU_BIND:-}
+        CPU_BIND=${CPU_BIND//[[:space:]]/}
+        IFS=, read -ra masks <<<"$CPU_BIND"
         if [ "$LAUNCHER" = srun ] && [ $((${#masks[@]} * NODES)) = "$NTASKS" ]; then
             # Slurm follows masks in a step that has every core of its nodes. With --cpus-per-task, which newer releases
             # take from the environment too, it would have only as many as its ranks count up to.
@@ -67,7 +69,8 @@ enter_container() {
     list=$(IFS=,; echo "${mounts[*]}")
     CONTAINER_RUNTIME=${CONTAINER_RUNTIME:-apptainer}
     # Without a colon: a site may set it to nothing.
-    read -ra options <<<"${CONTAINER_OPTIONS---rocm}"
+    CONTAINER_OPTIONS=${CONTAINER_OPTIONS---rocm}
+    read -ra options <<<"${CONTAINER_OPTIONS//$'\n'/ }"
     case $CONTAINER_RUNTIME in
     apptainer | singularity)
         launch+=("$CONTAINER_RUNTIME" exec "${options[@]}" --bind "$list" --pwd "$RESULTS" "$CONTAINER")

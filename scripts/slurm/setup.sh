@@ -1,7 +1,7 @@
 #!/bin/bash
 # Loads the software of every job. The only script that a site edits; its values come from site.env.
 if [ -n "${MODULES:-}" ]; then
-    read -ra modules <<<"$MODULES"
+    read -ra modules <<<"${MODULES//$'\n'/ }"
     module load "${modules[@]}" || exit 2
 fi
 [ -z "${VENV:-}" ] || PATH=$VENV/bin:$PATH

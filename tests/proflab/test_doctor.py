@@ -13,6 +13,7 @@ from proflab.__main__ import main
 from proflab.doctor import run_doctor
 from proflab.doctor.checks import CHECKS, Check, architecture
 from proflab.doctor.machine import Machine
+from proflab.doctor.torch_child import profilers_in
 from tools.issue_page import all_issues
 
 GB = 10**9
@@ -51,7 +52,18 @@ TORCH = {
 STAGES = """\
 echo '{"stage": "import", "version": "2"}'
 echo '{"stage": "device", "count": 1, "name": "MI300X"}'
-echo '{"stage": "kernel", "right": true, "recorded": 1}'"""
+echo '{"stage": "kernel", "right": true, "recorded": 1, "profilers": []}'"""
+SDK = "torch/lib/librocprofiler-sdk.so.1"
+MAPS = f"""\
+7f0000000000-7f0000001000 r--p 00000000 08:01 11    /venv/lib/python3.12/site-packages/{SDK}
+7f0000001000-7f0000002000 r-xp 00001000 08:01 11    /venv/lib/python3.12/site-packages/{SDK}
+7f0000002000-7f0000003000 r-xp 00000000 08:01 12    /opt/rocm-7.2.0/lib/librocprofiler-register.so.0
+7f0000003000-7f0000004000 r-xp 00000000 08:01 13    /opt/rocm-7.2.0/lib/libroctracer64.so.4.1.70200
+7f0000004000-7f0000005000 rw-p 00000000 00:00 0
+7f0000005000-7f0000006000 r-xp 00000000 08:01 14    /usr/lib/libc.so.6
+"""
+RESIDENT = STAGES.replace('"profilers": []', f'"profilers": ["{SDK}"]')
+NO_KERNEL = {"torch at work": "fix", "resident profiler": "unknown"}
 
 Change = dict[str, str]
 MACHINES: dict[str, tuple[dict, dict[str, str]]] = {
@@ -88,14 +100,23 @@ MACHINES: dict[str, tuple[dict, dict[str, str]]] = {
     "other Python": ({"environment": {"VIRTUAL_ENV": "/somewhere"}}, {"Python": "note"}),
     "wrong torch": ({"torch": "cuda"}, {"torch": "fix"}),
     "torch of another ROCm": ({"files": {"opt/rocm/.info/version": "6.4.0"}}, {"torch": "note"}),
-    "torch fails": ({"child": "echo boom; exit 1"}, {"torch at work": "fix"}),
+    "torch fails": ({"child": "echo boom; exit 1"}, NO_KERNEL),
     "torch sees nothing": (
         {"child": """echo '{"stage": "device", "count": 0}'"""},
-        {"torch at work": "fix"},
+        NO_KERNEL,
     ),
     "profiler records nothing": (
         {"child": STAGES.replace('"recorded": 1', '"recorded": 0')},
         {"torch at work": "fix"},
+    ),
+    "profiler is resident": ({"child": RESIDENT}, {"resident profiler": "note"}),
+    "profiler is switched off": (
+        {"child": RESIDENT, "environment": {"ROCPROFILER_REGISTER_ENABLED": "0"}},
+        {},
+    ),
+    "profiler is brought": (
+        {"child": RESIDENT, "environment": {"ROCP_TOOL_LIBRARIES": "libomnistat_trace.so"}},
+        {"resident profiler": "note", "preloaded tools": "fix"},
     ),
     "rank": ({"environment": {"RANK": "1", "WORLD_SIZE": "2"}}, {"ranks": "note"}),
     "few cores": (
@@ -186,6 +207,16 @@ def test_rows_that_are_not_fine(tmp_path: Path, name: str):
     }
     assert found == expected, findings
     assert all(one.fix for one in findings if one.status == "fix")
+
+
+def test_the_profilers_in_a_process_and_what_brought_them(tmp_path: Path):
+    assert profilers_in(MAPS) == ["rocm-7.2.0/lib/libroctracer64.so.4.1.70200", SDK]
+    only = {"resident profiler": CHECKS["resident profiler"]}
+    (own,) = run_doctor(Fake(tmp_path / "own", child=RESIDENT), only)
+    assert SDK in own.found
+    loader = {"HSA_TOOLS_LIB": "/opt/rocm/lib/librocprofiler64.so"}
+    (brought,) = run_doctor(Fake(tmp_path / "env", child=RESIDENT, environment=loader), only)
+    assert "HSA_TOOLS_LIB" in brought.found
 
 
 def test_a_check_that_hangs_or_fails_costs_no_other(tmp_path: Path):

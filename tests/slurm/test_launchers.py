@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_ranks_that_cannot_meet_cost_the_smoke_test_and_no_profile(
     [
         ("apptainer", {}, "--rocm "),
         ("apptainer", {"CONTAINER_OPTIONS": ""}, ""),
-        ("singularity", {"CONTAINER_OPTIONS": "--rocm --no-home"}, "--rocm --no-home "),
+        ("singularity", {"CONTAINER_OPTIONS": "--rocm\n --no-home"}, "--rocm --no-home "),
     ],
 )
 def test_a_container_gets_the_folders_and_the_command(
@@ -82,10 +83,19 @@ def test_a_container_gets_the_folders_and_the_command(
 ):
     venv = made_up(tmp_path, python=RECORDS_ITSELF, **{runtime: IN_A_CONTAINER})
     container = {"CONTAINER": "image.sif", "CONTAINER_RUNTIME": runtime, "VENV": str(venv)}
-    job = cluster.submit("no_profiler", **container, **site)
+    options = {"TRAIN_OPTIONS": "--batch-size 4\n--max-steps 3"}
+    job = cluster.submit("no_profiler", **container, **options, **site)
     assert job.exit_code() == 0, job.log
     mounts = f"{REPOSITORY}:{REPOSITORY},{job.folder}:{job.folder}"
     assert f" {runtime} exec {given}--bind {mounts}" in job.log
+    assert "--batch-size 4 --max-steps 3" in job.log
+
+
+def test_modules_may_be_on_lines_of_their_own():
+    command = f"module() {{ echo $# $*; }}; source {SCRIPTS / 'setup.sh'}"
+    site = {"MODULES": "rocm/7.2.4\nrccl-net-plugin", "COURSE_DIR": "."}
+    done = subprocess.run(["bash", "-euc", command], env=site, capture_output=True, text=True)
+    assert done.stdout.split() == ["3", "load", "rocm/7.2.4", "rccl-net-plugin"], done.stderr
 
 
 @pytest.mark.parametrize(
@@ -96,7 +106,7 @@ def test_masks_take_the_place_of_cpus_per_task_where_each_rank_of_a_node_has_one
 ):
     venv = made_up(tmp_path, python=RECORDS_ITSELF)
     options = (f"--ntasks={ranks}", f"--nodes={nodes}")
-    job = cluster.submit("no_profiler", *options, CPU_BIND="mask_cpu:fe,fe00", VENV=str(venv))
+    job = cluster.submit("no_profiler", *options, CPU_BIND="mask_cpu:fe,\nfe00", VENV=str(venv))
     assert job.exit_code() == 0, job.log
     (command,) = [line for line in job.log.splitlines() if "] + " in line]
     assert ("--cpu-bind=mask_cpu:fe,fe00" in command) == bound

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proflab import journal
 from proflab.display import size
@@ -51,6 +51,19 @@ disk at the end.
 """
 
 CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
+
+TOOL_VARIABLES = (
+    "LD_PRELOAD",
+    "HSA_TOOLS_LIB",
+    "ROCP_TOOL_LIB",
+    "ROCP_TOOL_LIBRARIES",
+    "ROCPROFILER_REGISTER_LIBRARY",
+)
+"""Variables that make a program load a profiler. rocprofiler-register reads the last two. It also
+loads rocprofiler-sdk if a library exports `rocprofiler_configure`, as torch does since 2.12
+(projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
+https://github.com/ROCm/rocm-systems).
+"""
 
 Result = tuple[str, ...]
 
@@ -115,7 +128,7 @@ def _access(machine: Machine) -> Result:
 
 
 def _visibility(machine: Machine) -> Result:
-    names = [f"{name}_VISIBLE_DEVICES" for name in ("ROCR", "HIP", "CUDA")]
+    names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
     masks = {name: machine.environment[name] for name in names if name in machine.environment}
     shown = ", ".join(f"{name}={value}" for name, value in masks.items())
     if {"", "-1"} & {*masks.values()}:
@@ -156,13 +169,17 @@ def _rocm(machine: Machine) -> Result:
     return "ok", version
 
 
+def _tool_variables(machine: Machine) -> str:
+    """Return the names of the variables that make a program load a tool."""
+    tool, known = "rocprof|roctracer|rpd_tracer|omnistat|omnitrace|debug-agent", machine.environment
+    return ", ".join(name for name in TOOL_VARIABLES if re.search(tool, known.get(name, "")))
+
+
 def _preloaded(machine: Machine) -> Result:
-    # A program that has used the GPU leaves the last variable behind, and its children then record
-    # nothing (https://github.com/pytorch/pytorch/issues/182373).
-    names = ("LD_PRELOAD", "HSA_TOOLS_LIB", "ROCP_TOOL_LIB", "ROCPROFILER_REGISTER_LIBRARY")
-    tool = re.compile("rocprof|roctracer|rpd_tracer|omnitrace|debug-agent")
-    found = [name for name in names if tool.search(machine.environment.get(name, ""))]
-    return ("fix", f"every program loads a tool: {', '.join(found)}") if found else ("ok", "none")
+    # A program that has used the GPU leaves ROCPROFILER_REGISTER_LIBRARY behind, and its children
+    # then record nothing (https://github.com/pytorch/pytorch/issues/182373).
+    found = _tool_variables(machine)
+    return ("fix", f"every program loads a tool: {found}") if found else ("ok", "none")
 
 
 def _is_player(machine: Machine, path: str) -> bool:
@@ -240,14 +257,18 @@ def _torch(machine: Machine) -> Result:
     return "ok", shown
 
 
+def _stages(answer: Answer) -> dict[str, Any]:
+    """Return the stages that the child process reached, by name."""
+    lines = [line for line in answer.text.splitlines() if line.startswith('{"stage"')]
+    return {record["stage"]: record for record in map(json.loads, lines)}
+
+
 def _torch_at_work(machine: Machine) -> Result:
     if not _build(machine):
         return "not needed", "torch is not installed"
     answer = machine.run(*CHILD, "--profile")
-    lines = [line for line in answer.text.splitlines() if line.startswith('{"stage"')]
-    stages = {record["stage"]: record for record in map(json.loads, lines)}
+    stages = _stages(answer)
     kernel, device = stages.get("kernel"), stages.get("device")
-    gpu = architectures(machine) or _nvidia(machine)
     if kernel and kernel["right"]:
         name = f"{device['count']} x {device['name']}; one kernel ran"
         if kernel["recorded"]:
@@ -258,26 +279,36 @@ def _torch_at_work(machine: Machine) -> Result:
             ("Use a newer torch, and rocprofv3 meanwhile; trace-without-any-gpu-record says more."),
         )
     if device and not device["count"]:
-        return ("fix", "torch sees no device") if gpu else ("ok", "torch works, on the CPU")
-    if (
-        answer.code is None
-        and not (stages or machine.path(KFD).exists())
-        and _build(machine)["hip"]
-    ):
+        if architectures(machine) or _nvidia(machine):
+            return "fix", "torch sees no device"
+        return "ok", "torch works, on the CPU"
+    if answer.code is not None:
+        return "fix", answer.last_line
+    if not (stages or machine.path(KFD).exists()) and _build(machine)["hip"]:
         return "fix", "import torch hangs", "Work on a GPU node, or `make clean lab TORCH=cpu`."
-    if answer.code is None:
-        return (
-            "unknown",
-            f"torch got no further than {list(stages) or 'the start'}",
-            ("Give it longer: `python -m proflab doctor --patience 60`."),
-        )
-    return "fix", answer.last_line
+    return (
+        "unknown",
+        f"torch got no further than {list(stages) or 'the start'}",
+        "Give it longer: `python -m proflab doctor --patience 60`.",
+    )
+
+
+def _resident(machine: Machine) -> Result:
+    if not architectures(machine):
+        return "not needed", "nothing is resident: no AMD GPU"
+    kernel = _stages(machine.run(*CHILD)).get("kernel")
+    if not kernel:
+        return "unknown", "torch ran no kernel: see the row torch at work"
+    loaded, cause = ", ".join(kernel["profilers"]), _tool_variables(machine) or "torch itself"
+    off = machine.environment.get("ROCPROFILER_REGISTER_ENABLED") == "0"
+    status = "note" if "rocprofiler-sdk" in loaded and not off else "ok"
+    return status, f"loaded by {cause}: {loaded}" if loaded else "none"
 
 
 def _slurm(machine: Machine) -> Result:
     if not machine.which("srun"):
         return "not needed", "none here"
-    answer: Answer = machine.run("srun", "--version")
+    answer = machine.run("srun", "--version")
     if answer.code != 0:
         return "unknown", f"srun: {answer.last_line}"
     if job := machine.environment.get("SLURM_JOB_ID"):
@@ -291,11 +322,12 @@ def _slurm(machine: Machine) -> Result:
 
 def _ranks(machine: Machine) -> Result:
     known = machine.environment
-    for start in ("", "OMPI_COMM_WORLD_", "PMI_"):
-        rank, ranks = (
-            known.get(f"{start}RANK"),
-            known.get(f"{start}{'SIZE' if start else 'WORLD_SIZE'}"),
-        )
+    for variable, total in (
+        ("RANK", "WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ):
+        rank, ranks = known.get(variable), known.get(total)
         if rank and ranks not in (None, "1"):
             return "note", f"this shell claims to be rank {rank} of {ranks}"
     return "ok", "a single process, as it should be in a shell or notebook"
@@ -358,7 +390,7 @@ def _kernel_value(name: str, highest: int, machine: Machine) -> Result:
     text = machine.read(f"/proc/sys/kernel/{name}")
     if not text:
         return "not needed", f"there is no /proc/sys/kernel/{name}"
-    return "note" if int(text) > highest else "ok", f"{name.split('/')[-1]} is {text}"
+    return "note" if int(text) > highest else "ok", f"{name} is {text}"
 
 
 def _data(machine: Machine) -> Result:
@@ -447,6 +479,11 @@ CHECKS: dict[str, Check] = {
         _torch_at_work,
         "Look at the rows on access and visible GPUs first, then run `make clean setup`.",
         "torch-sees-the-gpu-and-its-first-kernel-fails",
+    ),
+    "resident profiler": Check(
+        _resident,
+        "If runs crash or are slow without a profiler, try `ROCPROFILER_REGISTER_ENABLED=0`.",
+        "segfault-in-asynceventsloop-when-queuing-many-small-kernels",
     ),
     "Slurm": Check(_slurm, "Run `srun --version` yourself."),
     "ranks": Check(

@@ -1,5 +1,5 @@
 """Runs in a separate process: imports torch, looks for a device and runs one kernel, with one line
-of JSON for each stage.
+of JSON for each stage. The last stage lists the profilers' libraries in this process.
 
 `python -m proflab.doctor.torch_child [--profile]`. With --profile the kernel runs under
 torch.profiler, whose kernels are counted. Each stage is printed as soon as it is done, so that a
@@ -9,8 +9,10 @@ hang shows where it happened.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 VALUES = 1024
@@ -31,8 +33,22 @@ def main(arguments: list[str]) -> int:
         filled = torch.full((VALUES,), 1.0, device="cuda")
         torch.cuda.synchronize()
     seen = [one for one in profiler.events() if "CUDA" in str(one.device_type)] if profiler else []
-    tell("kernel", right=float(filled.cpu().sum()) == VALUES, recorded=len(seen))
+    tell(
+        "kernel",
+        right=float(filled.cpu().sum()) == VALUES,
+        recorded=len(seen),
+        profilers=profilers_in(Path("/proc/self/maps").read_text()),
+    )
     return 0
+
+
+def profilers_in(maps: str) -> list[str]:
+    """Return the profilers' libraries in the text of a file /proc/PID/maps, each with two folders.
+
+    librocprofiler-register isn't one: the runtime always loads it, to look for profilers.
+    """
+    name = r"lib(?:rocprof(?!iler-register)|roctracer|rpd_tracer|omnistat)[^/\s]*\.so[.\d]*"
+    return sorted(set(re.findall(rf"((?:[^/\s]+/){{2}}{name})$", maps, re.MULTILINE)))
 
 
 def tell(stage: str, **facts: Any) -> None:

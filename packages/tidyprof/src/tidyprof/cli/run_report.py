@@ -13,76 +13,102 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.cli.output import origin_of, say, write_report
+from tidyprof.cli.run import ABOUT
 from tidyprof.cli.triage import diagnosed, show_report
 from tidyprof.errors import ProfileReadError, UserError
+from tidyprof.running.launch import FIRST, Ended
 from tidyprof.running.report import (
     Run,
     details_of,
+    job_of,
     notes_of,
     read_run,
     times_of,
     why_no_trace,
 )
-from tidyprof.triage.printers import as_dict
+from tidyprof.standard_streams import tell
+from tidyprof.triage.printers import as_dict, labeled
 from tidyprof.triage.verdict import Diagnosis
 
 PATIENCE_S = 60.0
 """How long the first rank waits for the files of the other ranks."""
 
+SIGNS = ("torch_imported", "torch_compiled", "python_*")
+"""Empty files with which the hooks tell how far the program came."""
 
-def report(options: Namespace, folder: Path, code: int, waits: bool) -> None:
+
+def report(options: Namespace, folder: Path, ended: Ended, waits: bool) -> None:
     """Show the result on standard error, since standard output is the program's, and write the
     files that were asked for.
 
     waits -- whether each rank has its own command, so that some ranks may still be at work.
     """
-    found = _wait_for_ranks(folder) if waits else read_run(folder)
-    came_to_torch = _take_away(folder / "torch_imported")
-    if found.ranks:
-        diagnosis, why = _diagnosis(options, found)
-        _write_about(folder, options, found, code)
+    run = _wait_for_ranks(folder) if waits else read_run(folder)
+    signs = _remove_signs(folder)
+    job = job_of(run, ended.launched_ns, ended.ended_ns)
+    if run.ranks:
+        _write_about(folder, options, run, ended.code, job)
+        diagnosis, why = _diagnosis(options, run)
     else:
-        diagnosis, why = None, _nothing_seen(options, came_to_torch, code)
+        diagnosis, why = None, _nothing_seen(options, signs, ended.code)
     with redirect_stdout(sys.stderr):
-        say("")
-        if diagnosis is not None:
-            show_report(diagnosis, found, options.why)
-        else:
-            say("Times only, as requested." if options.no_trace else f"No verdict: {why}", "bold")
-            for line in (
-                [times_of(found), *notes_of(found), *details_of(found)] if found.ranks else ()
-            ):
-                say(line)
-        if found.ranks:
-            left = "times" if options.no_trace else "traces and times"
-            say(f"Files    {folder}: {left} of each rank ({origin_of(found)})")
+        _show(options, folder, run, job, diagnosis, why)
     if options.json is not None:
-        told = {
-            "run": {str(rank): about for rank, about in found.ranks.items()},
+        content = {
+            "exit_code": ended.code,
+            "run": {str(rank): about for rank, about in run.ranks.items()},
+            "job_s": job or None,
             "why_no_verdict": why or None,
+            "diagnosis": None if diagnosis is None else as_dict(diagnosis),
         }
-        told["diagnosis"] = None if diagnosis is None else as_dict(diagnosis)
-        write_report(
-            "--json",
-            options.json,
-            json.dumps({"exit_code": code, **told}, indent=1, default=float) + "\n",
-        )
+        text = json.dumps(content, indent=1, default=float)
+        write_report("--json", options.json, text + "\n")
 
 
-def _take_away(sign: Path) -> bool:
-    """Whether the hooks left this file. It is removed, and so is its folder if that is empty
-    then.
-    """
-    was_there = sign.is_file()
-    if was_there:
-        sign.unlink()
-        if not any(sign.parent.iterdir()):
-            sign.parent.rmdir()
-    return was_there
+def _show(
+    options: Namespace,
+    folder: Path,
+    run: Run,
+    job: dict[str, float],
+    diagnosis: Diagnosis | None,
+    why: str,
+) -> None:
+    say("")
+    if diagnosis is not None:
+        show_report(diagnosis, run, options.why)
+    else:
+        say("Times only, as requested." if options.no_trace else f"No verdict: {why}", "bold")
+        if run.ranks:
+            for line in (times_of(run), *notes_of(run), *details_of(run)):
+                say(line)
+    if run.ranks:
+        left = "times" if options.no_trace else "traces and times"
+        files = f"{run.folder}: {left} of each rank ({origin_of(run)})"
+        for line in (*labeled("Job", job_line(job)), *labeled("Files", files)):
+            say(line)
+
+
+def job_line(job: dict[str, float]) -> str:
+    """Return where the time of the whole job went, in a line."""
+    whole = sum(job.values())
+    parts = [
+        f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
+        for name, seconds in job.items()
+        if seconds >= 0.005 * whole
+    ]
+    return f"{whole:,.4g} s: {', '.join(parts)}"
+
+
+def _remove_signs(folder: Path) -> list[str]:
+    """Remove the signs that the hooks left, and return their names."""
+    files = [file for sign in SIGNS for file in folder.glob(sign)]
+    for file in files:
+        file.unlink(missing_ok=True)
+    return [file.name for file in files]
 
 
 def _wait_for_ranks(folder: Path) -> Run:
-    """All that the ranks wrote; the files of other nodes may appear a moment later."""
+    """Return what the ranks wrote. The files of other nodes may appear a moment later."""
     began = time.monotonic()
     while True:
         found = read_run(folder)
@@ -92,48 +118,61 @@ def _wait_for_ranks(folder: Path) -> Run:
         time.sleep(0.5)
 
 
-def _diagnosis(options: Namespace, found: Run) -> tuple[Diagnosis | None, str]:
-    if not found.traces:
-        return None, why_no_trace(found)
+def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
+    if not run.traces:
+        return None, why_no_trace(run)
     # The hooks have marked the steps, so no --step-marker is needed.
-    asked = {"files": [str(found.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
+    asked = {"files": [str(run.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
     except (ProfileReadError, UserError) as error:
         return None, str(error)
 
 
-def _nothing_seen(options: Namespace, came_to_torch: bool, code: int) -> str:
-    """A sentence on why no step was seen at all."""
-    ended = (
-        f"the program ended with {f'exit code {code}' if code > 0 else f'signal {-code}'}"
-        if code
-        else ""
-    )
-    if not came_to_torch:
-        reason = "nothing that it started imported torch"
-        hidden = (
-            "; Python with -E or -I, or in a container of its own, does not read the hooks from"
-            " PYTHONPATH"
+def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
+    """Return a sentence on why no step was seen at all."""
+    end = f"exit code {code}" if code > 0 else f"signal {-code}"
+    if "torch_imported" not in signs:
+        old = [sign.removeprefix("python_") for sign in signs]
+        if old:
+            return f"the program runs Python {old[0]}, and the hooks need Python 3.10 or newer"
+        if code:
+            return f"the program ended with {end} before it imported torch"
+        return (
+            "nothing that it started imported torch; Python with -E or -I, or in a container that"
+            f" can't see {FIRST}, doesn't read the hooks from PYTHONPATH"
         )
-        return f"{ended} before it imported torch" if ended else reason + hidden
-    if ended:
-        return f"{ended} before it made a step"
+    if code:
+        return f"the program ended with {end} before it made a step"
     if options.step_marker:
         return (
-            f"nothing called {options.step_marker} began: --step-marker takes the name of a range,"
-            " or of a function of the program"
+            f"nothing called {options.step_marker} began: --step-marker accepts the name of a"
+            " range, or of a function of the program"
         )
-    seen = "no optimizer of PyTorch took a step, and no module was called"
-    return f"{seen}; --step-marker NAME names a function of the program that is called once a step"
+    if "torch_compiled" in signs:
+        return (
+            "torch.compile has compiled the whole step, and the hooks don't see into it;"
+            " --step-marker NAME names an uncompiled function that is called once per step"
+        )
+    return (
+        "no optimizer of PyTorch took a step, and no module was called; --step-marker NAME names a"
+        " function of the program that is called once per step"
+    )
 
 
-def _write_about(folder: Path, options: Namespace, found: Run, code: int) -> None:
+def _write_about(
+    folder: Path, options: Namespace, run: Run, code: int, job: dict[str, float]
+) -> None:
+    """Write what the command knows. Further arguments may hold secrets, so they aren't kept."""
     about: dict[str, Any] = {
-        "command": options.program,
+        "command": options.program[0],
         "exit_code": code,
         "host": platform.node(),
         "folder": os.getcwd(),
-        "ranks": {str(rank): one["machine"] for rank, one in found.ranks.items()},
+        "job_s": job,
+        "ranks": {str(rank): one["machine"] for rank, one in run.ranks.items()},
     }
-    (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    try:
+        (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        tell(f"tidyprof: {folder / ABOUT} can't be written: {error.strerror}")

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
+
+from tidyprof.running.inside.files import started
+from tidyprof.standard_streams import tell
 
 HERE = Path(__file__).resolve().parent
 FIRST = HERE / "first"
 """The folder that goes first on the program's PYTHONPATH."""
 
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT}
+"""Signals with which a shell stops and continues a job: they act on this process, too."""
+
+FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGWINCH}
+"""Signals that a terminal sends to the command and the program at the same time."""
+
+SI_KERNEL = 0x80
+"""The code of a signal that no process sent (Linux, asm-generic/siginfo.h)."""
+
+PR_SET_PDEATHSIG = 1
+"""The number of prctl's option for a signal at the parent's end (Linux, linux/prctl.h)."""
+
 POLL_S = 0.5
 """How often the folder is looked at while the program runs."""
 
@@ -27,7 +43,8 @@ NOT_FOUND, NOT_RUN = 127, 126
 @dataclass(frozen=True)
 class Asked:
     """What the hooks are asked for: the folder (out), the steps before the trace (after) and in it
-    (steps), whether it has call stacks and shapes, and the range or function that marks a step.
+    (steps), whether it has call stacks and shapes, the range or function that marks a step, and
+    when the program was started, in ns since 1970.
     """
 
     out: str
@@ -36,86 +53,121 @@ class Asked:
     stacks: bool
     shapes: bool
     mark: str
+    launched_ns: int = 0
 
 
 def environment(asked: Asked) -> dict[str, str]:
-    """The program's environment: this one, and the hooks."""
+    """Return the program's environment: this one, and the hooks."""
     path = os.environ.get("PYTHONPATH")
     return {
-        "KINETO_LOG_LEVEL": "99",  # silences what PyTorch's profiler logs to standard error
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FIRST), *([path] if path else [])]),
         "TIDYPROF_RUN": json.dumps(asdict(asked)),
     }
 
 
-def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> int:
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended.
+
+    code        -- its exit code, or the negative number of the signal that ended it.
+    launched_ns -- when it was started, in ns since 1970.
+    ended_ns    -- when it ended.
+    """
+
+    code: int
+    launched_ns: int
+    ended_ns: int
+
+
+def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> Ended:
     """Run the command to its end, and call `look` every POLL_S seconds meanwhile.
 
-    Returns the exit code, or the negative number of the signal that ended the command. Raises
-    OSError where the command can't start.
+    The program starts with the signals and open files of this process. Every signal that this
+    process gets until then goes to the program. Raises OSError if the command can't start.
     """
-    process = subprocess.Popen(command, env=environment(asked))
-    before = {number: signal.signal(number, _pass_on(process)) for number in PASSED_ON}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, _interrupt(process))
-    before[signal.SIGUSR2] = signal.signal(signal.SIGUSR2, _again(Path(asked.out)))
+    waited = signal.valid_signals() - JOB_CONTROL
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    # If a parent ignores SIGCHLD, Linux keeps no exit code.
+    children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    libc = ctypes.CDLL(None)
+
+    def as_it_was() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGCHLD, children or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
     try:
-        while True:
-            try:
-                return process.wait(timeout=POLL_S)
-            except subprocess.TimeoutExpired:
+        process = subprocess.Popen(
+            command,
+            env=environment(asked),
+            close_fds=False,
+            preexec_fn=as_it_was,  # this process has a single thread
+        )
+        while process.poll() is None:
+            got = signal.sigtimedwait(waited, POLL_S)
+            if got is None:
                 look()
+            elif got.si_signo != signal.SIGCHLD:
+                _pass_on(got, process, Path(asked.out))
+        return Ended(process.returncode, asked.launched_ns, time.time_ns())
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGCHLD, children or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def _pass_on(process: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
-    return lambda number, frame: process.send_signal(number)
+def _pass_on(got: signal.struct_siginfo, process: subprocess.Popen[bytes], folder: Path) -> None:
+    number = signal.Signals(got.si_signo) if got.si_signo in set(signal.Signals) else got.si_signo
+    if got.si_code == SI_KERNEL and number in FROM_TERMINAL:
+        return
+    if number == signal.SIGUSR2 and not _handles(process.pid, number):
+        # A launcher, which the signal would end
+        _record_again(folder)
+    else:
+        process.send_signal(number)
 
 
-def _interrupt(process: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
-    def handle(number: int, frame: FrameType | None) -> None:
-        # A terminal sends Ctrl-C to the program as well; a signal from another process comes here
-        # only and has to be passed on.
-        if not _is_in_front():
-            process.send_signal(number)
-
-    return handle
-
-
-def _is_in_front() -> bool:
+def _handles(pid: int, number: int) -> bool:
+    """Return True if a process has a handler for a signal, or ignores it."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY)
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
+        return True
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt", "SigIgn"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
-def _again(folder: Path) -> Callable[[int, FrameType | None], None]:
-    """A handler that passes the signal to the processes that have hooks, and not to a launcher,
-    which it would end.
-    """
+def _record_again(folder: Path) -> None:
+    """Signal the processes on this machine whose hooks wrote into the folder."""
+    ranks = []
+    for file in folder.glob("run_rank*.json"):
+        try:
+            ranks.append(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            continue
+    pids = [rank["pid"] for rank in ranks if isinstance(rank, dict) and _is_here(rank)]
+    for pid in pids:
+        os.kill(pid, signal.SIGUSR2)
+    if not pids:
+        tell("tidyprof: no process of the program can record again yet")
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        for file in folder.glob("run_rank*.json"):
-            try:
-                os.kill(json.loads(file.read_text())["pid"], number)
-            except (OSError, ValueError, KeyError):
-                continue
 
-    return handle
+def _is_here(rank: dict[str, object]) -> bool:
+    """Return True if a rank's process runs on this machine and takes the signal."""
+    pid, machine = rank.get("pid"), rank.get("machine")
+    return (
+        rank.get("records_again") is True
+        and isinstance(machine, dict)
+        and machine.get("host") == platform.node()
+        and isinstance(pid, int)
+        and pid > 1
+        and rank.get("started") is not None
+        and started(pid) == rank["started"]
+    )
 
 
 def end_as(code: int) -> int:
-    """The exit code to end with; where a signal ended the program, the same signal ends this
-    process.
-    """
+    """Return the exit code to end with. If a signal ended the program, it ends this process."""
     if code >= 0:
         return code
     sys.stdout.flush()

@@ -12,20 +12,35 @@ from typing import Any
 
 import numpy as np
 
+from tidyprof.triage.precision import precision_note
+
 ABOUT = "run_rank*.json"
 """The files in which each rank describes itself."""
+
+KEYS = {"rank", "world", "stage", "source", "marks", "backwards", "machine", "all_steps", "needed"}
+"""What each rank states, whatever it saw."""
 
 WINDOWS = ("before", "after")
 """When steps were timed: before the trace and after it."""
 
-HOOKS = 13
-"""All hooks of a step cost so many times as much as its switches between parts: 37 µs for a step
-with seven switches of 0.4 µs each, measured on two cores in November 2026.
-"""
-
 DRIFT = 0.15
 """Relative change from which steps after the trace are reported as longer or shorter than those
 before it.
+"""
+
+JOB = ("startup", "training", "validation", "checkpoints", "recording")
+"""Parts of a job that the hooks time (inside/job.py). The shutdown is the rest."""
+
+VALIDATION = 0.1
+"""Share of the time after the first step from which a validation is mentioned."""
+
+MEMORY = ("Resident memory", "The peak of the GPU's allocator")
+"""The columns of the memory samples after the step's number (inside/job.py)."""
+
+LEAST_SAMPLES, GROWTH_PIECES = 12, 4
+LEAST_GROWTH_BYTES, LEAST_GROWTH = 8e6, 0.01
+"""Least number of samples, and least growth in bytes and relative to the first samples, from which
+growth is reported: allocators grow by a few MB in any program.
 """
 
 PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
@@ -55,18 +70,35 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """What the processes of a run wrote. An unfinished file of a killed process counts as
-    missing.
+    """Return what the processes of a run wrote.
+
+    Further processes have folders inside: a program that runs itself anew, or one behind another.
+    If only one of them has a trace, the run is about that one.
+    """
+    others = tuple(sorted(folder.glob("program-*"), key=lambda path: int(path.name[8:] or 0)))
+    first = _traces(folder)
+    best = next((path for path in others if not first and _traces(path)), folder)
+    rest = tuple(path for path in (folder, *others) if path != best)
+    return Run(best, _ranks(best), _traces(best), rest if others else ())
+
+
+def _traces(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob("trace_rank*.json.gz")))
+
+
+def _ranks(folder: Path) -> dict[int, Mapping[str, Any]]:
+    """Return what each rank wrote; an unfinished file of a killed process counts as missing, and so
+    does one that these hooks didn't write.
     """
     ranks = {}
     for file in sorted(folder.glob(ABOUT)):
         try:
             about = json.loads(file.read_text(encoding="utf-8"))
-            ranks[int(about["rank"])] = about
-        except (ValueError, KeyError, TypeError):
+            if about.keys() >= KEYS:
+                ranks[int(about["rank"])] = about
+        except (OSError, ValueError, AttributeError, TypeError):
             continue
-    traces = tuple(sorted(folder.glob("trace_rank*.json.gz")))
-    return Run(folder, ranks, traces, tuple(sorted(folder.glob("program-*"))))
+    return ranks
 
 
 def _mean_step(about: Mapping[str, Any]) -> float | None:
@@ -77,7 +109,14 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
 
 def notes_of(run: Run) -> list[str]:
     """Return what every reader of a report should know about a run."""
-    return [*_notes(run), *_prefill(run), *_drift(run)]
+    return [
+        *_notes(run),
+        *_prefill(run),
+        *_drift(run),
+        *_validation(run),
+        *_growth(run),
+        *_weights(run),
+    ]
 
 
 def details_of(run: Run) -> list[str]:
@@ -136,6 +175,72 @@ def _drift(run: Run) -> list[str]:
     return [f"Steps took {first} before the trace and {last} after it: they vary."]
 
 
+def _validation(run: Run) -> list[str]:
+    """Return a line if a large part of the time after the startup is no training step."""
+    job = next(iter(run.ranks.values())).get("job", {})
+    training, validation = job.get("training_ns", 0), job.get("validation_ns", 0)
+    if validation < VALIDATION * (training + validation) or not validation:
+        return []
+    share = 100 * validation / (training + validation)
+    return [
+        f"Calls to the model without gradients, such as a validation, take {share:.0f}% of the time"
+        " after the first step. The verdict is about training steps."
+    ]
+
+
+def _growth(run: Run) -> list[str]:
+    """Return a line for each kind of memory that grows steadily on a rank."""
+    lines = {}
+    for rank, about in run.ranks.items():
+        samples = np.array(about.get("job", {}).get("memory", ()), dtype=float)
+        for column, name in enumerate(MEMORY, 1):
+            if samples.ndim == 2 and samples.shape[1] > column:
+                growth = steady_growth(samples[:, 0], samples[:, column])
+                if growth:
+                    slope, first, last = (value / 1e6 for value in growth)
+                    where = f" on rank {rank}" if len(run.ranks) > 1 else ""
+                    lines[name] = (
+                        f"{name} grows steadily{where}: by {slope:,.3g} MB per step, to"
+                        f" {last:,.5g} MB from {first:,.5g} MB. Look for tensors or results that"
+                        " the program keeps."
+                    )
+    return [*lines.values()]
+
+
+def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, float] | None:
+    """Return slope per step, first and last value of a quantity that grows steadily over the last
+    two thirds of the samples; None if it doesn't.
+
+    It must grow from each quarter of the samples to the next, at least half as much as in the mean.
+    A single jump, such as a new cache, is no steady growth. The slope is that of Theil and Sen.
+    """
+    steps, values = steps[len(steps) // 3 :], values[len(values) // 3 :]
+    if len(steps) < LEAST_SAMPLES:
+        return None
+    pieces = [float(np.median(piece)) for piece in np.array_split(values, GROWTH_PIECES)]
+    rises = np.diff(pieces)
+    whole = pieces[-1] - pieces[0]
+    if whole < max(LEAST_GROWTH_BYTES, LEAST_GROWTH * pieces[0]) or rises.min() < (
+        whole / len(rises) / 2
+    ):
+        return None
+    first, second = np.triu_indices(len(steps), 1)
+    apart = steps[second] > steps[first]
+    slopes = (values[second] - values[first])[apart] / (steps[second] - steps[first])[apart]
+    return float(np.median(slopes)), float(values[0]), float(values[-1])
+
+
+def _weights(run: Run) -> list[str]:
+    """Return a note if most weights of a training are float64. Other types show little: autocast
+    multiplies float32 weights in 16 bits.
+    """
+    weights = next(iter(run.ranks.values())).get("weights", {})
+    whole = sum(weights.values())
+    shares = {"float64": weights.get("float64", 0) / whole} if whole else {}
+    note = precision_note(shares, "", "weights")
+    return [note] if note else []
+
+
 def _parts(run: Run) -> dict[str, float]:
     """The share, from 0 to 1, of the host's time that each part of a step takes without the
     profiler.
@@ -166,16 +271,30 @@ def _notes(run: Run) -> Iterable[str]:
 
 
 def _cost(run: Run) -> str:
-    """What watching cost."""
-    shares = []
-    for about in run.ranks.values():
-        window = about.get("before") or about.get("after")
-        if window:
-            shares.append(HOOKS * about["own_ns"] * window["switches"] / window["step_ns"])
+    """Return what the hooks cost, by their own measurement."""
+    windows = [about.get("before") or about.get("after") for about in run.ranks.values()]
+    shares = [window["hooks_ns"] / window["step_ns"] for window in windows if window]
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
     share = f"{100 * max(shares):.2g}% of a step" if shares else "an unknown share of a step"
     once = f" Writing the trace took {max(writing) / 1e9:,.2g} s once." if writing else ""
-    return f"Watching costs {share}.{once}"
+    return f"The hooks cost {share}.{once}"
+
+
+def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
+    """Return where the time from launch to exit went on the first rank, in seconds by part.
+
+    The job of a program that was killed ends within its training.
+    """
+    about = next(iter(run.ranks.values()), {})
+    job = about.get("job")
+    if job is None:
+        return {}
+    parts = {name: job[f"{name}_ns"] / 1e9 for name in JOB}
+    rest = (ended_ns - launched_ns) / 1e9 - sum(parts.values())
+    last = "shutdown" if "closed" in about else "training"
+    parts |= {"shutdown": 0.0}
+    parts[last] += max(0.0, rest)
+    return parts
 
 
 def machine_of(run: Run) -> str:

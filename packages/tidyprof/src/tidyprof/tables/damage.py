@@ -74,6 +74,22 @@ CAUSE = "the profiler lost times or records, or the file was damaged"
 NEXT_STEP = "record again"
 
 
+_SHOWN = 3
+"""The most categories that a warning names."""
+
+
+def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[str]:
+    """Return a warning about events that are left out because their category isn't read."""
+    if not unread:
+        return []
+    shown = ", ".join(f"{name!r} {count:,} times" for name, count in unread.most_common(_SHOWN))
+    more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
+    return [
+        f"{path.name}: {unread.total():,} events are left out, since tidyprof doesn't read their"
+        f" {named}: {shown}{more}."
+    ]
+
+
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     """Ends minus starts, int64; ABSENT where one of the two is."""
     unknown = (start_ns == ABSENT) | (end_ns == ABSENT)

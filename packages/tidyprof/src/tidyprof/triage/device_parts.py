@@ -55,6 +55,7 @@ from tidyprof.triage.host_activity import (
     innermost,
     profiler_time,
 )
+from tidyprof.triage.precision import kernels_type
 from tidyprof.triage.profiler_overhead import cost_of
 from tidyprof.triage.recomputation import recomputed
 
@@ -156,6 +157,7 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
     values |= {
         "step_marker": mark_of_steps(profile, mark),
         "waiting_call": _longest_wait(profile, _together(sets, "dry")),
+        "product_type": kernels_type(profile),
         "unknown_collective": _like_communication(profile, totals),
         "graph_share": _graph_share(profile),
         "captured_share": _captured(profile),

@@ -50,7 +50,7 @@ def report(
     notes -- about the run, for every reader; details -- about the run, as evidence.
     """
     for label, text in summary(found):
-        for line in _labeled(label, text):
+        for line in labeled(label, text):
             yield line, "bold" if label == "Verdict" else ""
     yield "", ""
     if found.parts:
@@ -58,12 +58,12 @@ def report(
             yield part, "bold" if part.endswith("<- cause") else ""
         yield "", ""
     for label, text in remarks(found, notes):
-        for line in _labeled(label, text):
+        for line in labeled(label, text):
             yield line, ""
     if why:
         yield from ((line, "") for line in [*evidence(found), *_section("", details)])
     else:
-        yield from ((line, "") for line in _labeled("More", "--why shows the evidence."))
+        yield from ((line, "") for line in labeled("More", "--why shows the evidence."))
 
 
 def summary(found: Diagnosis) -> list[Line]:
@@ -90,7 +90,8 @@ def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
     ]
 
 
-def _labeled(label: str, text: str) -> list[str]:
+def labeled(label: str, text: str) -> list[str]:
+    """Return the lines of a text with a label in front of it."""
     return textwrap.wrap(
         text,
         WIDTH,

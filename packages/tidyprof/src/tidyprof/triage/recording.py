@@ -34,7 +34,7 @@ REPLAYING = ("rocprof-compute",)
 program.
 """
 
-COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
+COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread", "input_types")
 """Columns of events that triage needs; leaving out the others saves most of the time."""
 
 MIB = 2**20
@@ -201,6 +201,7 @@ def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
         "tool": kind.tool,
         "rocm": str(profile.meta.get("rocm") or ""),
         "vendor": vendor_of(profile),
+        "gpu": str(profile.meta.get("gpu") or ""),
         "foreign_events": f"{foreign[1]:,} events of the category {foreign[0]}" if foreign else "",
         "named_gpu": "" if kind.tool != "torch.profiler" else named_gpu(profile),
         "out_of_memory": _out_of_memory(profile.meta.get("oom") or ()),

@@ -16,6 +16,7 @@ from tidyprof.triage.confidence import (
 )
 from tidyprof.triage.cpu_time import CPU_STEAL
 from tidyprof.triage.facts import AMD
+from tidyprof.triage.precision import precision_note
 from tidyprof.triage.profiler_overhead import EQUAL
 from tidyprof.triage.rules import (
     COUNTERS,
@@ -71,6 +72,9 @@ def notes_of(view: View) -> Iterator[str]:
         share = percent(facts.number("rare_work_share"))
         yield f"Only some steps, left out here: {facts.text('rare_work')} ({share} of the trace)."
     yield from doubts_of_links(view)
+    product_type = {facts.text("product_type"): facts.number("product_type_amount")}
+    if note := precision_note(product_type, facts.text("gpu")):
+        yield note
     if facts.holds("out_of_memory"):
         yield f"Out of memory: {facts.text('out_of_memory')}."
 

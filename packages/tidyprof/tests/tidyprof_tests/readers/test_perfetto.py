@@ -646,6 +646,14 @@ def test_only_zeros_that_close_all_counters_are_left_out(tmp_path):
     assert one.counters["value"].tolist() == [5, 1, 0, 2]
 
 
+def test_events_of_an_unknown_type_are_reported(tmp_path):
+    profile = read(
+        tmp_path, w.small_trace(), w.packet(w.time_of(BASE), w.block(11, w.number(9, 7)))
+    )
+    assert sum(profile.meta["not_kept"].values()) == 1
+    assert any("1 events are left out" in warning for warning in profile.meta["warnings"])
+
+
 def test_samples_in_slices(tmp_path):
     parts = [start(), tracks(), w.track(80, name="Thread 0 (S) 555", parent=w.PROCESS)]
     parts += [

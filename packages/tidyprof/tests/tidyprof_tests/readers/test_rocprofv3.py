@@ -309,6 +309,7 @@ def test_unknown_domains_are_counted(tmp_path):
     profile = read_rocprofv3(path)
     assert profile.events["name"].tolist() == ["f"]
     assert profile.meta["not_kept"] == {"NEW_THING": 1}
+    assert any("'NEW_THING' 1 times" in warning for warning in profile.meta["warnings"])
     assert profile.meta["events_total"] == 2
 
 

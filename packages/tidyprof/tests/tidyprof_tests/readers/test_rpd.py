@@ -375,9 +375,11 @@ def test_operations_that_are_no_work_are_counted_but_not_kept(tmp_path):
     writer.kernel("a", 20_000, 1_000)
     writer.operation("BarrierPacket", "", 22_000, 1_000)
     writer.operation("SomethingNew", "a kernel of a new type", 24_000, 1_000)
+    writer.operation("Nameless", "", 26_000, 1_000)
     profile = read_rpd(writer.close())
+    assert any("'Nameless' 1 times" in warning for warning in profile.meta["warnings"])
     assert profile.device_events["name"].tolist() == ["a", "a kernel of a new type"]
-    assert profile.meta["not_kept"] == {"BarrierPacket": 1}
+    assert profile.meta["not_kept"] == {"BarrierPacket": 1, "Nameless": 1}
     assert profile.meta["events_by_category"]["BarrierPacket"] == 1
 
 

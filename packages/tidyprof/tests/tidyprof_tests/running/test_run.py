@@ -76,12 +76,6 @@ def test_a_gate_takes_what_a_run_leaves(trained: tuple[Ended, Ended, Path]) -> N
     assert "; recorded: another, no GPU, PyTorch" in shown
 
 
-def test_watching_costs_little(trained: tuple[Ended, Ended, Path]) -> None:
-    before = trained[1].rank["before"]
-    # Ten switches a step at most, of which each is a few hundred nanoseconds.
-    assert before["switches"] <= 10
-
-
 @pytest.mark.long
 def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
     script = write(

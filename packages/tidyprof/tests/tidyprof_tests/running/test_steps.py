@@ -104,6 +104,7 @@ def test_what_comes_after_the_last_timed_step_is_part_of_none(
     recorder.all_steps = 4
     recorder._begin_timing(inside.recorder.BEFORE)
     recorder.rows = [{"forward": 1_000_000}] * 4
+    recorder.memory = [{}] * 4
     recorder.begun -= 60
     recorder.close()
     assert recorder.about[inside.recorder.BEFORE]["step_ns"] == 1_000_000
@@ -123,12 +124,13 @@ def test_replays_of_graphs_are_steps_where_nothing_else_is(
         "mark": "",
     }
     hooks = inside.hooks.Hooks(torch, asked)
+    optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters())
     for _ in range(5):  # those that warm up what is captured then
-        hooks.after_optimizer(object(), (), {})
+        hooks.after_optimizer(optimizer)
     assert hooks.recorder.source == "optimizer"
     graph = object()
     for _ in range(20):
-        hooks.around_replay(lambda _: None, graph)
+        hooks.after_replay(graph, None)
     assert hooks.recorder.source == "replay"
     assert hooks.recorder.all_steps == 20 - inside.hooks.REPLAYS_ALONE + 1
 

@@ -24,6 +24,7 @@ from tidyprof.readers.perfetto.events import NO_CLOCK, NO_NAME, NO_STATE, EventC
 from tidyprof.readers.perfetto.packets import PacketReader
 from tidyprof.readers.perfetto.sequences import text
 from tidyprof.readers.perfetto.slices import (
+    CLOSING_ZEROS,
     NO_BEGIN,
     OPEN_PER_TRACK,
     add_nesting,
@@ -32,7 +33,14 @@ from tidyprof.readers.perfetto.slices import (
 )
 from tidyprof.readers.perfetto.tracks import CLOCK_NAMES, Place
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes
-from tidyprof.tables.damage import CAUSE, NEXT_STEP, cut_hip_overlaps, refuse_damage, without_damage
+from tidyprof.tables.damage import (
+    CAUSE,
+    NEXT_STEP,
+    cut_hip_overlaps,
+    left_out,
+    refuse_damage,
+    without_damage,
+)
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
@@ -248,6 +256,7 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
     if not len(records) and not len(counters):
         raise _nothing(path, losses)
     overlaps = cut_hip_overlaps(path, records, records["hip_stream"])
+    unread = +Counter({**collected.not_kept, CLOSING_ZEROS: 0})
     doubts = [
         (
             None
@@ -265,7 +274,12 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
         entries,
         processes=list(entries.get("commands", {})),
         shared_launches=shared,
-        warnings=[*facts.warnings(path.name, collected, losses), *filter(None, doubts), *overlaps],
+        warnings=[
+            *facts.warnings(path.name, collected, losses),
+            *left_out(path, unread, "type"),
+            *filter(None, doubts),
+            *overlaps,
+        ],
     )
 
 

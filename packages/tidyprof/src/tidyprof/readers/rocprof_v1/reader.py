@@ -17,7 +17,7 @@ from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.csv_files import TEXT, CsvFile, mapped
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_v1.recognition import V1File, find_runs
-from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
+from tidyprof.readers.rocprofv3.collected import BARRIER, Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.frames import counters_long, counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
@@ -174,7 +174,7 @@ def _kernel_records(
     rows, cut = csv_file.complete_rows(csv_file.frame(types), named[-1])
     columns = {_NAMES[column]: rows[column] for column in types if column in _NAMES}
     columns["category"] = mapped(
-        columns["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", TEXT
+        columns["name"], lambda name: BARRIER if name == _BARRIER else "OPS", TEXT
     )
     kernels = pa.table(columns)
     values = {

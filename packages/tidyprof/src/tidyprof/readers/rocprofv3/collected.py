@@ -13,10 +13,13 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, by_code, mapped
-from tidyprof.tables.damage import cut_hip_overlaps
+from tidyprof.tables.damage import cut_hip_overlaps, left_out
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
+
+BARRIER = "BARRIER"
+"""The category of packets that rocprof v1 lists among the kernels, although they are no work."""
 
 _LAUNCHING = ("HIP", "HSA")
 """The beginnings of the domains of calls that can launch."""
@@ -103,7 +106,12 @@ class Collected:
         )
         is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
         launches = link(records, is_call, group)
-        warnings = [*self.warnings, *cut_hip_overlaps(self.name, records)]
+        unread = Counter({**records.not_kept, BARRIER: 0})
+        warnings = [
+            *self.warnings,
+            *left_out(self.name, +unread),
+            *cut_hip_overlaps(self.name, records),
+        ]
         return Part(
             path=self.name,
             records=records,

@@ -27,6 +27,7 @@ from tidyprof.readers.rpd.tables import (
     read_facts,
     read_operations,
     refuse_empty,
+    unread_operations,
     warnings_about,
     warnings_of_losses,
 )
@@ -41,7 +42,7 @@ from tidyprof.tables.codes import (
     taken,
 )
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.damage import LATEST_START_NS, REPEATED, cut_hip_overlaps
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED, cut_hip_overlaps, left_out
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import (
     Part,
@@ -228,6 +229,7 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
         values, repeated = _hardware_counters(database, operations, texts)
         warnings = [*warnings_of_losses(database), *warnings_about(path, operations, facts)]
         warnings += database.doubts(OPTIONAL_TABLES)
+        warnings += left_out(path, unread_operations(operations))
         _forget_false_devices(path, operations, texts, warnings)
         facts |= device_numbering(database, operations["device"])
     records = joined([operations, calls])

@@ -7,6 +7,7 @@ versions 2 and 3.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,7 @@ OPTIONAL_TABLES = {
 
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
+_NO_WORK = re.compile(r"barrier|marker", re.IGNORECASE)
 _RUNTIME_CALL = re.compile(r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])")
 _TRACER_CALL = re.compile(r"hcc_activity_callback|BLOCKING|\w+(Table|DataSource)::\w+")
 _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?", re.DOTALL)
@@ -255,6 +257,12 @@ def read_operations(database: Database, texts: Codes) -> Records:
     records.keep(is_work)
     records["kind"] = refined(records["kind"], records["name"], texts)
     return records
+
+
+def unread_operations(operations: Records) -> Counter[str]:
+    """Operations that were not kept although they may be work: type -> how many."""
+    types = operations.not_kept.items()
+    return Counter({name: count for name, count in types if not _NO_WORK.search(name)})
 
 
 def read_calls(database: Database, texts: Codes) -> Records:

@@ -33,13 +33,10 @@ from tidyprof.readers.torch.meta import (
     watch_tables,
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
-from tidyprof.tables.damage import UNFINISHED, cut_overlaps, refuse_damage, without_damage
+from tidyprof.tables.damage import UNFINISHED, cut_overlaps, left_out, refuse_damage, without_damage
 from tidyprof.tables.launches import Launches, first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
-
-_SHOWN = 3
-"""A warning names at most so many unknown categories."""
 
 
 def link_trace(records: Records, texts: list[str]) -> Launches:
@@ -171,7 +168,6 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     gpu_missing = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
     repeated = _repeated_ids(path, launches.repeated)
     warnings = [
-        _unknown_categories(path, collected.unknown),
         gpu_missing,
         repeated,
         cut_overlaps(path, records),
@@ -187,7 +183,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
             {category: n for category, n in collected.by_category.items() if category}
         ),
         shared_launches=launches.shared,
-        warnings=[warning for warning in warnings if warning],
+        warnings=[*left_out(path, collected.unknown), *filter(None, warnings)],
     )
     return TraceFile(part, base, _window(collected.windows, base), untraced(metadata))
 
@@ -208,20 +204,6 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
             "another tool wrote it",
             "use that tool's reader, or pass the file of export_chrome_trace",
         )
-
-
-def _unknown_categories(path: Path, unknown: Counter[str]) -> str | None:
-    """A warning about events that are left out because their category is not known."""
-    if not unknown:
-        return None
-    named = ", ".join(
-        f"{category!r} {count:,} times" for category, count in unknown.most_common(_SHOWN)
-    )
-    more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-    return (
-        f"{path.name}: {unknown.total():,} events are left out, since their category is not known:"
-        f" {named}{more}."
-    )
 
 
 def _repeated_ids(path: Path, repeated: int) -> str | None:

@@ -1,23 +1,41 @@
-"""What `tidyprof run` puts into a program that imports torch. It runs in that program's Python,
-from 3.10 on, and knows nothing of the rest of tidyprof.
+"""What `tidyprof run` puts into a program that imports torch.
 
-`steps` finds out what a step of the program is, `parts` keeps the time of its parts, `recorder`
-times and traces some steps, `files` writes what they found, and `hooks` ties all of it to torch.
+It runs in that program's Python, from 3.10 on, and imports nothing of the rest of tidyprof.
+
+`imports` waits for torch, and `hooks` ties everything to it. `steps` finds out what a step of the
+program is, `parts` keeps the time of its parts, `recorder` times and traces some steps, `job` keeps
+the time of the whole job, and `files` writes what they found. `whose` tells an error of the hooks
+from an exception of the program.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from types import ModuleType
 
 
-def start(torch: ModuleType) -> None:
-    """Hook into torch, which has just been imported."""
-    from tidyprof_inside.hooks import Hooks
+def wait_for_torch() -> None:
+    """Hook into torch as soon as the program has imported it."""
+    from tidyprof_inside.imports import call_after_import
 
-    asked = json.loads(os.environ["TIDYPROF_RUN"])
-    os.makedirs(asked["out"], exist_ok=True)
-    # So that the command can tell a program without steps from one that never came here.
-    open(os.path.join(asked["out"], "torch_imported"), "w").close()
-    Hooks(torch, asked).install()
+    call_after_import("torch", start)
+
+
+def start(torch: ModuleType) -> None:
+    """Hook into torch. An error of the hooks becomes a line, and the program continues."""
+    from tidyprof_inside.whose import is_of_program
+
+    try:
+        from tidyprof_inside.hooks import Hooks
+
+        asked = json.loads(os.environ["TIDYPROF_RUN"])
+        os.makedirs(asked["out"], exist_ok=True)
+        # The command can then tell a program without steps from one without torch.
+        open(os.path.join(asked["out"], "torch_imported"), "w").close()
+        Hooks(torch, asked).install()
+    except Exception as error:
+        if is_of_program(error):
+            raise
+        print(f"tidyprof run: no hooks: {type(error).__name__}: {error}", file=sys.stderr)

@@ -5,11 +5,14 @@ folder.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import platform
+import resource
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +54,23 @@ def machine(torch: ModuleType) -> dict[str, Any]:
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
+def started(pid: int | str = "self") -> int | None:
+    """Return when a process started, in clock ticks since the machine did; None if there is none.
+
+    A process that has ended may leave its number to another one, which started later.
+    """
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            # The program's name, in brackets, may contain blanks.
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+COMPRESSION = 5
+"""Level of gzip: a third larger than the highest level, and several times as fast."""
+
+
 class Files:
     """The files of one process. The first process of a rank writes into the folder, others into
     folders inside it.
@@ -76,7 +96,8 @@ class Files:
         """Replace what is known of this rank, so that a reader finds the old text or the new one,
         and never half of one.
         """
-        written = {"command": sys.argv, "pid": os.getpid(), **about}
+        # Further arguments may hold secrets.
+        written = {"program": sys.argv[0], "pid": os.getpid(), "started": started(), **about}
         with open(self.about + ".new", "w") as file:
             json.dump(written, file, indent=1, default=str)
         os.replace(self.about + ".new", self.about)
@@ -91,3 +112,35 @@ class Files:
         """Add lines to the times."""
         with open(self.times, "a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
+
+    def keep_trace(self, export: Callable[[str], None]) -> None:
+        """Let `export` write a trace, and compress it.
+
+        Raises OSError if it can't be written whole. Then no trace is left.
+        """
+        plain, packed = self.trace.removesuffix(".gz") + ".part", self.trace + ".part"
+        try:
+            export(plain)
+            with open(plain, "rb") as source, gzip.open(packed, "wb", COMPRESSION) as target:
+                size = source.seek(0, os.SEEK_END)
+                source.seek(max(0, size - 16))
+                if not source.read().rstrip().endswith(b"}"):
+                    raise self._not_whole(size)
+                source.seek(0)
+                shutil.copyfileobj(source, target, 1 << 20)
+            os.replace(packed, self.trace)
+        except FileNotFoundError:
+            raise self._not_whole(0) from None
+        finally:
+            # torch's profiler adds the second ending while it writes.
+            for part in (plain, plain + ".tmp", packed):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(part)
+
+    def _not_whole(self, size: int) -> OSError:
+        """Return an error that names the cause, which torch's profiler does not."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if limit != resource.RLIM_INFINITY:
+            return OSError(f"files are limited to {limit} bytes (ulimit -f)")
+        free = shutil.disk_usage(self.folder).free
+        return OSError(f"{size} bytes of it were written, and {free} bytes of the disk are free")

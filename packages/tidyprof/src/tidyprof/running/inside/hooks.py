@@ -1,24 +1,27 @@
-"""The hooks into torch: which of its functions are replaced, and how they are put back.
+"""The hooks into torch: which of its functions are replaced, and what they note.
 
-Every hook passes on its arguments and the result. An error in a hook is reported in a line, and
-ends all hooks.
+Every hook passes on its arguments and the result. An error in a hook is reported in a line and
+ends all hooks. An exception of the program that occurs in a hook reaches the program.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
+from tidyprof_inside.imports import call_after_import
+from tidyprof_inside.job import Job
 from tidyprof_inside.parts import BETWEEN, DECODE, REST, Parts
 from tidyprof_inside.recorder import DONE, Recorder
+from tidyprof_inside.whose import is_of_program
 
 MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
 BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
@@ -29,212 +32,287 @@ REPLAYS_ALONE = 8
 are the steps: such a graph holds a whole step.
 """
 
+PROFILERS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
+"""torch's functions through which every profiler begins."""
 
-class Calls(threading.local):
-    """Whether this thread is within the call of a module."""
+SAVES = {
+    "torch": ("save",),
+    "torch.distributed.checkpoint": ("save", "async_save"),
+    "safetensors.torch": ("save_file", "save_model"),
+}
+"""Module -> its functions that write a checkpoint."""
 
-    is_inside = False
+BATCHES, CALLS = 10, 30
+"""How often a wrapper is called to measure what it costs."""
+
+
+class State:
+    """What the wrapper around the call of a module looks at.
+
+    listens -- whether the next call of a module matters to the hooks.
+    passed  -- calls that did not matter.
+    """
+
+    __slots__ = ("listens", "passed")
+
+    def __init__(self) -> None:
+        self.listens, self.passed = True, 0
+
+
+class Nothing:
+    """What stands for a module when a call is measured: the program may hook into all modules."""
+
+    _compiled_call_impl = None
+
+    def _call_impl(self) -> None:
+        """Do nothing."""
 
 
 class Hooks:
-    """All hooks of one process."""
+    """All hooks of one process. They stay in until it ends, so that nothing is compiled anew."""
 
     def __init__(self, torch: ModuleType, asked: dict[str, Any]) -> None:
         """asked -- what the command was asked for."""
         self.torch, self.asked = torch, asked
-        self.undo: list[Callable[[], None]] = []
+        self.is_compiling = torch.compiler.is_dynamo_compiling
+        self.is_off = False
         self.again = 1
-        self.calls = Calls()
-        self.optimizer_hooks: list[Any] = []
-        # Made once, since they are called in each step.
-        self.tell_backward, self.tell_call = (
-            self.guarded(self.after_backward),
-            self.guarded(self.before_call),
-        )
-        self.tell_replay, self.tell_mark = (
-            self.guarded(self.after_replay),
-            self.guarded(self.marked),
-        )
+        self.is_mark_found = False
+        self.before_step: str | None = None
+        self.state = State()
+        self.visits = self.spent_ns = 0
+        self.call_module = torch.nn.Module.__call__
+        self.wrapper_ns: tuple[float, float] | None = None
         self.renew()
 
     def renew(self) -> None:
         """Forget all that was seen."""
-        self.parts = Parts(self.torch.autograd.profiler.record_function)
-        self.recorder = Recorder(self.torch, self.asked, self.parts, self.done)
-        self.calls.is_inside = False
-        self.is_mark_found = False
+        self.job = Job(self.asked.get("launched_ns") or time.time_ns())
+        self.record_anew()
+
+    def record_anew(self) -> None:
+        """Begin to look for steps."""
+        self.parts = Parts(self.torch)
+        self.recorder = Recorder(self.torch, self.asked, self.parts, self.job, self.cost_so_far)
+        self.state.listens = True
         self.replays = 0
 
-    # Putting in and taking out
+    # Putting in
 
     def install(self) -> None:
         """Hook in; once for a process and its children."""
-        self.put_in()
-        atexit.register(self.guarded(self.close))
+        torch = self.torch
+        leave_uncompiled(torch, self.visit, with_calls=True)
+        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
+        optimizers.register_optimizer_step_pre_hook(self.uncompiled(self.before_optimizer))
+        optimizers.register_optimizer_step_post_hook(self.uncompiled(self.after_optimizer))
+        self.wrap(
+            torch.utils.data.dataloader._BaseDataLoaderIter,
+            "__next__",
+            functools.partial(self.enter, "data"),
+            self.after_data,
+        )
+        self.wrap(
+            torch.autograd,
+            "backward",
+            functools.partial(self.enter, "backward"),
+            self.after_backward,
+        )
+        self.wrap_calls()
+        self.wrap(torch.cuda.graphs.CUDAGraph, "replay", after=self.after_replay)
+        self.wrap_profilers()
+        for module, names in SAVES.items():
+            call_after_import(module, functools.partial(self.wrap_saves, names))
+        if self.asked["mark"]:
+            self.wrap(torch.autograd.profiler.record_function, "__enter__", self.before_range)
+        atexit.register(self.visit, self.close)
         # A forked child makes other steps, or none, and has no part in its parent's trace.
-        os.register_at_fork(after_in_child=self.guarded(self.renew))
+        os.register_at_fork(after_in_child=functools.partial(self.visit, self.renew))
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
-            signal.signal(signal.SIGUSR2, self.guarded(self.record_again))
+            signal.signal(signal.SIGUSR2, self.record_again)
 
-    def put_in(self) -> None:
-        """Replace what is watched."""
-        torch = self.torch
-        self.hook_optimizers()
-        self.wrap(torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", self.around_data)
-        self.wrap(torch.autograd, "backward", self.around_backward)
-        self.wrap_calls()
-        self.wrap(torch.cuda.graphs.CUDAGraph, "replay", self.around_replay)
-        self.wrap(torch.profiler.profile, "start", self.around_profiler)
-        self.wrap(torch.autograd.profiler.profile, "__enter__", self.around_profiler)
-        if self.asked["mark"]:
-            self.wrap(torch.autograd.profiler.record_function, "__enter__", self.around_range)
+    def wrap_profilers(self) -> None:
+        """Be called before any profiler begins; torch has only one."""
+        autograd = self.torch.autograd
+        legacy = sys.modules.get("torch.autograd.profiler_legacy")
+        for module in (autograd, autograd.profiler, legacy, self.torch._C._autograd):
+            for name in PROFILERS:
+                if hasattr(module, name):
+                    self.wrap(module, name, self.before_profiler)
 
-    def hook_optimizers(self) -> None:
-        """Be called before and after each step of any optimizer."""
-        optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
-        if not self.optimizer_hooks:
-            self.optimizer_hooks = [
-                optimizers.register_optimizer_step_pre_hook(self.uncompiled(self.before_optimizer)),
-                optimizers.register_optimizer_step_post_hook(self.uncompiled(self.after_optimizer)),
-            ]
-        self.undo.append(self.unhook_optimizers)
+    def wrap_saves(self, names: tuple[str, ...], module: ModuleType) -> None:
+        """Be called before and after a checkpoint is written."""
+        for name in names:
+            if hasattr(module, name):
+                self.wrap(module, name, self.before_save, self.after_save)
 
-    def unhook_optimizers(self) -> None:
-        """Take the hooks away. A compiled step keeps them: without its hooks it would be compiled
-        anew.
+    def wrap(
+        self,
+        owner: Any,
+        name: str,
+        before: Callable[..., Any] | None = None,
+        after: Callable[..., Any] | None = None,
+    ) -> None:
+        """Replace a function.
+
+        `before` gets the first argument. `after` gets it and what `before` returned. Both get None
+        for a function without positional arguments.
         """
-        if has_compiled():
-            return
-        for hook in self.optimizer_hooks:
-            hook.remove()
-        self.optimizer_hooks = []
-
-    def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """The hook of an optimizer's step, which does nothing while torch.compile compiles that
-        step.
-        """
-        is_compiling, safely = self.torch.compiler.is_dynamo_compiling, self.guarded(hook)
-
-        def call(*args: Any) -> None:
-            if not is_compiling() and self.undo:
-                safely(*args)
-
-        return call
-
-    def wrap_calls(self) -> None:
-        """Replace the call of a module. Most calls are within other calls and must cost next to
-        nothing.
-
-        torch's profiler takes the variable `self` out of this function's frame where it records
-        call stacks.
-        """
-        original = self.torch.nn.Module.__call__
-        is_compiling, calls, around = (
-            self.torch.compiler.is_dynamo_compiling,
-            self.calls,
-            self.around_module,
-        )
-
-        @functools.wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or calls.is_inside:
-                return original(self, *args, **kwargs)
-            return around(original, self, *args, **kwargs)
-
-        self.replace(self.torch.nn.Module, "__call__", original, call)
-
-    def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        """Replace an attribute by `around(original, ...)`."""
         original = getattr(owner, name)
-        is_compiling = self.torch.compiler.is_dynamo_compiling
+        is_compiling, visit = self.is_compiling, self.visit
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             # torch.compile takes this for a constant, so that it compiles the original only.
             if is_compiling():
                 return original(*args, **kwargs)
-            return around(original, *args, **kwargs)
-
-        self.replace(owner, name, original, wrapper)
-
-    def replace(self, owner: Any, name: str, original: Any, wrapper: Any) -> None:
-        """Set an attribute, until `remove`."""
-
-        def put_back() -> None:
-            # Another tool may have wrapped this wrapper; then it stays, and passes calls on.
-            if vars(owner).get(name) is wrapper:
-                setattr(owner, name, original)
-
-        setattr(owner, name, wrapper)
-        self.undo.append(put_back)
-
-    def remove(self) -> None:
-        """Put everything back."""
-        undo, self.undo = self.undo, []
-        for one in undo:
-            one()
-
-    def done(self) -> None:
-        """All is recorded: take the hooks out. Where no optimizer took a step, that may have been a
-        first validation before the training, or the parts of a large batch, so wait for an
-        optimizer's first step. A compiled step that is under way would be compiled anew.
-        """
-        self.remove()
-        source = self.recorder.source
-        if source == MODULE or (source == BACKWARD and not has_compiled()):
-            register = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook
-            first = register(self.guarded(self.begin_training))
-            self.undo.append(first.remove)
-
-    def begin_training(self, *_: Any) -> None:
-        """Start anew at the first step of an optimizer after all was done."""
-        self.remove()
-        self.put_in()
-        self.recorder.reset(OPTIMIZER, last=True)
-
-    def guarded(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, but an error in it becomes one line and ends the hooks, and the
-        program goes on.
-        """
-
-        @functools.wraps(work)
-        def safely(*args: Any, **kwargs: Any) -> None:
+            first = args[0] if args else None
+            noted = visit(before, first) if before else None
             try:
-                work(*args, **kwargs)
-            except Exception as error:
-                self.give_up(error)
+                return original(*args, **kwargs)
+            finally:
+                if after:
+                    visit(after, first, noted)
 
-        return safely
+        leave_uncompiled(self.torch, wrapper)
+        setattr(owner, name, wrapper)
 
-    def give_up(self, error: Exception) -> None:
-        """Tell of an error of these hooks, which are gone from now on, and the profiler with
-        them.
+    def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """Return the hook of an optimizer's step, which does nothing while torch.compile compiles
+        that step.
         """
-        self.remove()
+        is_compiling, visit = self.is_compiling, self.visit
+
+        def call(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if not is_compiling():
+                visit(hook, optimizer)
+
+        leave_uncompiled(self.torch, call)
+        return call
+
+    def wrap_calls(self) -> None:
+        """Replace the call of a module by a function that does the same and adds no frame to the
+        stack, since modules may be nested as deep as Python allows.
+
+        torch's profiler takes the variable `self` out of this function's frame if it records call
+        stacks.
+        """
+        module = self.torch.nn.Module
+        original = module.__call__
+        if original.__code__.co_names != ("_compiled_call_impl", "_call_impl"):
+            self.recorder.notes.append(
+                "this release of PyTorch calls modules in another way, so calls were not noted"
+            )
+            return
+        self.call_module = self.module_call(original)
+        leave_uncompiled(self.torch, self.call_module)
+        module.__call__ = self.call_module
+
+    def module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what replaces `torch.nn.Module.__call__`."""
+        is_compiling, state, visit = self.is_compiling, self.state, self.visit
+        before, after = self.before_call, self.after_call
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(self, *args, **kwargs)
+            if not state.listens:
+                state.passed += 1
+                if self._compiled_call_impl is not None:
+                    return self._compiled_call_impl(*args, **kwargs)
+                return self._call_impl(*args, **kwargs)
+            noted = visit(before, self, args, kwargs)
+            try:
+                if self._compiled_call_impl is not None:
+                    return self._compiled_call_impl(*args, **kwargs)
+                return self._call_impl(*args, **kwargs)
+            finally:
+                if noted is not None:
+                    visit(after, noted)
+
+        return call
+
+    # Safety
+
+    def visit(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Do the work of a hook and return its result; None after an error, which ends all
+        hooks.
+        """
+        if self.is_off:
+            return None
+        began = time.perf_counter_ns()
+        try:
+            return work(*args)
+        except BaseException as error:
+            self.give_up(error)
+            if is_of_program(error):
+                raise
+            return None
+        finally:
+            self.visits += 1
+            self.spent_ns += time.perf_counter_ns() - began
+
+    def give_up(self, error: BaseException) -> None:
+        """Do nothing from now on, let go of the profiler, and tell why."""
+        self.is_off, self.state.listens = True, False
         self.recorder.stage = DONE
-        with contextlib.suppress(Exception):  # it may be what failed
-            self.recorder.drop_trace()
-        print(f"tidyprof run: hooks are off: {type(error).__name__}: {error}", file=sys.stderr)
+        self.recorder.drop_trace()
+        # Otherwise the program or its end interrupted a hook, and shows that itself.
+        reason = "" if is_of_program(error) else f": {type(error).__name__}: {error}"
+        print(f"tidyprof run: hooks are off{reason}", file=sys.stderr)
+
+    def cost_so_far(self) -> float:
+        """Return the ns that all hooks took so far: the time within them, and for each visit and
+        each call of a module that did not matter what one wrapper costs.
+        """
+        if self.wrapper_ns is None:
+            self.wrapper_ns = self.visit_cost(), self.call_cost()
+        visit_ns, call_ns = self.wrapper_ns
+        return self.spent_ns + self.visits * visit_ns + self.state.passed * call_ns
+
+    def visit_cost(self) -> float:
+        """Measure what a visit costs apart from its work, in ns."""
+        spent, visits = self.spent_ns, self.visits
+        whole = shortest(lambda: self.visit(int))
+        work = (self.spent_ns - spent) / (self.visits - visits)
+        self.spent_ns, self.visits = spent, visits
+        return max(0, whole - work)
+
+    def call_cost(self) -> float:
+        """Measure what the call of a module costs more than without hooks, in ns."""
+        listens, passed = self.state.listens, self.state.passed
+        self.state.listens = False
+        original = getattr(self.call_module, "__wrapped__", self.call_module)
+        nothing = Nothing()
+        cost = shortest(lambda: self.call_module(nothing)) - shortest(lambda: original(nothing))
+        self.state.listens, self.state.passed = listens, passed
+        return max(0, cost)
 
     def close(self) -> None:
         """The program ends."""
+        if self.recorder.files is None and has_compiled():
+            # The command can then tell compiled steps from none.
+            open(os.path.join(self.asked["out"], "torch_compiled"), "w").close()
         self.recorder.close()
 
     def record_again(self, number: int, frame: FrameType | None) -> None:
-        """The signal: time and trace once more, into a folder of its own."""
-        if self.recorder.stage != DONE:
+        """The signal: time and trace once more, into a separate folder."""
+        if self.recorder.stage != DONE or self.is_off:
             return
-        self.remove()
         self.again += 1
         self.asked = {**self.asked, "out": f"{self.asked['out']}.{self.again}"}
-        self.renew()
-        self.put_in()
+        self.record_anew()
 
     # What is seen
 
     def is_source(self, source: str) -> bool:
-        """Whether steps come from here; a better source than the one so far begins anew."""
+        """Return True if steps come from here; a better source than the one so far begins anew.
+
+        Once all is recorded, only the first step of an optimizer begins anew: what was recorded
+        may have been a first validation, or the parts of a large batch.
+        """
         if self.asked["mark"] and source != MARK:
             return False
         if source != REPLAY:
@@ -244,133 +322,124 @@ class Hooks:
             return True
         if known and BETTER.index(source) < BETTER.index(known):
             return False
+        is_done = self.recorder.stage == DONE
+        if is_done and (source, known) not in ((OPTIMIZER, MODULE), (OPTIMIZER, BACKWARD)):
+            return False
         self.recorder.reset(source, last=source in (REPLAY, OPTIMIZER, BACKWARD))
         return True
 
-    def enter(self, part: str) -> str | None:
+    def enter(self, part: str, _: Any = None) -> str | None:
         """Note that the host enters this part; returns the argument for `leave`."""
-        try:
-            self.recorder.catch_up()
-            self.find_mark()
-            return self.parts.enter(part)
-        except Exception as error:
-            self.give_up(error)
+        recorder = self.recorder
+        recorder.catch_up()
+        self.find_mark()
+        if recorder.stage == DONE:
             return None
+        before = self.parts.enter(part)
+        if before is not None:
+            self.state.listens = False
+        return before
 
     def leave(self, part: str | None) -> None:
         """Note that the host is in that part again."""
-        try:
-            self.parts.leave(part)
-        except Exception as error:
-            self.give_up(error)
+        self.parts.leave(part)
+        self.state.listens = self.parts.part in (REST, BETWEEN, "optimizer")
+        self.recorder.catch_up()
 
-    def before_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Any) -> None:
         """An optimizer begins its step."""
-        self.enter("optimizer")
+        self.before_step = self.enter("optimizer")
+        # LBFGS and others call the model within their step.
+        self.state.listens = True
 
-    def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after_optimizer(self, optimizer: Any) -> None:
         """An optimizer ends its step."""
         if self.parts.part == "optimizer" and self.parts.thread == threading.get_ident():
-            self.leave(BETWEEN)
+            is_within = self.before_step == "backward"
+            self.leave("backward" if is_within else BETWEEN)
         if self.is_source(OPTIMIZER):
+            self.recorder.note_weights(optimizer)
             self.recorder.event(id(optimizer), type(optimizer).__name__)
 
-    def around_data(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A DataLoader is asked for a batch."""
-        before = self.enter("data")
-        try:
-            return original(*args, **kwargs)
-        finally:
-            self.leave(None if before is None else BETWEEN)
+    def after_data(self, _: Any, before: str | None) -> None:
+        """A DataLoader has given a batch."""
+        self.leave(None if before is None else BETWEEN)
 
-    def around_backward(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A backward pass."""
-        before = self.enter("backward")
-        try:
-            return original(*args, **kwargs)
-        finally:
-            # LBFGS and others evaluate their loss several times within the optimizer's step: after
-            # such a backward pass the host is in the optimizer again.
-            after = before if before == "optimizer" else REST
-            self.leave(None if before is None else after)
-            self.tell_backward()
-
-    def after_backward(self) -> None:
+    def after_backward(self, _: Any, before: str | None) -> None:
         """A backward pass has ended."""
-        self.recorder.backwards += 1
+        # LBFGS and others evaluate their loss several times within the optimizer's step: after
+        # such a backward pass the host is in the optimizer again.
+        after = before if before == "optimizer" else REST
+        self.leave(None if before is None else after)
+        self.recorder.backwards += self.recorder.stage != DONE
         if self.is_source(BACKWARD):
             self.recorder.event(BACKWARD, "backward")
 
-    def around_replay(self, original: Callable[..., Any], graph: Any) -> Any:
-        """A graph of recorded launches is launched again."""
-        try:
-            return original(graph)
-        finally:
-            self.tell_replay(graph)
-
-    def after_replay(self, graph: Any) -> None:
+    def after_replay(self, graph: Any, _: Any) -> None:
         """A graph has been launched."""
         self.replays += 1
         if self.replays >= REPLAYS_ALONE and self.is_source(REPLAY):
             self.recorder.event(id(graph), "a graph")
 
-    def around_module(
-        self, original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        """A module's call that lies within no other call."""
-        self.calls.is_inside = True
-        before = self.part_of_call(module, args, kwargs)
-        try:
-            return original(module, *args, **kwargs)
-        finally:
-            self.calls.is_inside = False
-            self.leave(before)
-
-    def part_of_call(
+    def before_call(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> str | None:
-        """The part to go back to after the call; None where the host stays in its forward pass."""
+    ) -> tuple[str | None, int] | None:
+        """A module is called that no other module calls. Returns what `after_call` needs: the part
+        to go back to, and when a call without gradients began; None if the host stays in its
+        forward pass.
+        """
         if self.parts.thread not in (None, threading.get_ident()):
             return None
+        has_gradients = self.torch.is_grad_enabled()
+        began = 0 if has_gradients else time.time_ns()
+        if has_gradients:
+            self.job.begin_training()
         if self.recorder.source in ("", MODULE):
-            self.tell_call(module)
-            return self.enter(DECODE if is_one_token(self.torch, args, kwargs) else "forward")
-        if self.parts.part in (REST, BETWEEN):
-            self.enter("forward")
-            return None
-        # Only an optimizer that evaluates its loss several times, such as LBFGS, calls a module in
-        # its step; it goes on after the call.
-        return self.enter("forward") if self.parts.part == "optimizer" else None
+            if self.is_source(MODULE):
+                self.recorder.event(id(module), type(module).__name__)
+            part = DECODE if is_one_token(self.torch, args, kwargs) else "forward"
+            before = self.enter(part)
+            self.state.listens = False
+            return before, began
+        # In the step of an optimizer that evaluates its loss several times, the host goes back to
+        # the optimizer after the call.
+        is_staying = has_gradients and self.parts.part != "optimizer"
+        before = self.enter("forward")
+        self.state.listens = False
+        return None if is_staying else (before, began)
 
-    def before_call(self, module: Any) -> None:
-        """A module is called that no other module calls."""
-        if self.is_source(MODULE):
-            self.recorder.event(id(module), type(module).__name__)
+    def after_call(self, noted: tuple[str | None, int]) -> None:
+        """A call has ended."""
+        before, began = noted
+        self.leave(before)
+        self.state.listens = True
+        if began:
+            self.job.end_validation(began)
 
-    def around_profiler(
-        self, original: Callable[..., Any], profiler: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def before_profiler(self, _: Any) -> None:
         """A profiler begins: that of these hooks, or a profiler of the program."""
-        if profiler is not self.recorder.profiler:
-            self.guarded(self.recorder.leave_alone)()
-        return original(profiler, *args, **kwargs)
+        if not self.recorder.is_beginning:
+            self.recorder.leave_alone(
+                "the program runs a profiler of its own, which was left alone: no trace, only times"
+            )
+
+    def before_save(self, _: Any) -> int:
+        """A checkpoint is written."""
+        return time.time_ns()
+
+    def after_save(self, _: Any, began: int) -> None:
+        """A checkpoint was written."""
+        if self.parts.thread in (None, threading.get_ident()):
+            self.job.note("checkpoints", began)
 
     # The function or range that --step-marker names
 
-    def around_range(
-        self, original: Callable[..., Any], range_: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def before_range(self, range_: Any) -> None:
         """A range begins."""
         if range_.name == self.asked["mark"]:
-            self.tell_mark()
-        return original(range_, *args, **kwargs)
+            self.marked()
 
-    def around_function(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """The function that --step-marker names."""
-        self.tell_mark()
-        return original(*args, **kwargs)
-
-    def marked(self) -> None:
+    def marked(self, _: Any = None) -> None:
         """The function or range that --step-marker names begins."""
         if self.is_source(MARK):
             self.recorder.event(MARK, self.asked["mark"])
@@ -382,18 +451,49 @@ class Hooks:
         owner_and_name = function_named(self.asked["mark"])
         if owner_and_name is not None:
             self.is_mark_found = True
-            self.wrap(*owner_and_name, self.around_function)
+            self.wrap(*owner_and_name, self.marked)
+
+
+def shortest(work: Callable[[], Any]) -> float:
+    """Return the ns that a function takes: the mean of a batch of calls, of the shortest batch."""
+    lengths = []
+    for _ in range(BATCHES):
+        began = time.perf_counter_ns()
+        for _ in range(CALLS):
+            work()
+        lengths.append(time.perf_counter_ns() - began)
+    return min(lengths) / CALLS
+
+
+def leave_uncompiled(
+    torch: ModuleType, function: Callable[..., Any], with_calls: bool = False
+) -> None:
+    """Keep torch.compile from compiling a function of the hooks that the program calls uncompiled,
+    which would break a graph once more.
+
+    with_calls -- whether this holds for the functions that it calls, too.
+    """
+    frames = sys.modules["torch._C"]._dynamo.eval_frame
+    code = function.__code__
+    if hasattr(frames, "set_code_exec_strategy"):
+        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+        strategy = frames._FrameExecStrategy(skip, skip if with_calls else default)
+        frames.set_code_exec_strategy(code, strategy)
+    elif hasattr(frames, "skip_code"):  # before PyTorch 2.6
+        frames.skip_code(code)
 
 
 def has_compiled() -> bool:
-    """Whether torch.compile has compiled something in this process."""
+    """Return True if torch.compile has compiled something in this process."""
     compiler = sys.modules.get("torch._dynamo.utils")
     return compiler is not None and bool(compiler.counters["frames"])
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
-    """The owner of a function, and its name there: for `train_step` or `Trainer.train_step` in the
-    script itself, or for `package.module.function`. None where there is no such function (yet).
+    """Return the owner of a function and its name there; None if there is no such function (yet).
+
+    The function may be `train_step` or `Trainer.train_step` in the script itself, or
+    `package.module.function`.
     """
     *path, last = name.split(".")
     # The longest beginning that is a module counts; the rest of the path are classes in it.
@@ -406,8 +506,8 @@ def function_named(name: str) -> tuple[Any, str] | None:
 
 
 def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a model is called with one token of each sequence, as a language model is when it
-    continues its text.
+    """Return True if a model is called with one token of each sequence, as a language model is when
+    it continues its text.
     """
     given = kwargs.get("input_ids", args[0] if args else None)
     if not isinstance(given, torch.Tensor) or given.dim() != 2 or given.is_floating_point():

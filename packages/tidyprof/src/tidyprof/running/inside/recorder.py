@@ -14,7 +14,9 @@ on doing so.
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import statistics
 import sys
 import threading
@@ -24,8 +26,10 @@ from types import ModuleType
 from typing import Any
 
 from tidyprof_inside.files import Files, machine, rank_of
+from tidyprof_inside.job import Job
 from tidyprof_inside.parts import DECODE, REST, Parts
 from tidyprof_inside.steps import Marker
+from tidyprof_inside.whose import is_of_program
 
 WARM_UP, BEFORE, TRACE, SETTLING, AFTER, DONE = (
     "warm-up",
@@ -51,20 +55,37 @@ separately.
 STACKS_GB = 4.0
 """Memory that call stacks may take before the trace ends."""
 
+LOG_LEVEL = "KINETO_LOG_LEVEL"
+"""The environment variable with the level of what torch's profiler prints to standard error. Its
+first use in a process counts.
+"""
+
+SAVE_S = 30.0
+"""How often the state of the job is written once all is recorded."""
+
 
 class Recorder:
     """Times and traces the steps of one process; the hooks report every event to it."""
 
     def __init__(
-        self, torch: ModuleType, asked: dict[str, Any], parts: Parts, on_done: Callable[[], None]
+        self,
+        torch: ModuleType,
+        asked: dict[str, Any],
+        parts: Parts,
+        job: Job,
+        cost_so_far: Callable[[], float],
     ) -> None:
-        """asked -- out, after, steps, stacks, shapes, of the command; on_done -- called once
-        nothing is left to do.
-        """
-        self.torch, self.asked, self.parts, self.on_done = torch, asked, parts, on_done
+        """asked -- out, after, steps, stacks, shapes, of the command; cost_so_far -- see Hooks."""
+        self.torch, self.asked, self.parts, self.job = torch, asked, parts, job
+        self.cost_so_far = cost_so_far
         self.files: Files | None = None
         self.notes: list[str] = []
-        self.foreign = False
+        self.weights: dict[str, int] = {}
+        self.foreign = self.is_beginning = False
+        self.profiler: Any = None
+        self.profile_function: Any = None
+        # -1 outside of a backward pass
+        self.backward_number = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
@@ -77,11 +98,14 @@ class Recorder:
         self.stage, self.begun = WARM_UP, time.perf_counter()
         self.all_steps = self.backwards = self.extra = 0
         self.graphs: list[int] = []
-        self.late = False
+        self.is_due = False
+        self.saved = 0.0
         self.rows: list[dict[str, Any]] = []
+        self.memory: list[dict[str, int]] = []
+        self.cost = 0.0
         self.moments: list[Any] = []
         self.about: dict[str, Any] = {}
-        self.profiler: Any = None
+        self.job.restart()
         if self.files is not None:
             self.files.begin_anew()
 
@@ -89,26 +113,37 @@ class Recorder:
 
     def event(self, kind: Hashable, name: str) -> None:
         """Note an event that may mark a step: its kind, and its name for people."""
-        if self.stage == DONE or self._is_capturing():
+        if self._is_capturing():
             return
         self.names.setdefault(kind, name)
         if not self.marker.is_step(kind):
             return
         if self.parts.thread is None:
             self.parts.thread = threading.get_ident()
-        # torch's profiler begins and ends on one thread, and optimizers may step on one of
-        # autograd's.
-        self.late = self.parts.thread != threading.get_ident()
-        if not self.late:
-            self._step()
+        self.is_due = True
+        self.catch_up()
 
     def catch_up(self) -> None:
-        """End the step whose end another thread saw."""
-        if self.late and self.parts.thread == threading.get_ident():
-            self.late = False
+        """End a step whose end was seen, if torch's profiler may begin and end here.
+
+        It must do both on one thread, though optimizers may step on one of autograd's threads, and
+        not within a backward pass, whose functions it would record without their beginning or end.
+        """
+        if self.is_due and self.parts.thread == threading.get_ident() and not self._in_backward():
+            self.is_due = False
             self._step()
 
+    def _in_backward(self) -> bool:
+        return bool(self.backward_number() != -1)
+
     def _step(self) -> None:
+        job = self.job
+        job.end_step()
+        job.sample(self._gpu_peak_bytes)
+        if self.stage == DONE:
+            if self.files is not None and time.perf_counter() > self.saved + SAVE_S:
+                self._save()
+            return
         self.all_steps += 1
         if self.files is None:
             self.rank, self.world = rank_of(self.torch)
@@ -124,6 +159,16 @@ class Recorder:
             self._trace()
         elif self.stage == SETTLING:
             self._begin_timing(AFTER)
+
+    def note_weights(self, optimizer: Any) -> None:
+        """Count the elements of an optimizer's matrices by their type, once."""
+        if self.weights or self.all_steps:
+            return
+        for group in optimizer.param_groups:
+            for values in group["params"]:
+                if values.dim() >= 2:
+                    kind = str(values.dtype).removeprefix("torch.")
+                    self.weights[kind] = self.weights.get(kind, 0) + values.numel()
 
     def _is_warm(self) -> bool:
         """Whether the steps have settled; compilation may take a few more steps, but not any
@@ -147,15 +192,16 @@ class Recorder:
 
     def _begin_timing(self, stage: str) -> None:
         self._wait_for_gpu()
-        self.stage, self.rows, self.moments = stage, [], []
+        self.stage, self.rows, self.moments, self.memory = stage, [], [], []
         self._note_moment()
         self.parts.take()
-        self.parts.switches = 0
+        self.cost = self.cost_so_far()
         self.begun = time.perf_counter()
 
     def _time(self, sums: dict[str, int]) -> None:
         self._note_moment()
         self.rows.append(sums)
+        self.memory.append(self.job.memory)
         wanted = (
             TIMED
             if self.stage == AFTER
@@ -212,13 +258,14 @@ class Recorder:
                 "of_ns": sum(lengths),
             },
             "prefill": {"steps": len(others), "ns": sum(others)},
-            "switches": self.parts.switches / len(lengths),
+            "hooks_ns": (self.cost_so_far() - self.cost) / len(lengths),
         }
         first = self.all_steps - len(lengths)
         lines = [{"step_on_gpu": length / 1e9} for length in on_gpu]
         lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
         self.files.add_times(
-            {"rank": self.rank, "step": step, **line} for step, line in enumerate(lines, first)
+            {"rank": self.rank, "step": step, **line, **memory}
+            for step, (line, memory) in enumerate(zip(lines, self.memory, strict=True), first)
         )
         self.rows, self.moments = [], []
         self._save()
@@ -236,10 +283,11 @@ class Recorder:
 
     def _begin_trace(self) -> None:
         profiling = self.torch.profiler
-        if self.torch.autograd._profiler_enabled():
-            self.leave_alone()
+        if self.parts.watchers():
+            self.leave_alone("a TorchDispatchMode of the program sees every operator: no trace")
             self._finish()
             return
+        began = time.time_ns()
         activities = [profiling.ProfilerActivity.CPU]
         if self._has_gpu():
             activities.append(profiling.ProfilerActivity.CUDA)
@@ -247,18 +295,48 @@ class Recorder:
             activities=activities,
             schedule=profiling.schedule(wait=0, warmup=1, active=self.asked["steps"], repeat=1),
             on_trace_ready=self._write_trace,
-            with_stack=self.asked["stacks"],
+            with_stack=self._may_record_stacks(),
             record_shapes=self.asked["shapes"],
         )
         self.most_gb = memory_gb() + STACKS_GB
         self.traced = 0
         self.stage = TRACE
-        self.profiler.start()
+        self._begin_profiler(self.profiler.start)
         self.parts.pieces.clear()
         self.parts.trace(True)
+        self.job.note("recording", began)
         self.begun = time.perf_counter()
 
+    def _may_record_stacks(self) -> bool:
+        """Return True if stacks are asked for, and torch may take Python's only profile function
+        for them.
+        """
+        if not self.asked["stacks"]:
+            return False
+        is_free = sys.getprofile() is None and threading.getprofile() is None
+        if not is_free:
+            self.notes.append("the program profiles Python, so the trace has no call stacks")
+        return is_free
+
+    def _begin_profiler(self, begin: Callable[[], None]) -> None:
+        """Call a function with which torch's profiler begins, and keep it from printing."""
+        self.is_beginning = True
+        is_silenced = LOG_LEVEL not in os.environ
+        if is_silenced:
+            os.environ[LOG_LEVEL] = "99"
+        try:
+            begin()
+        finally:
+            if is_silenced:
+                del os.environ[LOG_LEVEL]
+            self.is_beginning = False
+            self.profile_function = sys.getprofile()
+
     def _trace(self) -> None:
+        if self.foreign:  # by another thread, which could not end this thread's profiler
+            self.drop_trace()
+            self.stage = SETTLING
+            return
         self.parts.trace(False)
         if self.traced == 0:
             self._wait_for_gpu()
@@ -272,17 +350,14 @@ class Recorder:
             is_last = True
         if is_last:
             self._end_trace()
-            self.stage = SETTLING
-            self._save()
             return
-        self.profiler.step()
+        self._begin_profiler(self.profiler.step)
         if self.traced == 1:
             self.begun = time.perf_counter()
         self.parts.trace(True)
 
     def _end_trace(self) -> None:
         """Write the trace of the steps so far, and let go of the profiler."""
-        profiler, self.profiler = self.profiler, None
         self._wait_for_gpu()
         recorded = self.traced - 1
         step_ns = (time.perf_counter() - self.begun) * 1e9 / recorded
@@ -292,33 +367,60 @@ class Recorder:
             "watch_machine": machine(self.torch),
         }
         for name, value in members.items():
-            profiler.add_metadata_json(name, json.dumps(value))
-        began = time.perf_counter()
-        profiler.stop()
-        write_ns = (time.perf_counter() - began) * 1e9
-        self.about["trace"] = {"steps": recorded, "step_ns": step_ns, "write_ns": write_ns}
+            self.profiler.add_metadata_json(name, json.dumps(value))
+        began, began_ns = time.perf_counter(), time.time_ns()
+        try:
+            self._stop(self.profiler)
+        except OSError as error:
+            if is_of_program(error):
+                raise
+            self.notes.append(f"the trace could not be written: {error.strerror or error}")
+        else:
+            write_ns = (time.perf_counter() - began) * 1e9
+            self.about["trace"] = {"steps": recorded, "step_ns": step_ns, "write_ns": write_ns}
+        self.profiler = None
+        self.job.note("recording", began_ns)
+        self.stage = SETTLING
+        self._save()
 
     def _write_trace(self, profiler: Any) -> None:
         if self.files is not None:
-            profiler.export_chrome_trace(self.files.trace)
+            self.files.keep_trace(profiler.export_chrome_trace)
+
+    def _stop(self, profiler: Any) -> None:
+        """Stop torch's profiler, also one that was interrupted while it began or ended, and put
+        back the profile function with which the program replaced torch's meanwhile.
+        """
+        theirs = sys.getprofile()
+        try:
+            profiler.stop()
+        finally:
+            if self.torch.autograd._profiler_enabled():
+                self.torch.autograd._disable_profiler()
+            if theirs is not None and theirs is not self.profile_function:
+                # A profiler of cProfile, or a function
+                getattr(theirs, "enable", lambda: sys.setprofile(theirs))()
 
     def drop_trace(self) -> None:
-        """Let go of the profiler without a trace."""
-        profiler, self.profiler = getattr(self, "profiler", None), None
-        if profiler is not None:
-            self.parts.trace(False)
-            profiler.on_trace_ready = None
-            profiler.stop()
+        """Let go of the profiler without a trace; after the backward pass that is under way."""
+        profiler, self.profiler = self.profiler, None
+        if profiler is None:
+            return
+        self.parts.trace(False)
+        profiler.on_trace_ready = None
+        if self._in_backward():
+            engine = self.torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: self._stop(profiler))
+        else:
+            self._stop(profiler)
 
-    def leave_alone(self) -> None:
-        """Leave torch's profiler, of which there is only one, to the program that runs its own."""
+    def leave_alone(self, reason: str) -> None:
+        """Record no trace, since torch has only one profiler, or since the program would see it."""
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
-        self.notes.append(
-            "the program runs a profiler of its own, which was left alone: no trace, only times"
-        )
-        if self.profiler is not None:
+        self.notes.append(reason)
+        if self.profiler is not None and self.parts.thread == threading.get_ident():
             self.drop_trace()
             self.stage = SETTLING
 
@@ -326,12 +428,12 @@ class Recorder:
 
     def _finish(self) -> None:
         self.stage = DONE
+        self.parts.switch(REST)
         self._save()
-        self.on_done()
 
     def close(self) -> None:
         """The program ends: keep what there is."""
-        if self.files is None or self.stage == DONE:
+        if self.files is None:
             return
         if self.stage in (BEFORE, AFTER) and self.rows:
             self._end_timing(closing=True)
@@ -342,7 +444,9 @@ class Recorder:
 
     def _save(self) -> None:
         assert self.files is not None
+        self.saved = time.perf_counter()
         marks = [name for kind, name in self.names.items() if kind in self.marker.marks]
+        handler = getattr(signal.getsignal(signal.SIGUSR2), "__self__", None)
         self.about |= {
             "rank": self.rank,
             "world": self.world,
@@ -351,11 +455,13 @@ class Recorder:
             "needed": self.needed,
             "asked_after": self.asked["after"],
             "asked_steps": self.asked["steps"],
-            "backwards": self.backwards / self.all_steps,
+            "backwards": self.backwards / max(1, self.all_steps),
             "source": self.source,
             "marks": sorted({*marks}),
             "notes": self.notes,
-            "own_ns": self._own_ns(),
+            "weights": self.weights,
+            "job": self.job.as_dict(),
+            "records_again": type(handler).__module__.startswith("tidyprof_inside"),
             "machine": machine(self.torch),
         }
         self.files.tell(self.about)
@@ -365,14 +471,9 @@ class Recorder:
         """Steps after which there is a trace."""
         return self.asked["after"] + 1 + self.asked["steps"]
 
-    def _own_ns(self) -> float:
-        """What one switch between parts costs, in ns: the mean of 1000, measured here."""
-        tried = Parts(None)
-        begin = time.perf_counter_ns()
-        for _ in range(500):
-            tried.enter("tried")
-            tried.leave(REST)
-        return (time.perf_counter_ns() - begin) / 1000
+    def _gpu_peak_bytes(self) -> int | None:
+        """Return the peak of the GPU's allocator so far; None without a GPU."""
+        return int(self.torch.cuda.max_memory_allocated()) if self._has_gpu() else None
 
     # GPU
 

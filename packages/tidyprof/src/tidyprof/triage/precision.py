@@ -1,0 +1,131 @@
+"""The data type in which a run multiplies matrices, and whether a shorter one would be faster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.common import names_matching, plain_events, plain_host_events
+from tidyprof.names.product_types import product_type
+from tidyprof.names.short_names import category
+from tidyprof.tables.contract import Profile
+from tidyprof.triage.facts import Most, share_of
+from tidyprof.triage.host_activity import outermost
+
+MOST = 0.5
+"""A note needs more than this share in one type."""
+
+MATTERS = 0.1
+"""Matrix products with less of the work than this can't make a run much faster."""
+
+PRODUCTS = (
+    r"aten::(add|b|badd|_scaled_)?mm|aten::addbmm|aten::convolution_backward"
+    r"|aten::(cudnn|miopen|mkldnn)_convolution|aten::(_slow|thnn)_conv\w+"
+)
+"""Operators that multiply matrices themselves and hand their inputs to no other operator."""
+
+_INPUT_TYPES = {
+    "double": "float64",
+    "float": "float32",
+    "c10::BFloat16": "bfloat16",
+    "c10::Half": "float16",
+}
+"""Kineto's names in `Input type` of a trace recorded with shapes."""
+
+_FAST_IN_16_BITS = re.compile(
+    r"\bMI\d{3}|\bgfx(908|90a|94\d|95\d)"
+    r"|\b(V100|GV100|T4|A\d+G?|L\d+S?|H\d+|B\d+|G[HB]\d+|RTX|TITAN (V|RTX))\b",
+    re.IGNORECASE,
+)
+"""AMD's GPUs with matrix cores, which are MI100 (CDNA) and newer, and NVIDIA's with tensor cores,
+since Volta.
+"""
+
+
+def precision_note(
+    shares: Mapping[str, float], gpu: str, what: str = "time in matrix products"
+) -> str:
+    """Return a note if more than half of something is in float64, or in float32 on a GPU that is
+    faster in 16 bits; otherwise, nothing.
+
+    shares -- type -> its share (0 to 1) of what. Parameters show the type of the products only
+              without autocast.
+    """
+    double, single = shares.get("float64", 0.0), shares.get("float32", 0.0)
+    if double > MOST:
+        return (
+            f"float64: {double:.0%} of the {what}. Use float32 or less, unless you need it;"
+            " arrays of NumPy are float64."
+        )
+    if single > MOST and _FAST_IN_16_BITS.search(gpu):
+        return (
+            f"float32: {single:.0%} of the {what}. This GPU is faster in 16 bits: try"
+            " torch.autocast."
+        )
+    return ""
+
+
+def kernels_type(profile: Profile) -> Most:
+    """Return the type of most of the kernels that multiply matrices, by their time; by their number
+    if the file has no times. Nothing if no type is known to have MOST of them, or if they take
+    less than MATTERS of the work.
+
+    The name of a kernel counts first, because it shows TF32. Otherwise, the type of
+    the operator's inputs counts, except for a convolution on an NVIDIA GPU, which may use TF32.
+    """
+    kernels = plain_events(profile, "kernel")
+    linked = "operator" in profile.events.columns
+    columns = {
+        "name": kernels["name"],
+        "operator": kernels["operator"] if linked else "",
+        "duration_ns": kernels["duration_ns"],
+    }
+    grouped = pd.DataFrame(columns).groupby(["name", "operator"], observed=True, dropna=False)
+    table = grouped["duration_ns"].agg(["sum", "count"]).reset_index()
+    table["amount"] = table["sum"] if table["sum"].any() else table["count"]
+    table["category"] = [category(str(name), "kernel") for name in table["name"]]
+    products = table[table["category"].isin(["GEMM", "convolution"])]
+    nvidia, inputs = profile.meta.get("backend") == "cuda", _input_types(profile)
+    types = [
+        product_type(str(row.name))
+        or ("" if nvidia and row.category == "convolution" else inputs.get(row.operator, ""))
+        for row in products.itertuples()
+    ]
+    return _largest(types, products["amount"].to_numpy(), float(table["amount"].sum()))
+
+
+def operators_type(profile: Profile) -> Most:
+    """Return this type for a run without a GPU, by the inputs of its operators."""
+    operators = plain_host_events(profile, "operator")
+    products = operators[names_matching(operators, PRODUCTS)]
+    inputs = _input_types(profile)
+    types = [inputs.get(name, "") for name in products["name"]]
+    return _largest(
+        types, products["duration_ns"], float(outermost(operators)["duration_ns"].sum())
+    )
+
+
+def _largest(types: list[str], amounts: np.ndarray, work: float) -> Most:
+    whole = float(amounts.sum())
+    sums = pd.Series(amounts, dtype=float).groupby(np.array(types, object)).sum()
+    sums = sums[sums.index != ""]
+    if not len(sums) or whole < MATTERS * work or sums.max() <= MOST * whole:
+        return Most()
+    return Most(str(sums.idxmax()), share_of(float(sums.max()), whole))
+
+
+def _input_types(profile: Profile) -> dict[str, str]:
+    """Return operator -> the type of its inputs, of operators whose calls all have the same."""
+    operators = plain_host_events(profile, "operator")
+    if "input_types" not in profile.events.columns:
+        return {}
+    columns = {"name": operators["name"], "input_types": operators["input_types"]}
+    pairs = pd.DataFrame(columns).drop_duplicates().dropna()
+    types: dict[str, set[str]] = {}
+    for name, text in pairs.itertuples(index=False):
+        found = {_INPUT_TYPES.get(one, "") for one in re.findall(r'"([\w:]+)"', str(text))} - {""}
+        types.setdefault(str(name), set()).update(found)
+    return {name: next(iter(found)) for name, found in types.items() if len(found) == 1}
