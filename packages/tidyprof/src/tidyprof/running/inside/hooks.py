@@ -32,8 +32,13 @@ REPLAYS_ALONE = 8
 are the steps: such a graph holds a whole step.
 """
 
-PROFILERS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
-"""torch's functions through which every profiler begins."""
+PROFILERS = (
+    "_prepare_profiler",
+    "_enable_profiler",
+    "_enable_profiler_legacy",
+    "_enable_execution_trace_observer",
+)
+"""torch's functions through which everything that records operators begins."""
 
 SAVES = {
     "torch": ("save",),
@@ -135,8 +140,10 @@ class Hooks:
     def wrap_profilers(self) -> None:
         """Be called before any profiler begins; torch has only one."""
         autograd = self.torch.autograd
+        own = self.torch._C
         legacy = sys.modules.get("torch.autograd.profiler_legacy")
-        for module in (autograd, autograd.profiler, legacy, self.torch._C._autograd):
+        newer = self.torch.profiler.profiler
+        for module in (autograd, autograd.profiler, legacy, newer, own._autograd, own._profiler):
             for name in PROFILERS:
                 if hasattr(module, name):
                     self.wrap(module, name, self.before_profiler)
@@ -207,7 +214,8 @@ class Hooks:
             return
         self.call_module = self.module_call(original)
         leave_uncompiled(self.torch, self.call_module)
-        module.__call__ = self.call_module
+        # One may be pickled by the name of the other.
+        module.__call__ = module._wrapped_call_impl = self.call_module
 
     def module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what replaces `torch.nn.Module.__call__`."""
@@ -510,6 +518,9 @@ def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any
     it continues its text.
     """
     given = kwargs.get("input_ids", args[0] if args else None)
-    if not isinstance(given, torch.Tensor) or given.dim() != 2 or given.is_floating_point():
+    # A subclass, or a mode of the program, would see what is asked here.
+    if type(given) is not torch.Tensor or torch._C._len_torch_function_stack():
+        return False
+    if given.dim() != 2 or given.is_floating_point():
         return False
     return bool(given.shape[1] == 1)
