@@ -20,34 +20,36 @@ from pathlib import Path
 
 def run(folder: Path, hooks: str, program: str) -> dict[str, object]:
     """Return how a program ended."""
-    with tempfile.TemporaryDirectory() as place:
-        own = shutil.copytree(folder, Path(place) / "own")
-        child = os.fork()
-        if not child:
-            _be(own, hooks, program)
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        traces = [file.name for file in own.glob("out/**/trace_rank*.json.gz")]
-        output = (own / "output").read_text()
-        return {"program": program, "code": code, "output": output, "traces": len(traces)}
+    # A TemporaryDirectory would be removed at the end of the child as well.
+    place = Path(tempfile.mkdtemp())
+    own = shutil.copytree(folder, place / "own")
+    child = os.fork()
+    if not child:
+        _be(own, hooks, program)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    traces = [*own.glob("out/**/trace_rank*.json.gz")]
+    output = (own / "output").read_text()
+    shutil.rmtree(place)
+    return {"program": program, "code": code, "output": output, "traces": len(traces)}
 
 
 def _be(folder: Path, hooks: str, program: str) -> None:
     """Become the program, and end as Python would."""
     os.chdir(folder)
-    for name, number in (("output", 1), ("errors", 2)):
+    for name, number in (("errors", 2), ("output", 1)):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
     if hooks:
         asked = {"out": str(folder / "out"), "after": 30, "steps": 3, "stacks": False}
         os.environ["TIDYPROF_RUN"] = json.dumps({**asked, "shapes": False, "mark": ""})
         sys.path.insert(0, hooks)
-        __import__("sitecustomize").load_hooks().wait_for_torch()
+        __import__("sitecustomize")
         sys.path.remove(hooks)
-    sys.argv = [program]
+    sys.argv = program.split()
     sys.path.insert(0, str(folder))
     code: object = 0
     try:
-        runpy.run_path(program, run_name="__main__")
+        runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:
         code = end.code
     except BaseException:

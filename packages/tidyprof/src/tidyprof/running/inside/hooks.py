@@ -213,7 +213,6 @@ class Hooks:
             )
             return
         self.call_module = self.module_call(original)
-        leave_uncompiled(self.torch, self.call_module)
         # One may be pickled by the name of the other.
         module.__call__ = module._wrapped_call_impl = self.call_module
 
