@@ -138,19 +138,22 @@ def test_shell_scripts_are_clean():
     assert done.returncode == 0, done.stdout
 
 
-def workflow() -> dict:
-    text = (REPOSITORY / ".github/workflows/test.yml").read_text()
+def workflow(name: str) -> dict:
+    text = (REPOSITORY / f".github/workflows/{name}.yml").read_text()
     return yaml.safe_load(text)["jobs"]
+
+
+def steps_of(name: str) -> list[dict]:
+    return [step for job in workflow(name).values() for step in job["steps"]]
 
 
 def test_the_workflow_runs_on_each_python_that_the_course_names():
     named = re.findall(r":: (3\.\d+)", "\n".join(project()["classifiers"]))
-    assert workflow()["test"]["strategy"]["matrix"]["python"] == named
+    assert workflow("test")["test"]["strategy"]["matrix"]["python"] == named
 
 
 def test_the_workflow_calls_targets_and_scripts_that_are_here():
-    steps = [step for job in workflow().values() for step in job["steps"]]
-    run = [step["run"] for step in steps if "run" in step]
+    run = [step["run"] for step in steps_of("test") if "run" in step]
     targets = [line.split()[1] for line in run if line.startswith("make ")]
     assert targets == ["setup", "mirror", "test", "book"]
     for target in targets:
@@ -158,9 +161,25 @@ def test_the_workflow_calls_targets_and_scripts_that_are_here():
             ["make", "--dry-run", target], cwd=REPOSITORY, check=True, capture_output=True
         )
     assert ".ci/run packages" in run
-    assert all(
-        re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"]) for step in steps if "uses" in step
-    )
+
+
+@pytest.mark.parametrize("name", ["release", "test"])
+def test_a_workflow_uses_actions_of_github_alone(name):
+    used = [step["uses"] for step in steps_of(name) if "uses" in step]
+    assert used
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in used)
+
+
+def test_publishing_waits_for_the_trial_and_a_maintainer():
+    publish = workflow("release")["publish"]
+    assert "try" in publish["needs"]
+    assert "vars.PUBLISH_TIDYPROF == 'true'" in publish["if"]
+
+
+def test_one_file_names_the_address_of_the_repository():
+    address = project(HOUSE)["urls"]["Repository"]
+    listed = git(REPOSITORY, "grep", "--files-with-matches", "--fixed-strings", address).split()
+    assert listed == ["packages/tidyprof/pyproject.toml"]
 
 
 def test_the_gain_that_the_readme_states_is_the_measured_one():

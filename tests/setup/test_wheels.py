@@ -1,9 +1,10 @@
-"""The wheels: what is in them is enough for their commands, away from here. Building asks the
-package index.
+"""The wheels: what is in them is enough for their commands, away from here. Building and installing
+them ask the package index.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,10 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
+
+UV = str(Path(sys.executable).with_name("uv"))
+MAX_BYTES = 10**6
+"""The package index's copy is downloaded on login nodes and in each job of CI."""
 
 COMMANDS = {
     "--all-packages": {
@@ -28,9 +33,9 @@ COMMANDS = {
 @pytest.mark.long
 @pytest.mark.parametrize("which", COMMANDS)
 def test_wheels_bring_their_commands_and_the_data_of_these(which: str, tmp_path: Path):
-    uv, site = str(Path(sys.executable).with_name("uv")), tmp_path / "site"
+    site = tmp_path / "site"
     built = [
-        uv,
+        UV,
         "build",
         "--quiet",
         "--wheel",
@@ -40,7 +45,7 @@ def test_wheels_bring_their_commands_and_the_data_of_these(which: str, tmp_path:
     ]
     subprocess.run(built, check=True, timeout=PATIENCE_S, cwd=REPOSITORY)
     install = [
-        uv,
+        UV,
         "pip",
         "install",
         "--quiet",
@@ -71,3 +76,21 @@ def test_wheels_bring_their_commands_and_the_data_of_these(which: str, tmp_path:
         assert done.stdout
         # The cuts of recordings that lessons ask are in it, and whole.
         assert (" cut\n" in done.stdout) == (command == "proflab")
+
+
+@pytest.mark.long
+def test_tidyprof_runs_from_its_own_environment_in_front_of_another(tmp_path: Path):
+    """That environment has neither torch nor an extra of tidyprof."""
+    dist, verdict = tmp_path / "dist", tmp_path / "verdict.json"
+    build = [UV, "build", "--quiet", "--out-dir", str(dist), "--package=tidyprof"]
+    subprocess.run(build, check=True, timeout=PATIENCE_S, cwd=REPOSITORY)
+    (archive,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    assert max(archive.stat().st_size, wheel.stat().st_size) < MAX_BYTES
+    isolated = [UV, "tool", "run", "--isolated", "--python", sys.executable, "--from", str(wheel)]
+    training = [sys.executable, "-P", str(REPOSITORY / ".ci/slow_training.py"), "7"]
+    command = [*isolated, "tidyprof", "run", "--json", str(verdict), "--", *training]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 7, done.stderr
+    assert json.loads(verdict.read_text())["diagnosis"]["cause"] == "input-bound", done.stdout

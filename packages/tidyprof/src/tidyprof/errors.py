@@ -45,12 +45,32 @@ TOO_LARGE = (
 )
 """Likely cause and next step of others."""
 
+_EXTRAS = {
+    "adbc_driver_sqlite": "rocm",
+    "google": "rocm",
+    "matplotlib": "plots",
+    "perfetto": "rocm",
+    "pyarrow": "rocm",
+}
+"""Package -> the extra of tidyprof that installs it."""
+
 SAME = "what was read says the same"
 OWN = "a recording of its own, by"
 NOTHING = "nothing was recorded in it"
 FOREIGN = "no file of this tool, or damaged at its start"
 SEVERAL_NUMBERS = "several numbers for one label"
 """Why a reader leaves a file out; OWN goes on with the name of a format."""
+
+
+def missing_extra(module: str | None) -> tuple[str, str, str] | None:
+    """Return finding, likely cause and next step if a module that can't be imported is in an extra
+    of tidyprof, otherwise None.
+    """
+    extra = _EXTRAS.get((module or "").partition(".")[0])
+    if extra is None:
+        return None
+    needed = f"tidyprof[{extra}]"
+    return f"needs {needed}", "only the core of tidyprof is installed", f"pip install '{needed}'"
 
 
 class UserError(Exception):

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tidyprof.errors import missing_extra, one_line
+
 
 def names_of_stub(
     package: str, file: str
@@ -27,9 +29,14 @@ def names_of_stub(
     def load(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if modules[name] == package:
-            return import_module(f"{package}.{name}")
-        value = getattr(import_module(modules[name]), name)
+        try:
+            if modules[name] == package:
+                return import_module(f"{package}.{name}")
+            value = getattr(import_module(modules[name]), name)
+        except ModuleNotFoundError as error:
+            if (extra := missing_extra(error.name)) is None:
+                raise
+            raise ImportError(one_line(f"{package}.{name}", *extra)) from None
         setattr(sys.modules[package], name, value)
         return value
 

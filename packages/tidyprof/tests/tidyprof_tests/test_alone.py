@@ -10,7 +10,9 @@ import shutil
 import subprocess
 import sys
 
-from tidyprof_tests.conftest import HOUSE
+import pytest
+
+from tidyprof_tests.conftest import HOUSE, REPOSITORY
 
 RECORDINGS = (
     "torch-mi250-minitoy",
@@ -21,6 +23,7 @@ RECORDINGS = (
     "rocprof-sys-cpu/rocprofsys-python-output",
     "smi-mi300x-vllm-llama31-bs1/monitoring",
 )
+CASE = REPOSITORY / "recordings"
 THE_COURSE = ("cifar_train", "gpumodel", "proflab", "tests", "tools", "lessons", "snippets")
 MISSING = (
     *THE_COURSE,
@@ -33,7 +36,10 @@ MISSING = (
         "pooch",
     ),
     "polars",
+    "tqdm",
 )
+
+EXTRAS = ("adbc_driver_sqlite", "google", "matplotlib", "perfetto", "pyarrow")
 
 WITHOUT_THEM = f"""
 import sys
@@ -64,10 +70,49 @@ def test_every_format_is_read_without_the_course(recordings):
     assert done.stdout.count("origin") >= len(RECORDINGS)
 
 
-def test_plots_alone_need_matplotlib():
-    code = WITHOUT_THEM.replace("from tidyprof.cli.main import main", "tidyprof.plots")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "No module named 'matplotlib'" in done.stderr
+CORE = WITHOUT_THEM.partition("for path")[0].replace(repr(MISSING), repr(MISSING + EXTRAS))
+
+
+def in_core(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run code where no extra of tidyprof is installed."""
+    command = [sys.executable, "-c", CORE + code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("triage", CASE / "torch-h200-case-plain"),
+        ("gate", CASE / "torch-h200-case-plain", CASE / "torch-h200-case-loaders"),
+        ("hang", HOUSE / "tests/tidyprof_tests/analyses/dumps_of_other_ages/aborted"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_the_core_judges_what_torch_wrote(command):
+    done = in_core("sys.exit(main(sys.argv[1:]))", *command)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_core_reads_torch_traces_and_names_the_extra_of_other_formats(name, recordings):
+    """A folder may hold other files, which must not stop it."""
+    done = in_core("sys.exit(main(['summary', sys.argv[1]]))", recordings / name)
+    is_torch = name.startswith("torch")
+    assert done.returncode == (0 if is_torch else 2), done.stderr
+    assert ("tidyprof[rocm]" in done.stderr, done.stderr.count("\n")) == (
+        not is_torch,
+        not is_torch,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"), [("plots", "plots"), ("read_rocprofv3", "rocm"), ("read_csv", None)]
+)
+def test_a_name_of_python_says_which_extra_it_needs(name, extra):
+    done = in_core(f"tidyprof.{name}")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError" if extra else "AttributeError")
+    assert (f"tidyprof[{extra}]" in last) == bool(extra)
 
 
 def test_nothing_of_it_or_of_its_tests_knows_the_course():

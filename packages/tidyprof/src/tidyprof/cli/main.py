@@ -217,17 +217,9 @@ def _add_triage(commands: Any) -> None:
         ),
     )
     triage.add_argument(
-        "--engine",
-        metavar="ENGINE",
-        help=(
-            "read the files of many ranks on many nodes: mpi, of all ranks of this job (srun -n 64"
-            " python -m tidyprof triage ...), or dask=ADDRESS of a scheduler"
-        ),
-    )
-    triage.add_argument(
         "--why", action="store_true", help="show the evidence, other causes, and what is missing"
     )
-    for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
+    for kind, what in (("json", JSON), ("html", "as a page with figures (needs tidyprof[plots])")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
 
@@ -281,7 +273,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--why", action="store_true", help="show the evidence, other causes, and what is missing"
     )
-    for kind, what in (("json", JSON), ("html", "as a page with figures (needs matplotlib)")):
+    for kind, what in (("json", JSON), ("html", "as a page with figures (needs tidyprof[plots])")):
         run.add_argument(f"--{kind}", metavar="OUT", help=f"write the report to OUT, {what}")
 
 

@@ -26,7 +26,7 @@ from rich.text import Text
 from tidyprof.analyses.common import join
 from tidyprof.atomic_write import whole_file
 from tidyprof.cli.usage import EXPORTS, STDOUT
-from tidyprof.errors import UserError, one_line
+from tidyprof.errors import UserError, missing_extra, one_line
 from tidyprof.escaping import csv_text, printable, with_minus
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.running.report import Run, machine_of
@@ -59,6 +59,7 @@ _WRITERS = {
     ),
     "--parquet": lambda table, path: table.to_parquet(path, index=False, engine="pyarrow"),
 }
+_MODULES_OF_OPTIONS = {"--parquet": "pyarrow", "--html": "matplotlib"}
 
 
 # Tables and lines
@@ -308,10 +309,9 @@ def check_targets(options: Namespace) -> None:
     recording that is read.
     """
     wanted = targets(options)
-    if "--parquet" in wanted and find_spec("pyarrow") is None:
-        raise UserError(
-            "--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv"
-        )
+    for option, module in _MODULES_OF_OPTIONS.items():
+        if option in wanted and find_spec(module) is None:
+            raise UserError(one_line(option, *missing_extra(module)))
     if wanted.get("--json") == STDOUT:
         del wanted["--json"]
     for option, path in wanted.items():

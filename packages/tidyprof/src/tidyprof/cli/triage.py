@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -78,13 +77,12 @@ Broken = dict[str, str]
 def recordings_of(
     paths: Sequence[str],
     mark: str | None,
-    jobs: int | Executor | None,
+    jobs: int | None,
     broken: Broken | None = None,
 ) -> list[ReadFile]:
     """All recordings in the order of paths, those of a folder in the order of ranks.
 
-    jobs   -- number of processes, or an executor that reads elsewhere; None: as many processes as
-              are worth it.
+    jobs   -- number of processes; None: as many as are worth it.
     broken -- gets the ranks that can't be read, if there is a rank that can.
 
     Raises ProfileReadError as `read` does.
@@ -123,7 +121,7 @@ def _of_folder(
     folder: Path,
     files: Sequence[Path],
     mark: str | None,
-    jobs: int | Executor | None,
+    jobs: int | None,
     broken: Broken,
 ) -> list[ReadFile]:
     found = [*_read(files, mark, jobs, broken, root=folder, progress=False).values()]
@@ -150,7 +148,7 @@ def _of_folder(
 def _read(
     paths: Sequence[str | Path],
     mark: str | None,
-    jobs: int | Executor | None,
+    jobs: int | None,
     broken: Broken,
     **options: Any,
 ) -> dict[Path, ReadFile]:
@@ -160,12 +158,7 @@ def _read(
     if not paths:
         return {}
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
-    executor = jobs if isinstance(jobs, Executor) else None
-    number = (
-        jobs
-        if isinstance(jobs, int)
-        else max(1, min(processors(), size // MIN_BYTES_FOR_PROCESSES))
-    )
+    worthwhile = max(1, min(processors(), size // MIN_BYTES_FOR_PROCESSES))
     known = {
         str(path): rank_in_name(Path(path), options.get("root"))
         for path in paths
@@ -176,11 +169,11 @@ def _read(
         ranks = {file: ranks.get(file, f"the rank of {Path(file).name}") for file in known}
     several = len(set(ranks.values())) > 1
     options |= {
-        "jobs": number,
+        "jobs": jobs or worthwhile,
         "python_functions": True,
         "on_error": "continue" if several else "stop",
     }
-    table = map_profiles(paths, partial(reduced, mark=mark), executor, **options)
+    table = map_profiles(paths, partial(reduced, mark=mark), **options)
     for file, error in table.attrs["errors"]:
         if file not in ranks or ENDED in error:
             raise UserError(error)
@@ -207,19 +200,7 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
 def triage(options: Namespace) -> None:
     """Show the diagnosis, and write the files that were asked for."""
     check_targets(options)
-    if options.engine is None:
-        _show(options, diagnosed(options))
-        return
-    if options.html is not None or options.jobs is not None:
-        raise UserError("--engine reads elsewhere: leave --html and --jobs out")
-    engines = import_module("tidyprof.engines")
-    with engines.engine(options.engine) as options.jobs:
-        # Of MPI's ranks only one gets the executor, and shows the result.
-        if options.jobs is not None:
-            _show(options, diagnosed(options))
-
-
-def _show(options: Namespace, diagnosis: Diagnosis) -> None:
+    diagnosis = diagnosed(options)
     run = _run_beside(options.files)
     with showing(options):
         show_report(diagnosis, run, options.why)
@@ -247,7 +228,7 @@ def diagnosed(options: Namespace) -> Diagnosis:
     Raises UserError and ProfileReadError if there is no diagnosis.
     """
     refuse_times(options.files)
-    page = None if options.html is None else _page()
+    page = None if options.html is None else import_module("tidyprof.triage.page").page
     broken: Broken = {}
     try:
         # A page draws events, so that it takes whole profiles.
@@ -346,13 +327,3 @@ def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
         if found[index].error:
             raise ValueError(found[index].error)
     return diagnosis_of([one.recording for one in found], options.step_time_ms)
-
-
-def _page() -> Callable[..., str]:
-    """What makes the page; asked for before anything is read."""
-    try:
-        return import_module("tidyprof.triage.page").page
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"--html needs {error.name}, which is not installed: pip install matplotlib"
-        ) from None

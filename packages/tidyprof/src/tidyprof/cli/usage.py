@@ -14,7 +14,7 @@ JSON = "as JSON (-: to standard output, in place of what is shown)"
 EXPORTS = {
     "csv": "as comma-separated values",
     "json": JSON,
-    "parquet": "as Parquet (needs pyarrow)",
+    "parquet": "as Parquet (needs tidyprof[rocm])",
 }
 """Format of an exported table, which is also the name of its option -> the help's text on it."""
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError
+from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError, missing_extra
 
 _DATA_NAME = re.compile(
     r"\.(csv|json|txt|log|db|rpd|pftrace|perfetto-trace|proto|pickle|pkl|pt)(\.gz|\.zst)?$",
@@ -60,17 +60,22 @@ def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Calla
     size = sum(file.stat().st_size for file in files if file.is_file())
     delay = PROGRESS_AFTER_SECONDS if progress is None else 0
     # Imported only where a bar is shown.
-    tqdm = import_module("tqdm").tqdm
-    with tqdm(
-        total=size,
-        unit="B",
-        unit_scale=True,
-        desc="reading",
-        delay=delay,
-        leave=False,
-        file=sys.stderr,
-    ) as bar:
-        yield bar.update
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task("reading", total=size)
+    shown_from = time.monotonic() + delay
+
+    def consume(count: int) -> None:
+        bar.advance(task, count)
+        if time.monotonic() >= shown_from:
+            bar.start()
+
+    try:
+        yield consume
+    finally:
+        bar.live.stop()
 
 
 Options = ParamSpec("Options")
@@ -86,8 +91,9 @@ _NOT_REACHED = (
 def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
     """The reader, made to raise ProfileReadError also for what the machine does not allow.
 
-    That is an impossible path or one without permission, a disk that fails, too little memory, and
-    text nested too deeply to follow. Any other error is a bug, and stays as it is.
+    Examples are a path without permission, a failing disk, too little memory, text nested too
+    deeply to follow, and a format whose extra isn't installed. Any other error is a bug, and stays
+    as it is.
     """
 
     @wraps(reader)
@@ -106,6 +112,10 @@ def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
             refusal = NO_MEMORY
         except RecursionError:
             refusal = ("values nested too deeply to be followed", *DAMAGED)
+        except ModuleNotFoundError as error:
+            if (extra := missing_extra(error.name)) is None:
+                raise
+            refusal = extra
         # Outside of the handlers, so that the error does not keep the tables that filled the
         # memory.
         raise ProfileReadError(path, *refusal)

@@ -346,11 +346,15 @@ def test_errors_are_one_line(line, tmp_path, capsys):
     assert not shown.out, "said before any work is done"
 
 
-def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "option", "extra"),
+    [("table busy", "--parquet", "rocm"), ("triage", "--html", "plots")],
+)
+def test_an_option_whose_extra_is_missing(command, option, extra, trace, monkeypatch, capsys):
     monkeypatch.setattr("tidyprof.cli.output.find_spec", lambda name: None)
-    assert cli.main(["table", "busy", str(trace), "--parquet", "out.parquet"]) == 2
+    assert cli.main([*command.split(), str(trace), option, "out"]) == 2
     shown = capsys.readouterr()
-    assert "pip install pyarrow" in shown.err
+    assert f"tidyprof[{extra}]" in shown.err
     assert not shown.out, "said before any work is done"
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.csv_files import TEXT, coded, rows_of
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import (
     Meaning,
@@ -156,16 +154,16 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     if lost := len(rows) - len(sound):
         readings.dropped["of rows that are cut short or not separated by commas"] += lost
     text = "\n".join(["," * (width - 1), *sound, ""]).encode("utf-8", "replace")
+    # Imported here since a log is recognized without pyarrow.
+    from tidyprof.io.csv_files import TEXT, coded, rows_of
+
     table = rows_of(text, header, dict.fromkeys(header, TEXT), len(text))
-    return {name: TextColumn(*_coded_cells(table[name])) for name in header}
+    return {name: _text_column(*coded(table[name])) for name in header}
 
 
-def _coded_cells(column: pa.ChunkedArray) -> tuple[np.ndarray, list[str]]:
-    """For every row the index of its cell in a list of texts, and that list; empty cells have the
-    text at its end.
-    """
-    codes, texts = coded(column)
-    return np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""]
+def _text_column(codes: np.ndarray, texts: list[str]) -> TextColumn:
+    """Return the column, in which empty cells have the text at the end of the list."""
+    return TextColumn(np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""])
 
 
 def _two_logs(path: Path, finding: str) -> ProfileReadError:

@@ -32,7 +32,7 @@ def is_log(head: bytes) -> bool:
         return bool(
             (_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head)
         )
-    # Imported here since all other files are recognized without an engine for CSV.
+    # Imported here since all other files are recognized without numpy.
     from tidyprof.readers.system.csv_logs import csv_header
 
     return csv_header(head) is not None
