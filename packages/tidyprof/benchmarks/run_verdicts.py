@@ -88,7 +88,8 @@ def choose(count: int) -> list[str]:
 def busy_loops(count: int) -> Iterator[None]:
     """Keep `count` processes of normal priority busy inside the block."""
     command = [sys.executable, "-c", BUSY_LOOP, str(os.getpid())]
-    loops = [subprocess.Popen(command) for _ in range(count)]
+    # Linux shares the CPU among sessions first, so loops in one session would count as one.
+    loops = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:
