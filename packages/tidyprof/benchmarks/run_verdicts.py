@@ -44,7 +44,7 @@ TO_END_S = 60
 
 class Program(NamedTuple):
     """A program: its command in the folder of the sources, the right causes, the best one first,
-    and the steps before its trace. A script makes 14 steps or more.
+    and the steps before its trace. Scripts expect a trace of the seventh to ninth step.
     """
 
     command: list[str]
@@ -62,7 +62,7 @@ def programs() -> dict[str, Program]:
     for folder, file in (("scripts", "truth.toml"), ("scripts_review", "truth_review.toml")):
         for name, truth in _truths(file).items():
             command = [sys.executable, f"{folder}/{name}.py"]
-            found[name] = Program(command, [truth["cause"], *truth["also"]], 9)
+            found[name] = Program(command, [truth["cause"], *truth["also"]], 6)
     for name, truth in _truths("ordinary/truth.toml").items():
         launcher, *options = truth["launcher"].split()
         command = [*(TORCHRUN if launcher == "torchrun" else [sys.executable]), *options]
