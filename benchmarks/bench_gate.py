@@ -17,9 +17,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.page import DOCS, write_part
-from tidyprof import Origin
 from tidyprof.gate.intervals import ratio_of_totals
-from tidyprof.gate.runs import RunTimes
 from tidyprof.gate.verdict import DEFAULT_LIMIT, parts_to_blame
 
 PAIRS, SEED = 200, 20_261_122
@@ -132,17 +130,12 @@ def autoregressive(noise: np.ndarray, lasts: float) -> np.ndarray:
 
 def wrongly_blamed(repeats: int, paired: bool, random: np.random.Generator) -> float:
     """Return the share of comparisons of equal versions in which any part is confident."""
-    wrong, origin = 0, Origin("modeled", "for a benchmark")
+    wrong = 0
     for _ in range(EQUAL_PAIRS):
-        drawn = np.exp(random.normal(0, NOISE, (2, repeats, PARTS)))
-        sides = [
-            [
-                RunTimes("", sum(run), sum(run), 1, pd.Series(run), pd.DataFrame(), origin)
-                for run in side
-            ]
-            for side in drawn
-        ]
-        wrong += parts_to_blame(*sides, paired)["confident"].any()
+        base, new = np.exp(random.normal(0, NOISE, (2, repeats, PARTS)))
+        wrong += parts_to_blame([*map(pd.Series, base)], [*map(pd.Series, new)], paired)[
+            "confident"
+        ].any()
     return wrong / EQUAL_PAIRS
 
 

@@ -19,8 +19,7 @@ from typing import Literal
 import msgspec
 
 from tidyprof.errors import UserError
-from tidyprof.escaping import markdown_text
-from tools.generated_page import write_or_check
+from tools.generated_page import markdown_text, write_or_check
 from tools.gpu_check.__main__ import STATES, SUMMARY
 
 DATA, PAGE, README = Path("docs/who-ran-this.json"), Path("docs/who-ran-this.md"), Path("README.md")

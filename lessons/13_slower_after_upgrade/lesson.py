@@ -79,7 +79,7 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 folders = {side: upgrades.unpack() / side for side in ("first", "second", "third", "other_node")}
 runs = {side: [run_times(path) for path in repeats_in(folder)] for side, folder in folders.items()}
 origin = runs["second"][0].origin
-rows = [(side, run.step_ns) for side, found in runs.items() for run in found]
+rows = [(side, run.value) for side, found in runs.items() for run in found]
 by_side = pd.DataFrame(rows, columns=["side", "step_ns"]).groupby("side", sort=False)["step_ns"]
 spread = by_side.agg(runs="count", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
 caption = f"A step's time, over the runs; added noise up to {100 * upgrades.NOISE:.0f} %"
@@ -107,7 +107,7 @@ show_table(pairs, "run one_ms again_ms times", "Equal runs: mean step", origin=r
 # %%
 path = repeats_in(folders["second"])[0]
 steps = tidyprof.steps(tidyprof.read(path), "device")
-assert steps["duration_ns"].iloc[1:].mean() == runs["second"][0].step_ns
+assert steps["duration_ns"].iloc[1:].mean() == runs["second"][0].value
 show_figure(plots.step_times(steps, title="The first step and the others"))
 
 # %% [markdown] tags=["given"]
@@ -122,7 +122,7 @@ def interval(new, old, draws=10_000):
     return np.quantile(means[0] / means[1], [0.025, 0.975])
 
 
-old, new = (np.array([run.step_ns for run in runs[side]]) for side in ("second", "third"))
+old, new = (np.array([run.value for run in runs[side]]) for side in ("second", "third"))
 ratio, (low, high) = new.mean() / old.mean(), interval(new, old)
 verdict = judge(runs["second"], runs["third"])
 assert np.allclose([ratio, low, high], verdict.ratio[:3], rtol=0.01)
@@ -168,14 +168,14 @@ q.check(answer)
 
 # %% language="bash"
 # python -m tidyprof gate $FOLDER/second $FOLDER/third --fail-above 5% --json $FOLDER/verdict.json \
-#     --markdown $FOLDER/report.md || echo "exit code $?"
+#     || echo "exit code $?"
 
 # %%
 told = json.loads((folders["third"].parent / "verdict.json").read_text())
 longest = told["kernels"][0]
 show_text(
     f"`{longest['full_name']}` takes {longest['difference_ns'] / 1e6:.1f} ms longer, the step "
-    f"{(told['new_ns'] - told['base_ns']) / 1e6:.1f} ms, both means over the runs."
+    f"{(told['new_value'] - told['base_value']) / 1e6:.1f} ms, both means over the runs."
 )
 
 # %% [markdown]
@@ -188,7 +188,7 @@ show_text(
 
 # %%
 exchanged = judge(runs["first"], runs["second"])
-change = exchanged.new_ns / exchanged.base_ns - 1
+change = exchanged.new_value / exchanged.base_value - 1
 show_text(f"**{exchanged.word}**: {exchanged.reason}. In the model: {100 * change:.0f} % longer.")
 columns = "kernel base_calls new_calls base_ms new_ms difference_ms blame"
 caption = "From the first to the second release"
@@ -198,8 +198,8 @@ show_table(exchanged.kernels, columns, caption, rows=6, origin=origin)
 # *Inconclusive*: two runs of a release give no interval. Record the missing repeats, alternating. The blame stands,
 # because calls are counted, not timed. Convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are
 # now *Winograd*, an algorithm with fewer multiplications. That isn't a gain if its kernel is slow. What one kernel lost
-# and another won is one change. With traces of torch.profiler, `tidyprof compare BEFORE AFTER --by operator` has both
-# in one row.
+# and another won is one change. With traces of torch.profiler, `tidyprof table compare BEFORE AFTER --by operator`
+# has both in one row.
 
 # %%
 # 6 minutes: what did the exchange of convolutions cost, in ms of a step? Add up `difference_ns` of all kernels with

@@ -20,7 +20,7 @@ from datetime import date
 from pathlib import Path
 
 from proflab.published import publish, published_run
-from tidyprof.escaping import markdown_text
+from tools.generated_page import markdown_text
 from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereError, Part
 
 FOLDER = Path("build/gpu_check")

@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError, of one line, instead of ending with argparse's several."""
-        if message.endswith("required: COMMAND"):
+        if self._subparsers and "required: " in message:
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
         meant = "" if self.hint else _meant(message, self._option_string_actions)
         raise UserError(f"{shortened(message)}{meant}; see {self.prog} --help")

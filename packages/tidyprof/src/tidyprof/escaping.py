@@ -1,14 +1,13 @@
 """Texts from files, made harmless for each place where they are shown.
 
-A kernel name is whatever a file says: it may move a terminal's cursor, be HTML, end a block of
-Markdown, or be a formula.
+A kernel name is whatever a file says: it may move a terminal's cursor, be HTML, or be a
+formula.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 """How formulas of spreadsheets begin, the last four with Japanese settings; tab and line ends are
@@ -54,33 +53,6 @@ def typeset(text: str) -> str:
 def html_text(text: str) -> str:
     """The text as it stands in HTML, between tags or in an attribute with quotes."""
     return html.escape(printable_lines(text))
-
-
-def markdown_text(text: str) -> str:
-    """The text in one line of Markdown, also in a cell of a table: as code, unless it is words and
-    numbers alone.
-
-    Only in code there are no links, pictures, mentions and tags. `¦` stands for `|`, which would
-    end a cell.
-    """
-    shown = printable(text).replace("|", "¦")
-    if all(part.isalnum() for word in shown.split() for part in word.split("-")):
-        return shown
-    fence = _fence(shown, 1)
-    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{blank}{shown}{blank}{fence}"
-
-
-def markdown_block(texts: Iterable[str]) -> list[str]:
-    """Lines of Markdown: a block of code that no text can end, with a line for each of them."""
-    shown = [printable(text) for text in texts]
-    fence = _fence("\n".join(shown), 3)
-    return [fence, *shown, fence]
-
-
-def _fence(text: str, least: int) -> str:
-    """More backticks than stand together in the text."""
-    return "`" * max([least, *(len(found) + 1 for found in re.findall("`+", text))])
 
 
 def csv_text(text: str) -> str:

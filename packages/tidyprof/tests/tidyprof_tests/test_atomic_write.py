@@ -67,7 +67,7 @@ def test_a_full_disk_leaves_the_file_of_before(tmp_path, trace, monkeypatch, cap
     words = (
         ["convert", trace, str(target)]
         if option == "OUT"
-        else ["kernels", trace, option, str(target)]
+        else ["table", "kernels", trace, option, str(target)]
     )
     assert main(words) == 2
     assert "No space left" in capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_the_file_of_before(tmp_path, trace, monkeypatch, cap
 
 
 def test_the_name_still_says_how_a_table_is_packed(tmp_path, trace):
-    assert main(["kernels", trace, "--csv", str(tmp_path / "table.csv.gz")]) == 0
+    assert main(["table", "kernels", trace, "--csv", str(tmp_path / "table.csv.gz")]) == 0
     assert len(pd.read_csv(tmp_path / "table.csv.gz")) > 0
     assert (tmp_path / "table.csv.gz").read_bytes().startswith(b"\x1f\x8b")
 

@@ -192,8 +192,11 @@ def part_words(part: str) -> str:
 HOST_PARTS = (*PHASE_PATTERNS, "other")
 """Parts of a step in a recording without device events: the marked phases and the rest."""
 
-NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms")
-"""What a line of times_rank*.jsonl (docs/gate.md) can state beside the seconds of its parts."""
+MEMORY = ("resident_bytes", "gpu_peak_bytes")
+"""Bytes that a line of times_rank*.jsonl can state."""
+
+NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms", *MEMORY)
+"""What a line of times_rank*.jsonl (docs/gate.md) can state next to the seconds of its parts."""
 
 WARM_UP_STEPS = 1
 """Steps at the beginning that don't count if two others remain: libraries load, kernels are

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, plain_events, result
-from tidyprof.analyses.selection import step_of_each
 from tidyprof.names.short_names import category, unique_short_names
 from tidyprof.tables.contract import Profile, categorical_of
 
@@ -38,8 +37,6 @@ def kernels(
     *,
     include: Kinds = KERNEL_KINDS,
     per_device: bool = False,
-    by_step: bool = False,
-    mark: str | None = None,
 ) -> pd.DataFrame:
     """One row per kernel name, largest total first.
 
@@ -50,19 +47,12 @@ def kernels(
     the kinds (see contract.KINDS; ValueError for another). All ranks and devices are added up,
     unless per_device asks for rows per rank and device, with these two columns in front.
 
-    by_step asks for rows per step, in order of steps, with the column `step` in front of all: the
-    step that launched the kernel, or, where no launch on a GPU was recorded, the step in which it
-    started; <NA> for kernels that were launched outside of steps, such as before the recording, and
-    where no steps are marked. mark and errors are as in `steps`.
-
     >>> by_name = tidyprof.kernels(tidyprof.read("trace.json.gz"))
     >>> by_name[["short_name", "total_ns"]].to_dict("list")
     {'short_name': ['ncclDevKernel_Generic', 'GEMM NN fp32 MT64x64x32'], 'total_ns': [30000, 20001]}
     """
     events = of_kind(profile, include)
-    columns = {**({"step": "Int64"} if by_step else {}), **(PLACE if per_device else {})}
-    if by_step:
-        events = events.assign(step=step_of_each(profile, mark)[events.index])
+    columns = PLACE if per_device else {}
     texts = categorical_of(events["name"])
     numbered = events[[*columns, "duration_ns"]].assign(name=texts.codes)
     grouped = numbered.groupby([*columns, "name"], dropna=False, sort=False)["duration_ns"]
@@ -75,8 +65,8 @@ def kernels(
         "total_ns": grouped.sum(),
     }
     table = pd.DataFrame(sums).reset_index()
-    # Names are worked out once for each distinct one: with rows per device or step there are more
-    # rows than names.
+    # Names are worked out once for each distinct one: with rows per device there are more rows than
+    # names.
     used, first = np.unique(texts.codes, return_index=True)
     named = _named(texts.categories[used].tolist(), events["kind"].array[first].tolist())
     rows = np.searchsorted(used, table["name"])
@@ -85,8 +75,6 @@ def kernels(
         percent=percent(table["total_ns"], table["total_ns"].sum()),
     )
     table = table.take(_largest_first(table["name"].tolist(), table["total_ns"].tolist()))
-    if by_step:
-        table = table.sort_values("step", kind="stable")
     return result(table, columns | KERNEL_COLUMNS, profile)
 
 

@@ -43,10 +43,9 @@ def select_steps(
     Events on the host belong to the step in which they begin. Work on a GPU belongs to the step
     that launched it, whenever it ran, and to no step if its launch was not recorded; where no
     launch was recorded for the whole GPU, its start counts. Samples belong to the time from the
-    beginning of the first step to the end of the last. mark is as in `steps`. The events get the
-    column `step`, Int64, which `kernels` counts by; `steps` itself numbers steps between marks
-    anew, from 0. `meta` stays that of the whole recording. Raises ValueError where no steps are
-    marked, for steps that are not there, and as `steps` does.
+    beginning of the first step to the end of the last. mark is as in `steps`, which numbers steps
+    between marks anew, from 0. `meta` stays that of the whole recording. Raises ValueError where no
+    steps are marked, for steps that are not there, and as `steps` does.
     """
     last = first if last is None else last
     marked = steps(profile, mark=mark)
@@ -64,19 +63,11 @@ def select_steps(
     wanted = number.between(first, last).fillna(False)
     start, end = start_and_end(marked[marked["step"].between(first, last)])
     _, sampled = _times(profile)
-    part = _part(profile, wanted, _inside(sampled, start.min(), end.max()))
-    part.events["step"] = number[wanted].array
-    return part
-
-
-def step_of_each(profile: Profile, mark: str | None = None) -> pd.Series:
-    """The step that each event belongs to, as explained at `select_steps`, Int64; <NA> for none."""
-    if "step" in profile.events.columns:
-        return profile.events["step"]
-    return _step_of_each(profile, steps(profile, mark=mark))
+    return _part(profile, wanted, _inside(sampled, start.min(), end.max()))
 
 
 def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
+    """The step that each event belongs to, as explained at `select_steps`, Int64; <NA> for none."""
     events = profile.events
     step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]

@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 import pandas as pd
-from pandas.api.typing import DataFrameGroupBy
 
 from tidyprof.analyses.budget import budget_parts, link_warnings, step_budget
 from tidyprof.analyses.busy import busy
@@ -17,6 +16,7 @@ from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.memory import memory_blocks
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
+from tidyprof.analyses.selection import select_steps
 from tidyprof.analyses.steps import steps
 from tidyprof.cli.gate import gate
 from tidyprof.cli.hang import hang
@@ -40,7 +40,6 @@ from tidyprof.cli.output import (
     warn,
     with_origin,
 )
-from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.cli.usage import TOP_IN_TERMINAL
 from tidyprof.errors import UserError
@@ -66,7 +65,8 @@ _MAX_DEVICES = 8
 _MEBIBYTE = 2**20
 _GIGABYTE = 10**9
 _UNMARKED = (
-    "none marked; `steps --step-marker NAME` takes a range or an operator that runs once in each"
+    "none marked; `table steps --step-marker NAME` accepts a range or an operator that runs once in"
+    " each"
 )
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
@@ -79,6 +79,29 @@ _PART_HEADINGS = {
 Facts = list[tuple[str, str]]
 
 
+def _read_selected(path: str, options: Namespace) -> Profile:
+    """Return a recording, or the steps of it that the options ask for, if the command has them.
+
+    Raises UserError for steps that don't exist, and as `read_to_write` does.
+    """
+    profile = read_to_write(path, options)
+    if not vars(options).get("steps"):
+        return profile
+    try:
+        return select_steps(profile, *options.steps, mark=options.step_marker)
+    except ValueError as error:
+        message = str(error).replace('mark="..."', "--step-marker NAME")
+        raise UserError(f"{path}: {message}") from None
+
+
+def _part_of(options: Namespace) -> str:
+    """Return which steps the options ask for; "" for the whole recording."""
+    first, last = vars(options).get("steps") or (None, None)
+    if first is None:
+        return ""
+    return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
 def _each_file(
     options: Namespace,
     analyze: Callable[[Profile], pd.DataFrame],
@@ -88,7 +111,7 @@ def _each_file(
     check_targets(options)
     tables = []
     for path in options.files:
-        profile = read_selected(path, options)
+        profile = _read_selected(path, options)
         try:
             table = analyze(profile)
         except UserError as error:
@@ -99,7 +122,7 @@ def _each_file(
             for warning in [*warning_lines(profile.meta), *link_warnings(profile)]:
                 warn(warning)
             display(profile, table)
-            if part := part_of(options):
+            if part := _part_of(options):
                 say(f"part: {part}", MUTED_STYLE)
             say(f"origin: {profile.origin}", MUTED_STYLE)
         tables.append(of_file(table, path))
@@ -116,8 +139,8 @@ def _place_columns(table: pd.DataFrame) -> list[Column]:
     return [Column(name, texts(table[name], str)) for name in places]
 
 
-def _top(table: pd.DataFrame | DataFrameGroupBy, top: int | None) -> pd.DataFrame:
-    """The rows to show; of a grouped table, those of each group."""
+def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
+    """The rows to show."""
     wanted = (TOP_IN_TERMINAL if on_terminal() else 0) if top is None else top
     return table.head(wanted or sys.maxsize).copy()
 
@@ -141,43 +164,23 @@ def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
 
 
 def _kernels(options: Namespace) -> None:
-    def analyze(profile: Profile) -> pd.DataFrame:
-        try:
-            return kernels(
-                profile,
-                per_device=options.per_device,
-                by_step=options.by_step,
-                mark=options.step_marker,
-            )
-        except ValueError as error:
-            raise UserError(in_options(error)) from None
-
     def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
             say(_only_sums(profile, "single kernels") or "There are no kernels in this recording.")
             if sums := _sums(profile, options.top):
                 show(sums)
             return
-        of_each = table.groupby("step", dropna=False) if options.by_step else table
-        shown = _top(of_each, options.top)
-        headings = {
-            "kernel": "short_name",
-            "calls": "calls",
-            "total ms": "total_ns",
-            "mean µs": "mean_ns",
-        }
-        step = columns_of(shown, {"step": "step"} if options.by_step else {})
-        show([*step, *_place_columns(shown), *columns_of(shown, {**headings, "%": "percent"})])
+        shown = _top(table, options.top)
+        headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns"}
+        show(columns_of(shown, {**headings, "mean µs": "mean_ns", "%": "percent"}))
         rest = table.drop(shown.index)
         if len(rest):
             say(
                 f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0"
                 " shows all"
             )
-        if options.by_step and table["step"].isna().all():
-            say(f"steps: {_UNMARKED}", MUTED_STYLE)
 
-    _each_file(options, analyze, display)
+    _each_file(options, kernels, display)
 
 
 def _busy(options: Namespace) -> None:
@@ -404,12 +407,12 @@ def _summary(options: Namespace) -> None:
     check_targets(options)
     tables = []
     for number, path in enumerate(options.files):
-        profile = read_selected(path, options)
+        profile = _read_selected(path, options)
         occupancy, marked = busy(profile), _marked(path, profile, options.step_marker)
         with showing(options):
             if number:
                 say("")
-            _show_summary(path, profile, occupancy, marked, part_of(options))
+            _show_summary(path, profile, occupancy, marked, _part_of(options))
         tables.append(of_file(_summary_table(profile, occupancy, marked), path))
     export(tables, options)
 
@@ -624,12 +627,12 @@ def _duration(nanoseconds: float) -> str:
     return f"{FORMATS[unit](nanoseconds)} {unit}"
 
 
+TABLES = {"kernels": _kernels, "busy": _busy, "steps": _steps, "compare": _compare}
+"""Name of a table -> the function that shows it."""
+
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
-    "kernels": _kernels,
-    "busy": _busy,
-    "steps": _steps,
-    "compare": _compare,
+    "table": lambda options: TABLES[options.table](options),
     "convert": _convert,
     "gate": gate,
     "triage": triage,

@@ -27,19 +27,14 @@ from tidyprof.gate.reports import (
     details,
     footnote,
     headline,
-    junit,
     kernel_table,
-    markdown,
-    part_table,
+    part_tables,
     sources,
 )
 from tidyprof.gate.runs import RunTimes, copies_among, repeats_in, run_times
 from tidyprof.gate.verdict import INCONCLUSIVE, Verdict, judge
 from tidyprof.running.report import read_run
 from tidyprof.tables.contract import NOT_STATED
-
-REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
-"""Option with a file name -> the function that returns the file's content."""
 
 NAMED = 3
 """The most pairs of copies that an error names."""
@@ -72,10 +67,8 @@ def gate(options: Namespace) -> int:
         verdict = replace(verdict, fails=True)
     with showing(options):
         _show(verdict)
-    for option, report in REPORTS.items():
-        target = getattr(options, option)
-        if target is not None:
-            write_report(f"--{option}", target, report(verdict))
+    if options.json is not None:
+        write_report("--json", options.json, as_json(verdict))
     return int(verdict.fails)
 
 
@@ -106,8 +99,8 @@ def _show(verdict: Verdict) -> None:
     _say(headline(verdict), "bold")
     for line in details(verdict):
         _say(line)
-    kernels, _, rest = kernel_table(verdict)
-    for table in filter(None, (part_table(verdict), kernels)):
+    kernels, rest = kernel_table(verdict)
+    for table in filter(None, (*part_tables(verdict), kernels)):
         say("")
         show(Column(heading, cells, heading in TEXTS) for heading, cells in table.items())
     if rest:

@@ -71,30 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         "what recorded it, on what, how busy, the top kernels or operators, warnings",
     )
     _add_selection(summary)
-    kernels = _add(commands, "kernels", "the kernels by total time")
-    _add_top(kernels)
-    kernels.add_argument(
-        "--per-device", action="store_true", help="one row per rank, device and kernel"
-    )
-    kernels.add_argument(
-        "--by-step",
-        action="store_true",
-        help="one row per step and kernel; --top counts in each step",
-    )
-    _add_selection(kernels)
-    busy = _add(
-        commands, "busy", "for each device the time it was busy, and the sum of durations beside it"
-    )
-    _add_selection(busy)
-    steps = _add(commands, "steps", "the duration of each training step, and where it went")
-    steps.add_argument(
-        "--timeline",
-        choices=("host", "device"),
-        default="host",
-        help="whose steps: host (default) or device",
-    )
-    _add_step_marker(steps)
-    _add_compare(commands)
+    _add_tables(commands)
     _add_gate(commands)
     _add_triage(commands)
     _add_run(commands)
@@ -110,11 +87,16 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _command(commands: Any, name: str, text: str) -> Parser:
+    """Add a command that this text describes."""
+    return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+
+
 def _add(
     commands: Any, name: str, text: str, files: tuple[str, ...] = ()
 ) -> argparse.ArgumentParser:
     """Add a command that reads files, shows a table and can write it."""
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser = _command(commands, name, text)
     for file in files:
         parser.add_argument(
             "files", action="append", metavar=file, help="file or folder of a profiler"
@@ -138,38 +120,40 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=_steps, metavar="N[-M]", help="only what these steps did or launched"
     )
-    for option, what in (("from", "that begin then or later"), ("to", "that begin before")):
-        parser.add_argument(
-            f"--{option}",
-            dest=f"{option}_ns",
-            type=_nanoseconds,
-            metavar="MS",
-            help=f"only events {what}, in milliseconds since the recording's first event",
-        )
     _add_step_marker(parser)
 
 
-def _add_compare(commands: Any) -> None:
+def _add_tables(commands: Any) -> None:
+    text = "show one table of a file: kernels, busy, steps or compare"
+    table = _command(commands, "table", text)
+    tables = table.add_subparsers(required=True, metavar="NAME", dest="table")
+    kernels = _add(tables, "kernels", "list the kernels by total time")
+    _add_top(kernels)
+    _add_selection(kernels)
+    busy = _add(tables, "busy", "show how long each device was busy, and the sum of its durations")
+    _add_selection(busy)
+    steps = _add(tables, "steps", "list the duration of each training step, and its parts")
+    steps.add_argument(
+        "--timeline",
+        choices=("host", "device"),
+        default="host",
+        help="whose steps: host (default) or device",
+    )
+    _add_step_marker(steps)
     compare = _add(
-        commands,
-        "compare",
-        "two recordings side by side, kernel by kernel or operator by operator",
-        files=("BEFORE", "AFTER"),
+        tables, "compare", "compare two files by kernel or operator", ("BEFORE", "AFTER")
     )
     compare.add_argument(
         "--by",
         choices=("kernel", "operator"),
-        help=(
-            "what stands side by side (default: kernel, or operator where neither recording has"
-            " kernels)"
-        ),
+        help="what to compare (default: kernel, or operator if neither file has kernels)",
     )
     _add_top(compare)
 
 
 def _add_gate(commands: Any) -> None:
     text = "compare two versions of a program; exit code 1 if the new one is slower beyond doubt"
-    gate = commands.add_parser("gate", help=text, description=text[0].upper() + text[1:] + ".")
+    gate = _command(commands, "gate", text)
     for side in ("BASE", "NEW"):
         gate.add_argument(
             "files",
@@ -182,7 +166,7 @@ def _add_gate(commands: Any) -> None:
         type=_limit,
         default="5%",
         metavar="PERCENT",
-        help="pass a slow-down up to this limit (default: 5%%)",
+        help="pass an increase up to this limit (default: 5%%)",
     )
     gate.add_argument(
         "--paired",
@@ -192,23 +176,19 @@ def _add_gate(commands: Any) -> None:
     gate.add_argument(
         "--fail-on-inconclusive",
         action="store_true",
-        help="exit with 1 and report a failure to JUnit if the verdict is inconclusive, too",
+        help="exit with 1 if the verdict is inconclusive, too",
     )
     gate.add_argument(
         "--metric",
         choices=METRICS,
         default="step",
-        help="judge the mean step (default), or requests by their mean or 99th percentile",
+        help=(
+            "judge the mean step (default), requests by their mean or 99th percentile, memory, or"
+            " a part of the job that tidyprof run recorded"
+        ),
     )
-    gate.add_argument(
-        "--step-marker", metavar="NAME", help="range, operator or call with which each step begins"
-    )
-    for kind, what in (
-        ("json", JSON),
-        ("junit", "as JUnit's XML"),
-        ("markdown", "for a merge request"),
-    ):
-        gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")
+    _add_step_marker(gate)
+    gate.add_argument("--json", metavar="OUT", help=f"write the verdict to OUT, {JSON}")
 
 
 def _add_triage(commands: Any) -> None:
@@ -216,13 +196,11 @@ def _add_triage(commands: Any) -> None:
         "what limits a run, with the evidence, what rules other causes out, and what the files"
         " can't tell"
     )
-    triage = commands.add_parser("triage", help=text, description=text[0].upper() + text[1:] + ".")
+    triage = _command(commands, "triage", text)
     triage.add_argument(
         "files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools"
     )
-    triage.add_argument(
-        "--step-marker", metavar="NAME", help="range, operator or call with which each step begins"
-    )
+    _add_step_marker(triage)
     triage.add_argument(
         "--step-time-ms",
         type=_milliseconds,
@@ -258,7 +236,7 @@ def _add_run(commands: Any) -> None:
         "what limits a program as it is: it runs, some of its steps are timed and traced, and"
         " triage judges them"
     )
-    run = commands.add_parser("run", help=text, description=text[0].upper() + text[1:] + ".")
+    run = _command(commands, "run", text)
     run.usage, run.hint = (
         "%(prog)s [options] -- COMMAND ...",
         "; options of your program go behind --",
@@ -309,7 +287,7 @@ def _add_run(commands: Any) -> None:
 
 def _add_hang(commands: Any) -> None:
     text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
-    hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
+    hang = _command(commands, "hang", text)
     hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")
     hang.add_argument(
         "--json", metavar="OUT", help=f"write the verdict and each rank's last call to OUT, {JSON}"
@@ -321,7 +299,7 @@ def _add_isa(commands: Any) -> None:
         "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix"
         " instructions, loads"
     )
-    isa = commands.add_parser("isa", help=text, description=text[0].upper() + text[1:] + ".")
+    isa = _command(commands, "isa", text)
     what = "assembly (.amdgcn, .s) or a code object, or a folder with such files, as Triton's cache"
     isa.add_argument("files", nargs=1, metavar="FILE", help=what)
     isa.add_argument(
@@ -393,10 +371,3 @@ def _steps(text: str) -> tuple[int, int]:
     if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
         raise argparse.ArgumentTypeError(f"{text!r} are no steps such as 3 or 3-5")
     return int(first), int(last or first)
-
-
-def _nanoseconds(text: str) -> int:
-    try:
-        return round(float(text) * 1e6)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in milliseconds") from None

@@ -294,11 +294,10 @@ def showing(options: Namespace) -> Iterator[None]:
 
 def targets(options: Namespace) -> dict[str, str]:
     """Option -> file to write, for the options that were given: `--csv`, `--json`, `--parquet`,
-    `--junit`, `--markdown`, `--html` or, of `convert`, `OUT`.
+    `--html` or, of `convert`, `OUT`.
     """
-    kinds = (*EXPORTS, "junit", "markdown", "html")
     known = {
-        **{f"--{kind}": getattr(options, kind, None) for kind in kinds},
+        **{f"--{kind}": getattr(options, kind, None) for kind in (*EXPORTS, "html")},
         "OUT": getattr(options, "target", None),
     }
     return {option: path for option, path in known.items() if path is not None}

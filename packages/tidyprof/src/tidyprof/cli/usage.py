@@ -20,11 +20,12 @@ EXPORTS = {
 
 EXAMPLES = {
     "summary": ("trace.json.gz", "traces_of_ranks", "trace.json.gz --steps 10-12"),
-    "kernels": ("trace.json.gz --top 10", "out_of_rocprofv3 --per-device --csv kernels.csv"),
-    "busy": ("trace.json.gz", "traces_of_ranks --from 100 --to 200"),
-    "steps": ("trace.json.gz", "run.rpd --step-marker aten::conv2d --json steps.json"),
-    "compare": ("before.json.gz after.json.gz", "on_mi300x.json.gz on_h100.json.gz --by operator"),
-    "gate": ("runs_before runs_after --fail-above 3%", "base new --paired --junit gate.xml"),
+    "table": (
+        "kernels trace.json.gz --top 10",
+        "steps run.rpd --step-marker aten::conv2d --json steps.json",
+        "compare on_mi300x.json.gz on_h100.json.gz --by operator",
+    ),
+    "gate": ("runs_before runs_after --fail-above 3%", "base new --paired --metric validation"),
     "triage": ("trace.json.gz", "traces_of_ranks monitoring.csv --html triage.html"),
     "run": (
         "-- python train.py --epochs 3",

@@ -63,7 +63,7 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
         if values.ndim != 1 or len(values) < LEAST_REPEATS:
             raise ValueError(f"{len(values)} runs; at least {LEAST_REPEATS} are needed")
         if not (np.isfinite(values).all() and (values > 0).all()):
-            raise ValueError("a time must be a positive number")
+            raise ValueError("a value must be a positive number")
     if paired and len(over) != len(under):
         raise ValueError(f"{len(over)} and {len(under)} runs aren't pairs")
     totals = _exchanged_totals(*sides, paired=paired)

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+JOB = "job_s"
+"""The key in run.json with the seconds of each part of a job."""
+
+SCALES = {"ms": 1e6, "s": 1e9, "MiB": 2.0**20}
+"""Unit in a report -> how many ns or bytes it is."""
+
 
 class Metric(NamedTuple):
-    """A column of the times files ("" for steps), what a report calls its value, and the
-    quantile (0 to 1) to judge; None for the mean.
+    """A column of the times files ("" for steps, JOB for a part of the job), what a report calls
+    its value, the quantile (0 to 1) to judge (None for the mean), and the unit in a report.
     """
 
     column: str
     words: str
     quantile: float | None = None
+    unit: str = "ms"
 
 
 METRICS = {
@@ -25,5 +32,11 @@ METRICS = {
     "latency-p99": Metric("latency_ms", "99th percentile of the latency", 0.99),
     "ttft": Metric("ttft_ms", "Mean time to the first token"),
     "ttft-p99": Metric("ttft_ms", "99th percentile of the time to the first token", 0.99),
+    "memory": Metric("gpu_peak_bytes", "Peak of PyTorch's memory on a GPU", 1, "MiB"),
+    "host-memory": Metric("resident_bytes", "Largest resident memory of a process", 1, "MiB"),
+    **{
+        part: Metric(JOB, f"Time in {part}", unit="s")
+        for part in ("startup", "training", "validation", "checkpoints", "shutdown")
+    },
 }
-"""Value of `--metric` -> the metric."""
+"""Value of `--metric` -> the metric. Without a GPU, `memory` is `host-memory`."""

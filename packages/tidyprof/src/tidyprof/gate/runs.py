@@ -16,14 +16,15 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
-from tidyprof.analyses.budget import NO_PARTS, budget_parts, steady_steps, step_budget
+from tidyprof.analyses.budget import MEMORY, NO_PARTS, budget_parts, steady_steps, step_budget
 from tidyprof.analyses.common import has_launches
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import DAMAGED, ProfileReadError
-from tidyprof.gate.metrics import METRICS
+from tidyprof.gate.metrics import JOB, METRICS
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.registry import read, recordings_in
@@ -31,8 +32,11 @@ from tidyprof.tables.contract import Origin, Profile, origin_of_files
 from tidyprof.tables.profiles import ignored_lines
 
 NAMES = "times_rank*.jsonl"
-LONGEST_S = 1e9
-"""The upper limit for a part of a step: no part takes 30 years."""
+LONGEST_S, MOST_BYTES = 1e9, 1e18
+"""The upper limits for a part of a step or a job, and for memory: no part takes 30 years."""
+
+NOTHING = pd.Series(dtype=float)
+"""The parts of a metric that has none."""
 
 LANE = ["rank", "process", "device"]
 """The columns that identify a lane: steps with equal values follow each other."""
@@ -51,10 +55,10 @@ def times_files(path: str | PathLike[str]) -> list[Path]:
 def read_times(file: str | PathLike[str]) -> pd.DataFrame:
     """Return a row per step of one rank: rank, step, and ns of each part under its own name.
 
-    samples, latency_ms and ttft_ms (NO_PARTS) keep their units, and are <NA> if a line doesn't
-    state them. A last line without a newline that isn't valid is left out, because the job was
-    killed while it wrote. Raises ProfileReadError for a file without a whole line, and for a line
-    that isn't a step or isn't later than the line before.
+    NO_PARTS keep their units, and are <NA> if a line doesn't state them. A last line without a
+    newline that isn't valid is left out, because the job was killed while it wrote. Raises
+    ProfileReadError for a file without a whole line, and for a line that isn't a step or isn't
+    later than the line before.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -89,11 +93,26 @@ def _step(line: bytes) -> dict[str, float] | None:
         return None
     numbers = {name: number for name, number in step.items() if name not in ("rank", "step")}
     possible = all(
-        name.isprintable() and type(number) in (int, float) and 0 <= number < LONGEST_S
+        name.isprintable() and _possible(number, MOST_BYTES if name in MEMORY else LONGEST_S)
         for name, number in numbers.items()
     )
-    takes_time = any(number for name, number in numbers.items() if name != "samples")
+    no_time = ("samples", *MEMORY)
+    takes_time = any(number for name, number in numbers.items() if name not in no_time)
     return step if possible and takes_time else None
+
+
+def _possible(number: Any, limit: float) -> bool:
+    return type(number) in (int, float) and 0 <= number < limit
+
+
+def _job(folder: Path) -> pd.Series:
+    """Return ns of each part of a job by the run.json in its folder; none if it states no parts."""
+    try:
+        parts = dict(json.loads((folder / "run.json").read_text(encoding="utf-8"))[JOB])
+    except (OSError, ValueError, KeyError, TypeError):
+        return NOTHING
+    known = all(_possible(seconds, LONGEST_S) for seconds in parts.values())
+    return 1e9 * pd.Series(parts, dtype=float) if known else NOTHING
 
 
 @dataclass(frozen=True)
@@ -103,25 +122,27 @@ class RunTimes:
     Steps are those of the device if launches are recorded. A host that runs ahead ends its steps
     early, so a slower device would show in none of them.
 
-    step_ns   -- the mean steady step, or the value of another metric.
-    median_ns -- the median steady step or request; step_ns if the metric is a percentile.
-    steps     -- the number of steady steps or requests.
-    parts     -- part -> its mean ns per steady step (parts of `tidyprof.step_budget`, or of the
-                 loop). They add up to step_ns, or are empty if the metric has none.
-    kernels   -- by short name the columns calls and total_ns, both per step of one device, and
-                 full_name, by which its developers know it.
-    profiled  -- whether a profiler ran, which makes steps longer.
-    ignored   -- files in the run's folder that weren't read, see `ignored_lines`.
-    work      -- the work of the whole run: steps or requests of all ranks, and samples if its
-                 files state them.
-    lanes     -- a digest of all steps of each rank and device. Two runs share one only if one run
-                 is a copy of the other.
-    metric    -- one of METRICS.
+    value    -- the mean steady step, or the value of another metric, in ns or bytes.
+    median   -- the median steady step or request; `value` if the metric isn't a mean.
+    steps    -- the number of steady steps or requests.
+    parts    -- part -> its mean ns per steady step (parts of `tidyprof.step_budget`, or of the
+                loop). They add up to `value`, or are empty if the metric has none.
+    kernels  -- by short name the columns calls and total_ns, both per step of one device, and
+                full_name, by which its developers know it.
+    profiled -- whether a profiler ran, which makes steps longer.
+    ignored  -- files in the run's folder that weren't read, see `ignored_lines`.
+    work     -- the work of the whole run: steps or requests of all ranks, and samples if its
+                files state them.
+    lanes    -- a digest of all steps of each rank and device. Two runs share one only if one run
+                is a copy of the other.
+    metric   -- one of METRICS.
+    job      -- part of the job -> its ns, which add up to the wall time; empty if not recorded, or
+                for requests and memory.
     """
 
     path: str
-    step_ns: float
-    median_ns: float
+    value: float
+    median: float
     steps: int
     parts: pd.Series
     kernels: pd.DataFrame
@@ -131,6 +152,7 @@ class RunTimes:
     work: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     lanes: tuple[str, ...] = ()
     metric: str = "step"
+    job: pd.Series = field(default_factory=lambda: NOTHING)
 
 
 @guarded
@@ -176,13 +198,14 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
 
     mark   -- the range or operator that begins each step of a profile, see `tidyprof.steps`.
     metric -- one of METRICS; all but `step` need times files.
-    Raises ProfileReadError for a run that can't be read, has no steps or requests, or has a rank
-    twice.
+    Raises ProfileReadError for a run that can't be read, lacks the metric, or has a rank twice.
     """
+    if METRICS[metric].column == JOB:
+        return _part_of_job(run_times(path, mark), metric)
     if files := times_files(path):
         return _own_times(path, files, metric)
     if metric != "step":
-        raise _no_requests(path, METRICS[metric].column)
+        raise _not_stated(path, METRICS[metric].column)
     profile = read(path)
     try:
         budget = step_budget(profile, _timeline(profile), mark)
@@ -212,6 +235,17 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
     )
 
 
+def _part_of_job(run: RunTimes, metric: str) -> RunTimes:
+    """Return the run as judged by one part of its job."""
+    spent = run.job.get(metric, 0)
+    if not spent:
+        cause = "the program has none, or something else than tidyprof run recorded it"
+        raise ProfileReadError(
+            run.path, f"no time in {metric} is in its run.json", cause, "judge another --metric"
+        )
+    return replace(run, value=spent, median=spent, parts=NOTHING, metric=metric)
+
+
 def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> RunTimes:
     """Return a run of all ranks without a profiler. The first step of each rank is left out, as in
     a profile.
@@ -222,21 +256,28 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
             raise _rank_twice(path, file, other)
     lanes = _lanes(path, [table.drop(columns="rank") for table in tables], files)
     table = pd.concat(tables, ignore_index=True)
-    column, _, quantile = METRICS[metric]
+    if metric == "memory" and not table.get("gpu_peak_bytes", NOTHING).any():
+        metric = "host-memory"
+    column, _, quantile, _ = METRICS[metric]
     parts = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0)
-    values = table[column] * 1e6 if column in table else parts.sum(axis=1)
+    is_request, is_peak = column.endswith("_ms"), column in MEMORY
+    scale = 1e6 if is_request else 1
+    values = scale * table[column] if column in table else parts.sum(axis=1)
     # A file may hold lines of requests and of steps; those of the other kind don't count.
-    stated = values.notna() if column else values > 0
+    stated = values.notna() if is_request else values > 0
     if column not in ("", *table) or not stated.any():
-        raise _no_requests(path, column)
+        raise _not_stated(path, column)
     table = table[stated]
-    if quantile and len(table) < LEAST_FOR_P99:
+    if is_request and quantile and len(table) < LEAST_FOR_P99:
         found = f"of {len(table)} requests, the 99th percentile is hardly more than the longest one"
         next_step = f"record {LEAST_FOR_P99} or more, or judge the mean"
         raise ProfileReadError(path, found, "the run is short", next_step)
-    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0)).index
+    # Memory is also needed in the warm-up.
+    steady = (
+        table if is_peak else steady_steps(table[["rank", "step"]].assign(process=0, device=0))
+    ).index
     values, parts = values.loc[steady], _parts_of_requests(table, metric) if column else parts
-    work = {"requests" if column else "steps": len(table)}
+    work = {"requests" if is_request else "steps": len(table)}
     return RunTimes(
         str(path),
         float(values.quantile(quantile) if quantile else values.mean()),
@@ -249,6 +290,7 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
         work=work | ({"samples": table["samples"].sum(skipna=False)} if "samples" in table else {}),
         lanes=lanes,
         metric=metric,
+        job=NOTHING if column else _job(Path(path)),
     )
 
 
@@ -264,14 +306,12 @@ def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     )
 
 
-def _no_requests(path: str | PathLike[str], column: str) -> ProfileReadError:
+def _not_stated(path: str | PathLike[str], column: str) -> ProfileReadError:
     if not column:
         found, cause = "no step with parts is in it, only requests", "a server wrote it"
         return ProfileReadError(path, found, cause, "give --metric latency or --metric ttft")
-    found = f"no request with {column} is in a file {NAMES}"
-    return ProfileReadError(
-        path, found, "a training run, or a server that wrote other names", "leave out --metric"
-    )
+    found, cause = f"no line with {column} is in a file {NAMES}", "another program wrote it"
+    return ProfileReadError(path, found, cause, "leave out --metric, or record this column")
 
 
 def _lanes(

@@ -1,4 +1,6 @@
-"""Whether a run got slower beyond doubt, and which parts of a step and which kernels changed."""
+"""Whether a run got slower beyond doubt, and which parts of a job or step and which kernels
+changed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tidyprof.gate.intervals import (
     fewest_runs,
     ratio_of_totals,
 )
-from tidyprof.gate.runs import RunTimes
+from tidyprof.gate.metrics import JOB, METRICS
+from tidyprof.gate.runs import NOTHING, RunTimes
 
 PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns", "confident")
 KERNEL_COLUMNS = (
@@ -52,11 +55,13 @@ class Verdict:
     """The comparison of the runs of two versions; of each pair of values, base comes first.
 
     paired         -- whether runs of the same name were compared with each other.
-    word           -- slower, faster, no difference or inconclusive.
+    word           -- slower, faster, no difference or inconclusive; of memory larger or smaller.
     fails          -- whether the gate fails; reason -- why, as a sentence.
     ratio          -- new divided by base; None with too few runs or after different work.
-    median_word    -- the verdict by the median steps alone; "" if these agree with the whole run.
-    parts, kernels -- tables of `parts_to_blame` and `kernels_to_blame`.
+    median_word    -- the verdict by the median steps alone; "" if these agree with the mean.
+    parts, job     -- tables of `parts_to_blame` for a step and for the job; job is empty unless
+                      all runs recorded it.
+    kernels        -- table of `kernels_to_blame`.
     """
 
     base: Sequence[RunTimes]
@@ -69,6 +74,7 @@ class Verdict:
     ratio: Ratio | None
     median_word: str
     parts: pd.DataFrame
+    job: pd.DataFrame
     kernels: pd.DataFrame
 
     @property
@@ -77,30 +83,36 @@ class Verdict:
         return self.base[0].metric
 
     @property
-    def times_ns(self) -> list[list[float]]:
-        """A step's time in each run."""
-        return [[run.step_ns for run in side] for side in (self.base, self.new)]
+    def unit(self) -> str:
+        """The unit of the values: ns or bytes."""
+        return "bytes" if METRICS[self.metric].unit == "MiB" else "ns"
 
     @property
-    def base_ns(self) -> float:
-        """A step's time before, mean over the runs."""
-        return float(np.mean(self.times_ns[0]))
+    def values(self) -> list[list[float]]:
+        """The value of each run."""
+        return [[run.value for run in side] for side in (self.base, self.new)]
 
     @property
-    def new_ns(self) -> float:
+    def base_value(self) -> float:
+        """The value before, mean over the runs."""
+        return float(np.mean(self.values[0]))
+
+    @property
+    def new_value(self) -> float:
         """The same now."""
-        return float(np.mean(self.times_ns[1]))
+        return float(np.mean(self.values[1]))
 
     @property
-    def median_ns(self) -> list[float]:
+    def medians(self) -> list[float]:
         """The median steps, means over the runs."""
         sides = self.base, self.new
-        return [float(np.mean([run.median_ns for run in side])) for side in sides]
+        return [float(np.mean([run.median for run in side])) for side in sides]
 
     @property
     def fewest_runs(self) -> int:
         """How many runs of each version it takes for any part to be confident."""
-        return fewest_runs(_error_per_part(self.parts), self.paired)
+        error = min(_error_per_part(table) for table in (self.parts, self.job))
+        return fewest_runs(error, self.paired)
 
     @property
     def origins(self) -> list[str]:
@@ -138,6 +150,8 @@ def judge(
         raise ValueError("each version needs a run")
     if len({run.profiled for run in (*base, *new)}) > 1:
         raise ValueError("only some runs were profiled, which makes steps longer")
+    if len({run.metric for run in (*base, *new)}) > 1:
+        raise ValueError("only some runs used the memory of a GPU")
     if paired:
         base, new = _pairs(base, new)
     word, ratio, median_word = INCONCLUSIVE, None, ""
@@ -145,10 +159,14 @@ def judge(
     if not reason:
         word, reason, ratio, median_word = _compared(base, new, limit, paired)
     fails = ratio is not None and ratio.low > 1 + limit
-    parts, kernels = parts_to_blame(base, new, paired), kernels_to_blame(base, new)
-    parts["confident"] &= ratio is not None
+    parts = parts_to_blame([run.parts for run in base], [run.parts for run in new], paired)
+    known = all(len(run.job) for run in (*base, *new))
+    jobs = [[run.job if known else NOTHING for run in side] for side in (base, new)]
+    job, kernels = parts_to_blame(jobs[0], jobs[1], paired), kernels_to_blame(base, new)
+    for table in (parts, job):
+        table["confident"] &= ratio is not None
     return Verdict(
-        base, new, limit, paired, word, fails, reason, ratio, median_word, parts, kernels
+        base, new, limit, paired, word, fails, reason, ratio, median_word, parts, job, kernels
     )
 
 
@@ -160,17 +178,18 @@ def _compared(
         ratio_of_totals(
             *([getattr(run, name) for run in side] for side in (new, base)), paired=paired
         )
-        for name in ("step_ns", "median_ns")
+        for name in ("value", "median")
     )
-    word, median_word = _word(ratio, limit), _word(typical, limit)
+    metric = METRICS[base[0].metric]
+    word, median_word = (_word(found, limit, metric.unit) for found in (ratio, typical))
     if median_word == word and ratio.low <= typical.ratio <= ratio.high:
         median_word = ""
-    reason = _reason(word, ratio, limit)
+    reason = _reason(ratio, limit)
     if word == INCONCLUSIVE:
         if median_word not in ("", word):
             reason = "A few long steps decide the mean."
-        reason += f" {'Record' if paired else 'Use --paired, or record'} more steps and runs."
-    if word in ("no difference", "faster"):
+        reason += f" {'Record' if paired else 'Use --paired, or record'} more and longer runs."
+    elif ratio.low <= 1 and metric.column != JOB:
         reason += f" Steps rarer than 1 in {_rarest(base, new):,} may not have occurred."
     return word, reason, ratio, median_word
 
@@ -186,25 +205,26 @@ def _pairs(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> list[list[RunTi
     return [[side[name] for name in sides[0]] for side in sides]
 
 
-def _word(ratio: Ratio, limit: float) -> str:
+def _word(ratio: Ratio, limit: float, unit: str) -> str:
+    more, less = ("larger", "smaller") if unit == "MiB" else ("slower", "faster")
     if ratio.low > 1:
-        return "slower"
+        return more
     if ratio.high < 1:
-        return "faster"
+        return less
     return "no difference" if ratio.high <= 1 + limit else INCONCLUSIVE
 
 
-def _reason(word: str, ratio: Ratio, limit: float) -> str:
+def _reason(ratio: Ratio, limit: float) -> str:
     percent = f"the limit of {100 * limit:g}%"
-    reasons = {
-        "faster": "The whole interval is below 0%.",
-        "no difference": f"The interval excludes a slow-down above {percent}.",
-        "slower": f"The gate passes, because the interval reaches below {percent}.",
-        INCONCLUSIVE: f"The interval contains both 0% and {percent}.",
-    }
     if ratio.low > 1 + limit:
         return f"Even the low end of the interval exceeds {percent}."
-    return reasons[word]
+    if ratio.low > 1:
+        return f"The gate passes, because the interval reaches below {percent}."
+    if ratio.high < 1:
+        return "The whole interval is below 0%."
+    if ratio.high <= 1 + limit:
+        return f"The interval excludes an increase above {percent}."
+    return f"The interval contains both 0% and {percent}."
 
 
 def _rarest(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> int:
@@ -241,20 +261,23 @@ def _span(numbers: list[float]) -> str:
     return " to ".join(f"{end:,.10g}" for end in ends)
 
 
-def parts_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes], paired: bool) -> pd.DataFrame:
-    """Return the parts of a step in PART_COLUMNS, the largest difference first: ns per step, means
-    over the runs, so that they add up to the step.
+def parts_to_blame(
+    base: Sequence[pd.Series], new: Sequence[pd.Series], paired: bool
+) -> pd.DataFrame:
+    """Return the parts in PART_COLUMNS, the largest difference first: ns, means over the runs, so
+    that they add up. base, new -- part -> ns of each run.
 
     confident -- True if the part differs beyond doubt, and by enough to matter
                  (`least_difference`). The parts share an error of 5% (Bonferroni): if nothing
                  changed, any part is confident in at most 5% of cases.
     """
-    sides = [pd.concat([run.parts for run in side], axis=1) for side in (base, new)]
+    sides = [pd.concat(side, axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
     sides = [side.reindex(names).fillna(0) for side in sides]
     means = dict(zip(("base_ns", "new_ns"), (side.mean(axis=1) for side in sides), strict=True))
     table = pd.DataFrame(means).assign(difference_ns=means["new_ns"] - means["base_ns"])
-    error, least_ns = _error_per_part(table), least_difference(base, new, paired)
+    error = _error_per_part(table)
+    least_ns = least_difference([side.sum() for side in sides], paired)
     large = table["difference_ns"].abs() >= least_ns
     table["confident"] = (min(len(base), len(new)) >= LEAST_REPEATS) & large
     for name in names[table["confident"]]:
@@ -268,14 +291,14 @@ def _error_per_part(parts: pd.DataFrame) -> float:
     return (1 - CONFIDENCE) / max(1, int(tested))
 
 
-def least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], paired: bool) -> float:
-    """Return the least difference (ns) that can be to blame: SMALL of the step's difference, and no
-    less than the noise.
+def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
+    """Return the least difference (ns) that can be to blame: SMALL of the difference of the totals,
+    and no less than the noise.
 
-    Noise is the median distance of a run's step from their mean; for paired runs, that of the
-    difference of two steps.
+    totals -- the step or job of each run, for both versions. Noise is their median distance from
+    the mean of their version; for paired runs, that of the difference of two totals.
     """
-    sides = [np.array([run.step_ns for run in side]) for side in (base, new)]
+    sides = [np.array(values) for values in totals]
     noise = [
         np.median(np.abs(values - values.mean()))
         for values in ([sides[1] - sides[0]] if paired else sides)

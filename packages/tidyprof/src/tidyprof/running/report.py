@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tidyprof.triage.precision import precision_note
+
 ABOUT = "run_rank*.json"
 """The files in which each rank describes itself."""
 
@@ -229,15 +231,14 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
 
 
 def _weights(run: Run) -> list[str]:
-    """Return a line if most weights of a training are float64."""
+    """Return a note if most weights of a training are float64. Other types show little: autocast
+    multiplies float32 weights in 16 bits.
+    """
     weights = next(iter(run.ranks.values())).get("weights", {})
-    whole, double = sum(weights.values()), weights.get("float64", 0)
-    if not whole or double < whole / 2:
-        return []
-    return [
-        f"{100 * double / whole:.0f}% of the weights are float64, so most matrix multiplications"
-        " run in float64. GPUs and CPUs compute float32 at least twice as fast."
-    ]
+    whole = sum(weights.values())
+    shares = {"float64": weights.get("float64", 0) / whole} if whole else {}
+    note = precision_note(shares, "", "weights")
+    return [note] if note else []
 
 
 def _parts(run: Run) -> dict[str, float]:

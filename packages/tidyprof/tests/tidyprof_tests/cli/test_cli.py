@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,8 +18,9 @@ import pytest
 
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.operators import operators
 from tidyprof.cli import main as cli
-from tidyprof.cli.commands import COMMANDS
+from tidyprof.cli.commands import COMMANDS, TABLES
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof_tests.chrome_writer import (
     HEADER,
@@ -28,10 +30,15 @@ from tidyprof_tests.chrome_writer import (
     small_step,
     write_trace,
 )
+from tidyprof_tests.chrome_writer import call as runtime_call
 from tidyprof_tests.conftest import REPOSITORY, require
 from tidyprof_tests.patience import PATIENCE_S
 
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
+OF_TABLES = [f"table {name}" for name in TABLES]
+OF_RECORDINGS = [*OF_TABLES, *sorted({*COMMANDS} - {"table", "hang", "isa"})]
+"""Commands that read recordings; the others read dumps and assembly."""
+
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
 assert len(LONG_NAME) == 60, "longer names are shortened"
 
@@ -79,17 +86,24 @@ def trace(tmp_path) -> Path:
 
 
 class TestStart:
-    def test_help_loads_nothing_heavy(self):
+    @pytest.mark.parametrize(
+        ("words", "shown"),
+        [
+            ("table kernels --help", "--parquet"),
+            ("--version", f"tidyprof {version(cli.DISTRIBUTION)}\n"),
+        ],
+    )
+    def test_help_loads_nothing_heavy(self, words, shown):
         code = (
-            "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['kernels',"
-            f" '--help'])\nexcept SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r}"
-            " if m in sys.modules))"
+            "import sys\nfrom tidyprof.cli.main import main\ntry:\n"
+            f"    main({words.split()})\nexcept SystemExit: pass\n"
+            f"sys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         assert done.stderr == ""
-        assert "--parquet" in done.stdout
+        assert shown in done.stdout
 
 
 class TestSummary:
@@ -114,7 +128,7 @@ class TestSummary:
 class TestTables:
     def test_kernels_of_a_recording(self, call, recordings, tmp_path):
         path = recordings / "torch-mi300x-resnet-ddp-rank0" / "resnet_act_checkpoint.json.gz"
-        text = call("kernels", path, "--csv", tmp_path / "out.csv")
+        text = call("table", "kernels", path, "--csv", tmp_path / "out.csv")
         assert re.search(r"^ncclDevKernel_Generic +17 +71\.517 ", text, re.MULTILINE)
         expected = kernels(read_torch_trace(path))
         assert len(text.splitlines()) == len(expected) + 2, "heading, all kernels, origin"
@@ -125,7 +139,7 @@ class TestTables:
 
     def test_compare(self, call, trace, tmp_path):
         faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
-        text = call("compare", trace, faster, "--json", tmp_path / "out.json")
+        text = call("table", "compare", trace, faster, "--json", tmp_path / "out.json")
         assert re.search(r" 1 +1 +0\.010 +0\.004 +-0\.006$", text, re.MULTILINE)
         rows = json.loads((tmp_path / "out.json").read_text())
         assert {row["short_name"]: row["difference_ns"] for row in rows}[
@@ -150,7 +164,7 @@ class TestTables:
             return write_trace(tmp_path / name, events)
 
         paths = recorded("before.json", 4, 10_000), recorded("after.json", 2, 30_000)
-        total, steps, _, row, rest, _ = call("compare", *paths).splitlines()
+        total, steps, _, row, rest, _ = call("table", "compare", *paths).splitlines()
         assert total == "3 kernels, 0.011 ms a step before and 0.031 ms after: +0.020 ms (+181.2 %)"
         assert steps == (
             "steps: 4 of 900.0 µs before and 2 of 900.0 µs after (median, on the host, over all"
@@ -160,28 +174,44 @@ class TestTables:
         assert rest.startswith(
             "2 others, each changed by less than 1 % of the time (0.000 ms), together +0.000 ms"
         )
-        assert len(call("compare", *paths, "--top", "0").splitlines()) == 7
+        assert len(call("table", "compare", *paths, "--top", "0").splitlines()) == 7
 
     def test_equal_recordings_have_no_row(self, call, trace):
-        total, _, rest, _ = call("compare", trace, trace).splitlines()
+        total, _, rest, _ = call("table", "compare", trace, trace).splitlines()
         assert total.endswith(": +0.000 ms (+0.0 %)")
         assert rest.startswith("3 kernels, each changed by less than 1 % of the time")
+
+    def test_two_recordings_of_a_processor_are_compared_by_operator(self, call, tmp_path):
+        names = ("torch-cpu-vit", "torch-cpu-vit-compiled")
+        paths = [REPOSITORY / "recordings" / name / "trace_rank0_of_1.json.gz" for name in names]
+        rows = {
+            row["operator"]: row
+            for row in json.loads(call("table", "compare", *paths, "--json", "-"))
+        }
+        own = [operators(read_torch_trace(path)).set_index("name")["self_ns"] for path in paths]
+        assert rows.keys() == {*own[0].index, *own[1].index}
+        for side, expected in zip(("before", "after"), own, strict=True):
+            assert {
+                name: row[f"total_ns_{side}"] for name, row in rows.items() if name in expected
+            } == expected.to_dict()
 
     def test_several_files(self, call, trace, tmp_path):
         header = HEADER | {"distributedInfo": {"rank": 1}}
         second = write_trace(tmp_path / "rank1.json", small_step(), header=header)
-        text = call("busy", trace, second, "--csv", tmp_path / "out.csv")
+        text = call("table", "busy", trace, second, "--csv", tmp_path / "out.csv")
         assert f"{second}:" in text
         assert pd.read_csv(tmp_path / "out.csv")[["file", "rank"]].to_numpy().tolist() == [
             [str(trace), 0],
             [str(second), 1],
         ]
 
-    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
+    @pytest.mark.parametrize("command", ["summary", "table kernels", "table busy", "table steps"])
     def test_exports_agree(self, call, command, trace, tmp_path):
         require(find_spec("pyarrow") is not None, "pyarrow")
         call(
-            command, trace, *(f"--{kind}={tmp_path / kind}" for kind in ("csv", "json", "parquet"))
+            *command.split(),
+            trace,
+            *(f"--{kind}={tmp_path / kind}" for kind in ("csv", "json", "parquet")),
         )
         from_parquet = pd.read_parquet(tmp_path / "parquet")
         records = json.loads((tmp_path / "json").read_text())
@@ -196,24 +226,57 @@ class TestTables:
                 assert (value is None and pd.isna(row[name])) or value == pytest.approx(row[name])
 
     def test_nanoseconds_stay_whole(self, call, trace, tmp_path):
-        call("steps", trace, "--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv")
+        call(
+            "table", "steps", trace, "--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv"
+        )
         start = int(read_torch_trace(trace).events["start_ns"].min())
         assert f'"start_ns":{start}' in (tmp_path / "out.json").read_text()
         assert str(start) in (tmp_path / "out.csv").read_text()
 
     def test_nothing_to_show(self, call, recordings, tmp_path):
         gpu_only = recordings / "torch-mi210-gpu-only" / "gpu_only_trace.json.gz"
-        text = call("steps", gpu_only, "--timeline", "device")
+        text = call("table", "steps", gpu_only, "--timeline", "device")
         assert text.startswith("No steps are marked")
         empty = recordings / "rocprofv3-csv-docs" / "counter_collection.csv"
-        assert call("steps", empty).startswith("There are no events in this recording.")
+        assert call("table", "steps", empty).startswith("There are no events in this recording.")
         cpu = write_trace(
             tmp_path / "cpu.json",
             [operator("aten::linear", 1000, 2000, 1)],
             header={"schemaVersion": 1},
         )
-        for command in ("kernels", "busy"):
-            assert call(command, cpu).startswith("There ")
+        for name in ("kernels", "busy"):
+            assert call("table", name, cpu).startswith("There ")
+
+
+class TestSteps:
+    """Tables of some steps only."""
+
+    @pytest.fixture
+    def recording(self, tmp_path) -> Path:
+        """Steps 7 and 8 of 10 ms; each launches a kernel, which runs 10 ms later, for 3 and 4
+        ms.
+        """
+        events = []
+        for step, start in ((7, 1_000_000), (8, 11_000_000)):
+            events += [
+                TraceEvent("user_annotation", f"ProfilerStep#{step}", start, 10_000_000),
+                runtime_call("hipLaunchKernel", start + 2_000, 10, step),
+                kernel(f"gemm{step}", start + 10_000_000, (step - 4) * 1_000_000, step),
+            ]
+        return write_trace(tmp_path / "trace.json", events)
+
+    @pytest.mark.parametrize(("steps", "names"), [("7", {"gemm7"}), ("7-8", {"gemm7", "gemm8"})])
+    def test_kernels(self, call, recording, tmp_path, steps, names):
+        out = call("table", "kernels", recording, "--steps", steps, "--csv", tmp_path / "out.csv")
+        assert set(pd.read_csv(tmp_path / "out.csv")["name"]) == names
+        assert "part: " in out
+
+    def test_busy_and_summary(self, call, recording):
+        assert "4.000  100.0" in call("table", "busy", recording, "--steps", "8")
+        out = call("summary", recording, "--steps", "7")
+        assert "gemm7" in out
+        assert "gemm8" not in out
+        assert ("part" in out, "part" in call("summary", recording)) == (True, False)
 
 
 class TestConvert:
@@ -252,19 +315,23 @@ class TestRecordingsAreKept:
         return main
 
     def test_the_file_itself(self, refused, trace):
-        assert "would be lost" in refused("kernels", trace, "--json", trace, kept=trace)
+        assert "would be lost" in refused("table", "kernels", trace, "--json", trace, kept=trace)
         assert "would be lost" in refused("convert", trace, trace, kept=trace)
-        assert "would be lost" in refused("compare", trace, trace, "--csv", trace, kept=trace)
+        assert "would be lost" in refused(
+            "table", "compare", trace, trace, "--csv", trace, kept=trace
+        )
 
     def test_a_new_file_in_the_folder_may_be_written(self, call, trace):
-        call("busy", trace.parent, "--csv", trace.parent / "busy.csv")
+        call("table", "busy", trace.parent, "--csv", trace.parent / "busy.csv")
         assert len(pd.read_csv(trace.parent / "busy.csv")) == 1
 
 
 REFUSED = (
-    *("", "tables x", "kernels", "kernels x --top many", "kernels x --pre-device"),
-    *("compare one", "kernels /nowhere/trace.json", "steps TRACE --timeline device"),
-    *(f"busy TRACE --csv={name}" for name in ("/nowhere/out.csv", "/tmp", "", "-")),
+    *("", "tables x", "table", "table kernel x", "table kernels", "table kernels x --top many"),
+    *("table kernels x --topp 3", "table compare one", "table kernels /nowhere/trace.json"),
+    *("table steps TRACE --timeline device", "table busy TRACE --timeline device"),
+    *(f"summary TRACE --steps={steps}" for steps in ("9", "8-7", "x", "1 --step-marker forward")),
+    *(f"table busy TRACE --csv={name}" for name in ("/nowhere/out.csv", "/tmp", "", "-")),
 )
 
 
@@ -281,13 +348,13 @@ def test_errors_are_one_line(line, tmp_path, capsys):
 
 def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
     monkeypatch.setattr("tidyprof.cli.output.find_spec", lambda name: None)
-    assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
+    assert cli.main(["table", "busy", str(trace), "--parquet", "out.parquet"]) == 2
     shown = capsys.readouterr()
     assert "pip install pyarrow" in shown.err
     assert not shown.out, "said before any work is done"
 
 
-@pytest.mark.parametrize("command", ["busy", "gate"])
+@pytest.mark.parametrize("command", ["summary", "gate"])
 def test_bugs_keep_their_traceback_and_close_no_gate(command, trace, monkeypatch, capsys):
     def fail(options):
         raise ZeroDivisionError
@@ -316,16 +383,16 @@ class TestOutput:
     def test_a_pipe_is_plain_and_not_cut(self, call, trace, monkeypatch):
         monkeypatch.setenv("COLUMNS", "40")
         monkeypatch.setenv("TERM", "xterm-256color")
-        for command in ("summary", "kernels", "busy", "steps"):
-            text = call(command, trace)
+        for command in ("summary", "table kernels", "table busy", "table steps"):
+            text = call(*command.split(), trace)
             assert "\x1b" not in text
             assert text.isascii() or set(re.sub(r"[ -~\n]", "", text)) <= {"µ"}, "no boxes"
             assert not re.search(r"[ \t]$", text, re.MULTILINE)
-        text = call("kernels", trace)
+        text = call("table", "kernels", trace)
         for name in kernels(read_torch_trace(trace))["short_name"]:
             assert f"{name}  " in text
 
-    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps", "compare"])
+    @pytest.mark.parametrize("command", ["summary", *OF_TABLES])
     def test_files_are_written_although_the_pipe_is_closed(
         self, command, trace, tmp_path, monkeypatch, capsys
     ):
@@ -333,16 +400,15 @@ class TestOutput:
         os.close(reader)
         with open(writer, "w") as closed:
             monkeypatch.setattr(sys, "stdout", closed)
-            assert (
-                cli.main([command, str(trace), str(trace), "--csv", str(tmp_path / "out.csv")]) == 0
-            )
+            words = [*command.split(), str(trace), str(trace), "--csv", str(tmp_path / "out.csv")]
+            assert cli.main(words) == 0
         assert capsys.readouterr().err == ""
         assert len(pd.read_csv(tmp_path / "out.csv")) >= 2
 
     def test_a_full_disk_is_one_line(self, trace):
         require(Path("/dev/full").exists(), "/dev/full")
         with open("/dev/full", "w") as full:
-            arguments = [sys.executable, "-m", "tidyprof", "kernels", trace]
+            arguments = [sys.executable, "-m", "tidyprof", "table", "kernels", trace]
             done = subprocess.run(
                 arguments,
                 cwd=REPOSITORY,
@@ -359,7 +425,7 @@ class TestOutput:
 
     @pytest.mark.parametrize(
         ("command", "code"),
-        [("gate missing new", 2), ("busy TRACE", 0)],
+        [("gate missing new", 2), ("table busy TRACE", 0)],
     )
     @pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-"])
     def test_the_exit_code_is_the_same_where_no_message_can_be_written(
@@ -373,14 +439,15 @@ class TestOutput:
         assert done.returncode == code
         assert "error" not in done.stdout
 
-    @pytest.mark.parametrize("command", sorted({*COMMANDS} - {"hang", "isa", "convert"}))
+    @pytest.mark.parametrize("command", sorted({*OF_RECORDINGS} - {"convert"}))
     def test_json_on_standard_output_and_nothing_else(
         self, command, trace, other, tmp_path, capsys
     ):
-        files = [trace, other] if command in ("compare", "gate") else [trace]
-        assert cli.main([command, *map(str, files), "--json", str(tmp_path / "out.json")]) == 0
+        files = [trace, other] if command in ("table compare", "gate") else [trace]
+        words = [*command.split(), *map(str, files), "--json"]
+        assert cli.main([*words, str(tmp_path / "out.json")]) == 0
         capsys.readouterr()
-        assert cli.main([command, *map(str, files), "--json", "-"]) == 0
+        assert cli.main([*words, "-"]) == 0
         assert json.loads(capsys.readouterr().out) == json.loads(
             (tmp_path / "out.json").read_text()
         )
@@ -391,7 +458,7 @@ class TestOutput:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(cli, "import_module", interrupt)
-        assert cli.main(["busy", str(trace)]) == 130
+        assert cli.main(["table", "busy", str(trace)]) == 130
 
     @pytest.mark.parametrize(
         ("name", "cell"),
@@ -414,7 +481,13 @@ class TestOutput:
             tmp_path / "hostile.json", [*small_step(), kernel(name, 1_080_000, 10_000_000, 21)]
         )
         call(
-            "kernels", path, "--csv", tmp_path / "kernels.csv", "--json", tmp_path / "kernels.json"
+            "table",
+            "kernels",
+            path,
+            "--csv",
+            tmp_path / "kernels.csv",
+            "--json",
+            tmp_path / "kernels.json",
         )
         text = (tmp_path / "kernels.csv").read_text()
         assert all(letter.isprintable() for line in text.split("\n") for letter in line)
@@ -462,12 +535,10 @@ def other(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "other.json", [step, *small_step()[1:]])
 
 
-@pytest.mark.parametrize(
-    "command", sorted({*COMMANDS} - {"hang", "isa"})
-)  # dumps and assembly are no recordings
+@pytest.mark.parametrize("command", OF_RECORDINGS)
 def test_every_command_names_what_was_not_read(command, half, other, tmp_path, capsys):
-    second = {"compare": [half], "gate": [other], "convert": [tmp_path / "out.json"]}
-    assert cli.main([command, *map(str, [half, *second.get(command, [])])]) == 0
+    second = {"table compare": [half], "gate": [other], "convert": [tmp_path / "out.json"]}
+    assert cli.main([*command.split(), *map(str, [half, *second.get(command, [])])]) == 0
     shown = capsys.readouterr()
     assert "rank1.json" in shown.out + shown.err
     assert ("rank1.json" in shown.out) is (command in ("summary", "gate"))

@@ -67,16 +67,15 @@ OF_MORE_THAN_A_PROFILE = {
 def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path, ...]]:
     """Each command, and what it does in another way. other -- the recording to compare with."""
     yield "summary", path, "--steps", "1"
-    yield "summary", path, "--from", "1", "--to", "5", "--json", folder / "summary.json"
-    yield "kernels", path, "--per-device", "--top", "3", "--csv", folder / "kernels.csv"
-    yield "kernels", path, "--by-step", "--top", "3"
-    yield "busy", path
-    yield "steps", path
-    yield "steps", path, "--timeline", "device", "--csv", folder / "steps.csv"
-    yield "steps", path, "--step-marker", "aten::mm", "--timeline", "device"
-    yield "compare", path, other, "--top", "3"
-    yield "compare", other, path, "--by", "operator", "--top", "3"
-    yield "gate", other, path, "--json", folder / "gate.json", "--markdown", folder / "gate.md"
+    yield "summary", path, "--json", folder / "summary.json"
+    yield "table", "kernels", path, "--top", "3", "--csv", folder / "kernels.csv"
+    yield "table", "busy", path
+    yield "table", "steps", path
+    yield "table", "steps", path, "--timeline", "device", "--csv", folder / "steps.csv"
+    yield "table", "steps", path, "--step-marker", "aten::mm", "--timeline", "device"
+    yield "table", "compare", path, other, "--top", "3"
+    yield "table", "compare", other, path, "--by", "operator", "--top", "3"
+    yield "gate", other, path, "--json", folder / "gate.json"
     yield "triage", path, "--jobs", "1", "--json", folder / "triage.json"
     yield "triage", path, "--jobs", "1", "--step-marker", "aten::mm"
     yield "hang", path

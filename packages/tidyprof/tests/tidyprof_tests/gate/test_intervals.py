@@ -78,5 +78,5 @@ def test_more_parts_need_more_runs(parts: int, paired: bool):
     [([1.0] * 4, [1.0] * 5), ([1.0] * 5, [1, 2, 3, 4, 0]), ([1.0] * 6, [1.0] * 5)],
 )
 def test_values_that_are_no_repeats_are_refused(over: list[float], under: list[float]):
-    with pytest.raises(ValueError, match=r"runs|time"):
+    with pytest.raises(ValueError, match=r"runs|value"):
         ratio_of_totals(over, under, paired=True)

@@ -7,12 +7,12 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from tidyprof.cli.main import main
+from tidyprof_tests.gate.conftest import Judged
 from tidyprof_tests.gate.test_gate import write_trace
 
 RUNS = 9
@@ -125,17 +125,14 @@ EACH_TENTH = ([0.02] * 9 + [0.22]) * 4
         ([0.226] * 40, [0.07, 0.07, 0.158] * 13 + [0.07], -0.565, "faster"),
     ],
 )
-def test_the_whole_run_decides(
-    how, base, new, change, by_median, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_whole_run_decides(how, base, new, change, by_median, tmp_path: Path, judged: Judged):
     sides = write_side(tmp_path / "base", base, 0.001), write_side(tmp_path / "changed", new, 0.001)
-    assert main(["gate", *sides, *how, "--json", "-"]) == int(change > 0)
-    told = json.loads(capsys.readouterr().out)
-    assert told["verdict"] == ("slower" if change > 0 else "faster")
+    code, told = judged(*sides, *how)
+    assert (code, told["verdict"]) == ((1, "slower") if change > 0 else (0, "faster"))
     assert told["median_verdict"] == by_median
     assert told["ratio"]["ratio"] == pytest.approx(1 + change, rel=0.01)
-    assert told["new_ns"] == pytest.approx(1e9 * np.mean(new), rel=0.01)
-    assert "Median: " in verdict_of(capsys, *sides, *how)[1]
+    assert told["new_value"] == pytest.approx(1e9 * np.mean(new), rel=0.01)
+    assert told["medians"] == pytest.approx([1e9 * np.median(base), 1e9 * np.median(new)], rel=0.01)
 
 
 @BOTH
@@ -148,15 +145,13 @@ def test_the_median_is_shown_only_if_it_differs(
 
 @BOTH
 @pytest.mark.parametrize("slow", ["base", "changed"])
-def test_a_few_long_steps_of_few_runs_prove_nothing(
-    how, slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_few_long_steps_of_few_runs_prove_nothing(how, slow: str, tmp_path: Path, judged: Judged):
     """Two of nine runs have a step that takes as long as all others together."""
     sides = [write_side(tmp_path / name, [0.02] * 40) for name in ("base", "changed")]
     for run in (3, 7):
         write_run(tmp_path / slow / f"run{run}", [0.02] * 39 + [0.8 + 0.01 * run])
-    assert main(["gate", *sides, *how, "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    code, told = judged(*sides, *how)
+    assert code == 0
     assert told["verdict"] == ("inconclusive" if slow == "changed" else "no difference")
     assert told["ratio"]["low"] < 1
     assert (told["ratio"]["high"] > 1.2) is (slow == "changed")
@@ -211,22 +206,13 @@ def test_a_copy_is_no_repeat(
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_an_inconclusive_verdict_fails_if_that_is_asked_for(
-    asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: bool, tmp_path: Path, judged: Judged
 ):
     sides = [
         str(write_run(tmp_path / name, [step] * 5))
         for name, step in (("base", 0.01), ("new", 0.02))
     ]
-    reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
-    options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
-    assert main(["gate", *sides, *options, *["--fail-on-inconclusive"] * asked]) == int(asked)
-    suite = ElementTree.fromstring(reports["junit"].read_text())
-    assert (suite.get("failures"), suite.find("testcase/failure") is not None) == (
-        str(int(asked)),
-        asked,
-    )
-    told = json.loads(reports["json"].read_text())
-    assert (told["verdict"], told["fails"]) == ("inconclusive", asked)
-    assert reports["markdown"].read_text().startswith("### ❔ inconclusive")
+    code, told = judged(*sides, *["--fail-on-inconclusive"] * asked)
+    assert (code, told["verdict"], told["fails"]) == (int(asked), "inconclusive", asked)
     equal = [write_side(tmp_path / f"{name} side", [0.01] * 5) for name in ("base", "changed")]
     assert main(["gate", *equal, "--paired", "--fail-on-inconclusive"]) == 0

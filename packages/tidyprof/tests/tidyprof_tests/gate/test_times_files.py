@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidyprof import ProfileReadError
-from tidyprof.cli.main import main
 from tidyprof.gate.runs import run_times
+from tidyprof_tests.gate.conftest import Judged
 
 STEPS = 5
 
@@ -38,12 +38,12 @@ def write_times(
 def test_a_run_is_its_steady_steps_over_all_ranks(tmp_path: Path):
     run = run_times(write_times(tmp_path / "run", ranks=2))
     assert (run.steps, run.profiled, len(run.kernels)) == (8, False, 0)
-    assert run.step_ns == pytest.approx(56e6)  # four of 40, four of 70, and 4 more of each rank
-    assert run.median_ns == pytest.approx((44e6 + 70e6) / 2)
+    assert run.value == pytest.approx(56e6)  # four of 40, four of 70, and 4 more of each rank
+    assert run.median == pytest.approx((44e6 + 70e6) / 2)
     assert run.parts.to_dict() == pytest.approx({"device": 10e6, "forward": 45e6, "log": 1e6})
     assert str(run.origin) == "recorded: machine not stated"
     one = run_times(tmp_path / "run/times_rank0.jsonl")
-    assert (one.steps, one.step_ns) == (4, pytest.approx(41e6))
+    assert (one.steps, one.value) == (4, pytest.approx(41e6))
 
 
 def test_parts_of_rare_long_steps_add_up_to_the_mean_step(tmp_path: Path):
@@ -58,16 +58,16 @@ def test_parts_of_rare_long_steps_add_up_to_the_mean_step(tmp_path: Path):
     assert run.parts.to_dict() == pytest.approx(
         {"forward": 10e6, "log": 2.5e6, "backward": 2.5e6, "data": 50e6}
     )
-    assert run.parts.sum() == pytest.approx(run.step_ns)
-    assert run.median_ns == pytest.approx(15e6)
+    assert run.parts.sum() == pytest.approx(run.value)
+    assert run.median == pytest.approx(15e6)
 
 
 def test_a_killed_job_leaves_half_a_line(tmp_path: Path):
     file = write_times(tmp_path) / "times_rank0.jsonl"
-    whole = run_times(tmp_path).step_ns
+    whole = run_times(tmp_path).value
     text = file.read_text()
     file.write_text(text + line(STEPS, forward=1.0)[:-3])
-    assert run_times(tmp_path).step_ns == whole
+    assert run_times(tmp_path).value == whole
     file.write_text(text.rstrip("\n"))  # whole, though the end of the line is missing
     assert run_times(tmp_path).steps == 4
 
@@ -103,21 +103,19 @@ def test_other_damage_is_one_line(content: str, found: str, tmp_path: Path):
     assert all(words in str(error.value) for words in ("Likely cause", "Next step"))
 
 
-def test_the_command_judges_them_by_their_own_parts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_command_judges_them_by_their_own_parts(tmp_path: Path, judged: Judged):
     for side, forward in (("base", 0.03), ("new", 0.04)):
         for pair in range(8):
             write_times(tmp_path / side / f"run{pair}", factor=1 + 0.1 * pair, forward=forward)
-    sides = [str(tmp_path / side) for side in ("base", "new")]
-    assert main(["gate", *sides, "--paired", "--json", "-"]) == 1
-    told = json.loads(capsys.readouterr().out)
+    code, told = judged(tmp_path / "base", tmp_path / "new", "--paired")
+    assert code == 1
     assert {part["part"]: part["confident"] for part in told["parts"]} == {
         "forward": True,
         "device": False,
         "log": False,
     }
-    for side in ("base_ns", "new_ns"):
-        assert sum(part[side] for part in told["parts"]) == pytest.approx(told[side])
-    assert told["ratio"]["ratio"] == pytest.approx(told["new_ns"] / told["base_ns"])
+    for side in ("base", "new"):
+        total = sum(part[f"{side}_ns"] for part in told["parts"])
+        assert total == pytest.approx(told[f"{side}_value"])
+    assert told["ratio"]["ratio"] == pytest.approx(told["new_value"] / told["base_value"])
     assert told["kernels"] == []

@@ -53,7 +53,8 @@ def test_steps_are_timed_and_traced(trained: tuple[Ended, Ended, Path]) -> None:
         assert sum(parts.values()) == pytest.approx(rank[name]["step_ns"], rel=0.02)
     assert len((folder / "out/times_rank0.jsonl").read_text().splitlines()) == 40
     shown = plain(
-        [PYTHON, "-m", "tidyprof", "steps", "out/trace_rank0.json.gz", "--json", "-"], folder
+        [PYTHON, "-m", "tidyprof", "table", "steps", "out/trace_rank0.json.gz", "--json", "-"],
+        folder,
     )
     assert len(json.loads(shown.output)) == 3
     assert ended.found is not None

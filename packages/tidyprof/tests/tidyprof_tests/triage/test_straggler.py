@@ -55,7 +55,7 @@ def test_a_rank_that_computes_longer_is_compared_with_one_that_waits(
         "compute",
     )
     files = [name.format(rank) for rank in (1 - late, late)]
-    command = f"tidyprof compare {files[0]} {files[1]} --by operator"
+    command = f"tidyprof table compare {files[0]} {files[1]} --by operator"
     assert command in found.next_step
     assert main(command.split()[1:]) == 0
 

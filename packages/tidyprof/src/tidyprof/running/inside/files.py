@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import platform
-import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -139,6 +138,8 @@ class Files:
 
     def _not_whole(self, size: int) -> OSError:
         """Return an error that names the cause, which torch's profiler does not."""
+        import resource
+
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if limit != resource.RLIM_INFINITY:
             return OSError(f"files are limited to {limit} bytes (ulimit -f)")

@@ -32,8 +32,13 @@ REPLAYS_ALONE = 8
 are the steps: such a graph holds a whole step.
 """
 
-PROFILERS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
-"""torch's functions through which every profiler begins."""
+PROFILERS = (
+    "_prepare_profiler",
+    "_enable_profiler",
+    "_enable_profiler_legacy",
+    "_enable_execution_trace_observer",
+)
+"""torch's functions through which everything that records operators begins."""
 
 SAVES = {
     "torch": ("save",),
@@ -81,6 +86,7 @@ class Hooks:
         self.before_step: str | None = None
         self.state = State()
         self.visits = self.spent_ns = 0
+        self.call_module = torch.nn.Module.__call__
         self.wrapper_ns: tuple[float, float] | None = None
         self.renew()
 
@@ -91,7 +97,7 @@ class Hooks:
 
     def record_anew(self) -> None:
         """Begin to look for steps."""
-        self.parts = Parts(self.torch.autograd.profiler.record_function)
+        self.parts = Parts(self.torch)
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.job, self.cost_so_far)
         self.state.listens = True
         self.replays = 0
@@ -134,8 +140,10 @@ class Hooks:
     def wrap_profilers(self) -> None:
         """Be called before any profiler begins; torch has only one."""
         autograd = self.torch.autograd
+        own = self.torch._C
         legacy = sys.modules.get("torch.autograd.profiler_legacy")
-        for module in (autograd, autograd.profiler, legacy, self.torch._C._autograd):
+        newer = self.torch.profiler.profiler
+        for module in (autograd, autograd.profiler, legacy, newer, own._autograd, own._profiler):
             for name in PROFILERS:
                 if hasattr(module, name):
                     self.wrap(module, name, self.before_profiler)
@@ -199,7 +207,6 @@ class Hooks:
         """
         module = self.torch.nn.Module
         original = module.__call__
-        self.call_module = original
         if original.__code__.co_names != ("_compiled_call_impl", "_call_impl"):
             self.recorder.notes.append(
                 "this release of PyTorch calls modules in another way, so calls were not noted"
@@ -207,7 +214,8 @@ class Hooks:
             return
         self.call_module = self.module_call(original)
         leave_uncompiled(self.torch, self.call_module)
-        module.__call__ = self.call_module
+        # One may be pickled by the name of the other.
+        module.__call__ = module._wrapped_call_impl = self.call_module
 
     def module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return what replaces `torch.nn.Module.__call__`."""
@@ -419,7 +427,9 @@ class Hooks:
     def before_profiler(self, _: Any) -> None:
         """A profiler begins: that of these hooks, or a profiler of the program."""
         if not self.recorder.is_beginning:
-            self.recorder.leave_alone()
+            self.recorder.leave_alone(
+                "the program runs a profiler of its own, which was left alone: no trace, only times"
+            )
 
     def before_save(self, _: Any) -> int:
         """A checkpoint is written."""
@@ -508,6 +518,9 @@ def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any
     it continues its text.
     """
     given = kwargs.get("input_ids", args[0] if args else None)
-    if not isinstance(given, torch.Tensor) or given.dim() != 2 or given.is_floating_point():
+    # A subclass, or a mode of the program, would see what is asked here.
+    if type(given) is not torch.Tensor or torch._C._len_torch_function_stack():
+        return False
+    if given.dim() != 2 or given.is_floating_point():
         return False
     return bool(given.shape[1] == 1)

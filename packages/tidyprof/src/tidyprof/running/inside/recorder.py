@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -26,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from tidyprof_inside.files import Files, machine, rank_of
-from tidyprof_inside.job import Job
+from tidyprof_inside.job import Job, resident_bytes
 from tidyprof_inside.parts import DECODE, REST, Parts
 from tidyprof_inside.steps import Marker
 from tidyprof_inside.whose import is_of_program
@@ -52,7 +50,7 @@ LONG_STEP_RATIO = 3.0
 separately.
 """
 
-STACKS_GB = 4.0
+STACKS_BYTES = 4_000_000_000
 """Memory that call stacks may take before the trace ends."""
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"
@@ -84,6 +82,7 @@ class Recorder:
         self.foreign = self.is_beginning = False
         self.profiler: Any = None
         self.profile_function: Any = None
+        self.local = threading.local()
         # -1 outside of a backward pass
         self.backward_number = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self.reset("", last=True)
@@ -161,8 +160,10 @@ class Recorder:
             self._begin_timing(AFTER)
 
     def note_weights(self, optimizer: Any) -> None:
-        """Count the elements of an optimizer's matrices by their type, once."""
-        if self.weights or self.all_steps:
+        """Count the elements of an optimizer's matrices by their type, once, unless a mode of the
+        program would see that.
+        """
+        if self.weights or self.all_steps or self.torch._C._len_torch_function_stack():
             return
         for group in optimizer.param_groups:
             for values in group["params"]:
@@ -235,7 +236,7 @@ class Recorder:
         lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
         whole = sum(lengths) if closing else whole
         alike = alike_of([DECODE in row for row in self.rows])
-        longest = LONG_STEP_RATIO * statistics.median(lengths[step] for step in alike)
+        longest = LONG_STEP_RATIO * sorted(lengths[step] for step in alike)[len(alike) // 2]
         usual = [step for step in alike if lengths[step] <= longest]
         long = [lengths[step] for step in alike if lengths[step] > longest]
         others = [length for step, length in enumerate(lengths) if step not in alike]
@@ -283,8 +284,8 @@ class Recorder:
 
     def _begin_trace(self) -> None:
         profiling = self.torch.profiler
-        if self.torch.autograd._profiler_enabled():
-            self.leave_alone()
+        if self.parts.watchers():
+            self.leave_alone("a TorchDispatchMode of the program sees every operator: no trace")
             self._finish()
             return
         began = time.time_ns()
@@ -298,7 +299,8 @@ class Recorder:
             with_stack=self._may_record_stacks(),
             record_shapes=self.asked["shapes"],
         )
-        self.most_gb = memory_gb() + STACKS_GB
+        self.local.profiler = self.profiler
+        self.most_bytes = resident_bytes() + STACKS_BYTES
         self.traced = 0
         self.stage = TRACE
         self._begin_profiler(self.profiler.start)
@@ -333,15 +335,26 @@ class Recorder:
             self.profile_function = sys.getprofile()
 
     def _trace(self) -> None:
+        # Another thread found a profiler of the program, or this one has the number of the thread
+        # that began the trace and has ended.
+        if self.foreign or not self._is_on_thread():
+            self.drop_trace()
+            self.stage = SETTLING
+            return
         self.parts.trace(False)
         if self.traced == 0:
             self._wait_for_gpu()
             self.parts.pieces.clear()
         self.traced += 1
         is_last = self.traced > self.asked["steps"]
-        if self.asked["stacks"] and not is_last and self.traced > 1 and memory_gb() > self.most_gb:
+        if (
+            self.asked["stacks"]
+            and not is_last
+            and self.traced > 1
+            and resident_bytes() > self.most_bytes
+        ):
             self.notes.append(
-                f"{STACKS_GB:g} GB of call stacks are full, so the trace has fewer steps"
+                f"{STACKS_BYTES / 1e9:g} GB of call stacks are full, so the trace has fewer steps"
             )
             is_last = True
         if is_last:
@@ -391,6 +404,7 @@ class Recorder:
         try:
             profiler.stop()
         finally:
+            self.torch.autograd.profiler.KinetoStepTracker.erase_step_count("ProfilerStep")
             if self.torch.autograd._profiler_enabled():
                 self.torch.autograd._disable_profiler()
             if theirs is not None and theirs is not self.profile_function:
@@ -398,9 +412,13 @@ class Recorder:
                 getattr(theirs, "enable", lambda: sys.setprofile(theirs))()
 
     def drop_trace(self) -> None:
-        """Let go of the profiler without a trace; after the backward pass that is under way."""
+        """Let go of the profiler without a trace; after the backward pass that is under way.
+
+        Only the thread that began it can stop it.
+        """
+        is_on_thread = self._is_on_thread()
         profiler, self.profiler = self.profiler, None
-        if profiler is None:
+        if profiler is None or not is_on_thread:
             return
         self.parts.trace(False)
         profiler.on_trace_ready = None
@@ -410,15 +428,17 @@ class Recorder:
         else:
             self._stop(profiler)
 
-    def leave_alone(self) -> None:
-        """Leave torch's profiler, of which there is only one, to the program that runs its own."""
+    def _is_on_thread(self) -> bool:
+        """Return True on the thread that began the profiler."""
+        return getattr(self.local, "profiler", None) is self.profiler
+
+    def leave_alone(self, reason: str) -> None:
+        """Record no trace, since torch has only one profiler, or since the program would see it."""
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
-        self.notes.append(
-            "the program runs a profiler of its own, which was left alone: no trace, only times"
-        )
-        if self.profiler is not None:
+        self.notes.append(reason)
+        if self.profiler is not None and self._is_on_thread():
             self.drop_trace()
             self.stage = SETTLING
 
@@ -499,8 +519,3 @@ def alike_of(decodes: Sequence[bool]) -> list[int]:
 def mean(values: Sequence[float]) -> float:
     """The arithmetic mean."""
     return sum(values) / len(values)
-
-
-def memory_gb() -> float:
-    """The most memory that this process has had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
