@@ -110,8 +110,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def judge(program: Program, limit_s: float) -> dict[str, Any]:
-    """Return the verdict of `tidyprof run` on a program: its cause, whether it is confident, the
-    share of the steps for which other programs had the CPU, in percent, or why there is none.
+    """Return the verdict of `tidyprof run` on a program: its cause, whether it is confident, and
+    the share of the traced steps for which other programs had the CPU; or why there is none.
     """
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(SOURCES) as archive:
@@ -140,11 +140,11 @@ def judge(program: Program, limit_s: float) -> dict[str, Any]:
         found = json.loads(report.read_text())
     if found["diagnosis"] is None:
         return _none(found["why_no_verdict"])
-    shares = {part["name"]: part["percent"] for part in found["diagnosis"]["parts"]}
+    facts = {fact["name"]: fact["value"] for fact in found["diagnosis"]["facts"]}
     return {
         "cause": found["diagnosis"]["cause"],
         "confident": found["diagnosis"]["confident"],
-        "other_programs_percent": round(shares.get("other programs", 0)),
+        "cpu_steal_share": round(facts.get("cpu_steal_share") or 0, 2),
     }
 
 

@@ -160,9 +160,9 @@ def run_rates() -> str:
         counts = [states.count(state) for state in (True, None, False)]
         right, unclear, wrong = (f"{one} ({100 * one / len(judged):.0f}%)" for one in counts)
         confident, mistaken = judged.count((True, True)), judged.count((False, True))
-        lost = median(one.get("other_programs_percent", 0) for one in verdicts.values())
+        lost = median(one["cpu_steal_share"] for one in verdicts.values() if "why" not in one)
         row = [_load(loops), len(judged), right, confident, unclear, wrong, mistaken]
-        rows.append([*row, f"{lost:.0f}%"])
+        rows.append([*row, f"{lost:.0%}"])
     head = (
         "|>programs|>right|>confident, among these|>inconclusive|>wrong|>wrong and confident"
         "|>CPU time lost to other processes, median"
