@@ -1,5 +1,6 @@
 """What `tidyprof triage` says of files whose truth somebody wrote down first, as tables for the
-pages on triage. The verdicts are those of tests/tidyprof_tests/triage/facts.json.
+pages on triage. The verdicts are those of tests/tidyprof_tests/triage/facts.json, and those of
+`tidyprof run` are in run_verdicts.json.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from benchmarks.run_verdicts import NO_VERDICT, programs, read_verdicts
 from tidyprof_tests.triage.facts import TRUTHS, read_facts
 from tidyprof_tests.triage.gpu_programs import TRUTH, is_right
 
 FACTS = read_facts()
+RUNS = read_verdicts()
+LOADS = {loops: RUNS["verdicts"][loops] for loops in sorted(RUNS["verdicts"], key=int)}
+PROGRAMS = programs()
 
 
 @dataclass(frozen=True)
@@ -144,3 +149,49 @@ def gpu_forms() -> str:
         "|triage, trace alone"
     )
     return markdown(head, rows)
+
+
+def run_rates() -> str:
+    """Return how many verdicts of `tidyprof run` are right under each load, as Markdown."""
+    rows = []
+    for loops, verdicts in LOADS.items():
+        judged = [(is_run_right(*one), one[1]["confident"]) for one in verdicts.items()]
+        states = [right for right, _ in judged]
+        counts = [states.count(state) for state in (True, None, False)]
+        right, unclear, wrong = (f"{one} ({100 * one / len(judged):.0f}%)" for one in counts)
+        confident, mistaken = judged.count((True, True)), judged.count((False, True))
+        lost = median(one["cpu_steal_share"] for one in verdicts.values() if "why" not in one)
+        row = [_load(loops), len(judged), right, confident, unclear, wrong, mistaken]
+        rows.append([*row, f"{lost:.0%}"])
+    head = (
+        "|>programs|>right|>confident, among these|>inconclusive|>wrong|>wrong and confident"
+        "|>CPU time lost to other processes, median"
+    )
+    return f"{markdown(head, rows)}\nMeasured in {RUNS['month']} on {RUNS['machine']}.\n"
+
+
+def run_verdicts() -> str:
+    """Return each verdict of `tidyprof run`, as Markdown; what is wrong is bold."""
+    rows = []
+    for name, program in PROGRAMS.items():
+        verdicts = [verdicts.get(name) for verdicts in LOADS.values()]
+        if any(verdicts):
+            cells = [(one and _cell(name, one)) or "" for one in verdicts]
+            rows.append([name, " or ".join(program.right), *cells])
+    return markdown("|".join(["program", "truth", *map(_load, LOADS)]), rows)
+
+
+def is_run_right(name: str, verdict: dict[str, Any]) -> bool | None:
+    """Return whether a verdict of `tidyprof run` is right, or None if it names no cause."""
+    cause = verdict["cause"]
+    return None if cause in ("inconclusive", NO_VERDICT) else cause in PROGRAMS[name].right
+
+
+def _cell(name: str, verdict: dict[str, Any]) -> str:
+    right, cause = is_run_right(name, verdict), verdict["cause"]
+    shown = f"**{cause}**" if right is False else cause
+    return shown if right is None or verdict["confident"] else f"{shown}, not confident"
+
+
+def _load(loops: str) -> str:
+    return f"{loops} busy loops" if int(loops) else "quiet"

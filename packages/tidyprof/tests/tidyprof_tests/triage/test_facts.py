@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 import tidyprof
-from benchmarks.triage_files import gpu_forms, listed, third_party
+from benchmarks.triage_files import (
+    LOADS,
+    gpu_forms,
+    is_run_right,
+    listed,
+    run_verdicts,
+    third_party,
+)
 from tidyprof_tests.conftest import REPOSITORY, THIRD_PARTY
 from tidyprof_tests.triage.facts import (
     EXPECTED,
@@ -87,6 +94,15 @@ def test_the_verdicts_are_right_by_their_truths() -> None:
     assert sum(FOUND[name]["confident"] for name in FOUND) > len(FOUND) / 2
 
 
+def test_no_verdict_on_a_running_program_is_wrong_and_confident() -> None:
+    """Whether the machine was quiet or busy, and most are right where it was quiet."""
+    for verdicts in LOADS.values():
+        for name, verdict in verdicts.items():
+            assert is_run_right(name, verdict) is not False or not verdict["confident"], name
+    right = [is_run_right(*one) for one in LOADS["0"].items()]
+    assert sum(map(bool, right)) > 0.75 * len(right)
+
+
 def test_the_estimate_contains_the_unprofiled_step_of_most_variants() -> None:
     inside = []
     for (name, variant), truth in TRUTH.items():
@@ -103,4 +119,5 @@ def test_the_page_has_these_verdicts() -> None:
     """Otherwise write it again: python -m benchmarks.bench_triage."""
     page = (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
     assert gpu_forms() in page
+    assert run_verdicts() in page
     assert all(listed(files) in page for files in third_party().values())
