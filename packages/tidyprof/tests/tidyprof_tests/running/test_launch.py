@@ -63,7 +63,7 @@ def test_the_signal_to_record_again_goes_to_hooked_processes_of_this_machine_onl
     tmp_path: Path,
 ) -> None:
     (tmp_path / "out").mkdir()
-    command = [*RUN, "--out", "out", "--", "bash", "-c", "echo begun; sleep 600 & wait"]
+    command = [*RUN, "--out", "out", "--", "bash", "-c", "echo begun; exec sleep 600"]
     with (
         subprocess.Popen(["sleep", "600"]) as other,
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process,

@@ -46,8 +46,9 @@ def run_hidden():  # type: ignore[no-untyped-def]
         from importlib import machinery, util
     except ImportError:  # Python 2
         return
-    others = [path for path in sys.path if os.path.abspath(path or ".") != HERE]
-    spec = machinery.PathFinder.find_spec("sitecustomize", others)
+    # Children find this folder through PYTHONPATH; this program must not see it.
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != HERE]
+    spec = machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
     module = util.module_from_spec(spec)

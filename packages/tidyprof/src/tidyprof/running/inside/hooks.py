@@ -142,7 +142,8 @@ class Hooks:
         autograd = self.torch.autograd
         own = self.torch._C
         legacy = sys.modules.get("torch.autograd.profiler_legacy")
-        newer = self.torch.profiler.profiler
+        # Only if it is there: it imports modules that the program may have replaced by its own.
+        newer = sys.modules.get("torch.profiler.profiler")
         for module in (autograd, autograd.profiler, legacy, newer, own._autograd, own._profiler):
             for name in PROFILERS:
                 if hasattr(module, name):

@@ -62,6 +62,17 @@ SAVE_S = 30.0
 """How often the state of the job is written once all is recorded."""
 
 
+class AtThreadEnd:
+    """A value of a threading.local that calls a function when its thread ends."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def __del__(self) -> None:
+        if self.call is not None:
+            self.call()
+
+
 class Recorder:
     """Times and traces the steps of one process; the hooks report every event to it."""
 
@@ -299,7 +310,9 @@ class Recorder:
             with_stack=self._may_record_stacks(),
             record_shapes=self.asked["shapes"],
         )
-        self.local.profiler = self.profiler
+        profiler = self.local.profiler = self.profiler
+        # torch can't end a thread whose operators it still records.
+        self.local.end = AtThreadEnd(lambda: self._stop(profiler))
         self.most_bytes = resident_bytes() + STACKS_BYTES
         self.traced = 0
         self.stage = TRACE
@@ -400,6 +413,8 @@ class Recorder:
         """Stop torch's profiler, also one that was interrupted while it began or ended, and put
         back the profile function with which the program replaced torch's meanwhile.
         """
+        if hasattr(self.local, "end"):  # otherwise the thread is at its end
+            self.local.end.call = None
         theirs = sys.getprofile()
         try:
             profiler.stop()
