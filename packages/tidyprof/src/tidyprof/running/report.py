@@ -28,6 +28,11 @@ DRIFT = 0.15
 before it.
 """
 
+INDIRECT = 1.7
+"""The hooks cost this many times the time that passes in them, because the program finds less of
+its data in the CPU's caches: the median of benchmarks/bench_hooks.py on two cores, November 2026.
+"""
+
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
 """Parts of a job that the hooks time (inside/job.py). The shutdown is the rest."""
 
@@ -273,7 +278,7 @@ def _notes(run: Run) -> Iterable[str]:
 def _cost(run: Run) -> str:
     """Return what the hooks cost, by their own measurement."""
     windows = [about.get("before") or about.get("after") for about in run.ranks.values()]
-    shares = [window["hooks_ns"] / window["step_ns"] for window in windows if window]
+    shares = [INDIRECT * window["hooks_ns"] / window["step_ns"] for window in windows if window]
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
     share = f"{100 * max(shares):.2g}% of a step" if shares else "an unknown share of a step"
     once = f" Writing the trace took {max(writing) / 1e9:,.2g} s once." if writing else ""

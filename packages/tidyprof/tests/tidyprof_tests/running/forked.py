@@ -44,7 +44,6 @@ def _be(folder: Path, hooks: str, program: str) -> None:
         os.environ["TIDYPROF_RUN"] = json.dumps({**asked, "shapes": False, "mark": ""})
         sys.path.insert(0, hooks)
         __import__("sitecustomize")
-        sys.path.remove(hooks)
     sys.argv = program.split()
     sys.path.insert(0, str(folder))
     code: object = 0

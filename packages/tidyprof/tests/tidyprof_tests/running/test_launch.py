@@ -83,7 +83,13 @@ def test_the_signal_to_record_again_goes_to_hooked_processes_of_this_machine_onl
 
 
 def test_two_runs_have_two_folders(tmp_path: Path) -> None:
-    command = [*RUN, "--", "bash", "-c", "touch tidyprof-run-*/of_the_program; exit 3"]
+    command = [
+        *RUN,
+        "--",
+        "bash",
+        "-c",
+        "for run in tidyprof-run-*; do touch $run/kept; done; exit 3",
+    ]
     runs = [
         subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, text=True)
         for _ in range(2)

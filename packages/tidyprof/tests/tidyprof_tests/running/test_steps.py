@@ -98,7 +98,7 @@ def test_what_comes_after_the_last_timed_step_is_part_of_none(
     """The program ends with 60 s of something else, while steps of 1 ms are timed."""
     import torch
 
-    asked = {"out": str(tmp_path), "after": 30, "steps": 3}
+    asked = {"out": str(tmp_path), "after": 30, "steps": 3, "mark": ""}
     recorder = inside.hooks.Hooks(torch, asked).recorder
     recorder.files, recorder.rank, recorder.world = inside.files.Files(str(tmp_path), 0), 0, 1
     recorder.all_steps = 4

@@ -47,6 +47,9 @@ SAVES = {
 }
 """Module -> its functions that write a checkpoint."""
 
+LISTENING = (REST, BETWEEN, "optimizer")
+"""Parts in which the next call of a module matters."""
+
 BATCHES, CALLS = 10, 30
 """How often a wrapper is called to measure what it costs."""
 
@@ -82,7 +85,7 @@ class Hooks:
         self.is_compiling = torch.compiler.is_dynamo_compiling
         self.is_off = False
         self.again = 1
-        self.is_mark_found = False
+        self.is_mark_found = not asked["mark"]
         self.before_step: str | None = None
         self.state = State()
         self.visits = self.spent_ns = 0
@@ -339,8 +342,10 @@ class Hooks:
     def enter(self, part: str, _: Any = None) -> str | None:
         """Note that the host enters this part; returns the argument for `leave`."""
         recorder = self.recorder
-        recorder.catch_up()
-        self.find_mark()
+        if recorder.is_due:
+            recorder.catch_up()
+        if not self.is_mark_found:
+            self.find_mark()
         if recorder.stage == DONE:
             return None
         before = self.parts.enter(part)
@@ -351,8 +356,9 @@ class Hooks:
     def leave(self, part: str | None) -> None:
         """Note that the host is in that part again."""
         self.parts.leave(part)
-        self.state.listens = self.parts.part in (REST, BETWEEN, "optimizer")
-        self.recorder.catch_up()
+        self.state.listens = self.parts.part in LISTENING
+        if self.recorder.is_due:
+            self.recorder.catch_up()
 
     def before_optimizer(self, optimizer: Any) -> None:
         """An optimizer begins its step."""
@@ -454,8 +460,6 @@ class Hooks:
 
     def find_mark(self) -> None:
         """Watch the function that --step-marker names, once the program has defined it."""
-        if self.is_mark_found or not self.asked["mark"]:
-            return
         owner_and_name = function_named(self.asked["mark"])
         if owner_and_name is not None:
             self.is_mark_found = True

@@ -49,9 +49,10 @@ class Parts:
         The first thread that does more than fetch data is the one that makes the steps: other
         threads may fetch ahead for it.
         """
+        this = threading.get_ident()
         if self.thread is None and part != "data":
-            self.thread = threading.get_ident()
-        if self.thread != threading.get_ident():
+            self.thread = this
+        if self.thread != this:
             return None
         before = self.part
         self.switch(part)

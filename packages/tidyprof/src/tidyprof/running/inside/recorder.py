@@ -205,9 +205,9 @@ class Recorder:
     def _begin_timing(self, stage: str) -> None:
         self._wait_for_gpu()
         self.stage, self.rows, self.moments, self.memory = stage, [], [], []
+        self.cost = self.cost_so_far()
         self._note_moment()
         self.parts.take()
-        self.cost = self.cost_so_far()
         self.begun = time.perf_counter()
 
     def _time(self, sums: dict[str, int]) -> None:
