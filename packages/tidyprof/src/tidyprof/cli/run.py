@@ -132,7 +132,7 @@ def _new_folder(rank: int | None) -> Path:
 
 
 def _watch(folder: Path) -> Callable[[], None]:
-    """Return a function that tells once that everything is recorded: programs may run for days."""
+    """Return a function that reports once that all is recorded: programs may run for days."""
     told: list[bool] = []
 
     def look() -> None:
@@ -140,7 +140,7 @@ def _watch(folder: Path) -> Callable[[], None]:
         if told or not about.is_file() or _stage(about) != "done":
             return
         told.append(True)
-        tell(f"tidyprof: recorded, and the program goes on; tidyprof triage {folder} judges it now")
+        tell(f"tidyprof: recorded, and the program continues. Next: tidyprof triage {folder}")
 
     return look
 

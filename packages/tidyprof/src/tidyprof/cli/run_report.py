@@ -31,7 +31,7 @@ from tidyprof.triage.printers import as_dict, labeled
 from tidyprof.triage.verdict import Diagnosis
 
 PATIENCE_S = 60.0
-"""How long the first rank waits for the files of the other ranks."""
+"""The longest time that the first rank waits for the files of other ranks."""
 
 SIGNS = ("torch_imported", "torch_compiled", "python_*")
 """Empty files with which the hooks tell how far the program came."""
@@ -39,7 +39,7 @@ SIGNS = ("torch_imported", "torch_compiled", "python_*")
 
 def report(options: Namespace, folder: Path, ended: Ended, waits: bool) -> None:
     """Show the result on standard error, since standard output is the program's, and write the
-    files that were asked for.
+    requested files.
 
     waits -- whether each rank has its own command, so that some ranks may still be at work.
     """
@@ -89,7 +89,7 @@ def _show(
 
 
 def job_line(job: dict[str, float]) -> str:
-    """Return where the time of the whole job went, in a line."""
+    """Return the time of the whole job by part, in a line."""
     whole = sum(job.values())
     parts = [
         f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
@@ -163,7 +163,7 @@ def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
 def _write_about(
     folder: Path, options: Namespace, run: Run, code: int, job: dict[str, float]
 ) -> None:
-    """Write what the command knows. Arguments may hold secrets, so only the script is kept."""
+    """Write how the program ended. Arguments may hold secrets, so only the script is kept."""
     scripts = [word for word in options.program[1:] if Path(word).is_file()]
     about: dict[str, Any] = {
         "command": [options.program[0], *scripts[:1]],

@@ -22,7 +22,7 @@ FIRST = HERE / "first"
 """The folder that goes first on the program's PYTHONPATH."""
 
 JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT}
-"""Signals with which a shell stops and continues a job: they act on this process, too."""
+"""Signals with which a shell stops and continues a job. They also act on this process."""
 
 FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGWINCH}
 """Signals that a terminal sends to the command and the program at the same time."""
@@ -34,7 +34,7 @@ PR_SET_PDEATHSIG = 1
 """The number of prctl's option for a signal at the parent's end (Linux, linux/prctl.h)."""
 
 POLL_S = 0.5
-"""How often the folder is looked at while the program runs."""
+"""The time between two looks at the folder while the program runs."""
 
 NOT_FOUND, NOT_RUN = 127, 126
 """Exit codes of a shell for a command that does not exist, and for one that can't be run."""
@@ -42,7 +42,7 @@ NOT_FOUND, NOT_RUN = 127, 126
 
 @dataclass(frozen=True)
 class Asked:
-    """What the hooks are asked for: the folder (out), the steps before the trace (after) and in it
+    """The options for the hooks: the folder (out), the steps before the trace (after) and in it
     (steps), whether it has call stacks and shapes, the range or function that marks a step, and
     when the program was started, in ns since 1970.
     """
@@ -68,7 +68,7 @@ def environment(asked: Asked) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended.
+    """The end of a program.
 
     code        -- its exit code, or the negative number of the signal that ended it.
     launched_ns -- when it was started, in ns since 1970.

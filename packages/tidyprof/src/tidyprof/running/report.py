@@ -68,7 +68,7 @@ class Run:
 
     @property
     def step_ns(self) -> float | None:
-        """Mean step of all ranks without the profiler; None where no step was timed."""
+        """The mean step of all ranks without the profiler; None if no step was timed."""
         lengths = [_mean_step(about) for about in self.ranks.values()]
         known = [length for length in lengths if length is not None]
         return float(np.mean(known)) if known else None
@@ -78,7 +78,7 @@ def read_run(folder: Path) -> Run:
     """Return what the processes of a run wrote.
 
     Further processes have folders inside: a program that runs itself anew, or one behind another.
-    If only one of them has a trace, the run is about that one.
+    If only one process has a trace, the run is about that process.
     """
     others = tuple(sorted(folder.glob("program-*"), key=lambda path: int(path.name[8:] or 0)))
     first = _traces(folder)
@@ -125,7 +125,7 @@ def notes_of(run: Run) -> list[str]:
 
 
 def details_of(run: Run) -> list[str]:
-    """Return what a step is, where the host was without the profiler, and what that cost."""
+    """Return lines on what a step is, the host's time by part, and the cost of the hooks."""
     shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
     parts = [f"The host's time without the profiler: {shares}."] if shares else []
     return [_what_is_a_step(run), *parts, _cost(run)]
@@ -158,9 +158,7 @@ def _timed(run: Run) -> int:
 
 
 def _prefill(run: Run) -> list[str]:
-    """A line if a language model wrote texts: the call with which each text begins is no step like
-    the others.
-    """
+    """Return a line if a language model wrote texts, whose first calls take longer than others."""
     windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
     calls = sum(window["prefill"]["steps"] for window in windows)
     spent = sum(window["prefill"]["ns"] for window in windows)
@@ -181,7 +179,7 @@ def _drift(run: Run) -> list[str]:
 
 
 def _validation(run: Run) -> list[str]:
-    """Return a line if a large part of the time after the startup is no training step."""
+    """Return a line if a large part of the time after the first step isn't training."""
     job = next(iter(run.ranks.values())).get("job", {})
     training, validation = job.get("training_ns", 0), job.get("validation_ns", 0)
     if validation < VALIDATION * (training + validation) or not validation:
@@ -217,7 +215,7 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
     two thirds of the samples; None if it doesn't.
 
     It must grow from each quarter of the samples to the next, at least half as much as in the mean.
-    A single jump, such as a new cache, is no steady growth. The slope is that of Theil and Sen.
+    A single jump, such as a new cache, doesn't count. The slope is the Theil-Sen estimate.
     """
     steps, values = steps[len(steps) // 3 :], values[len(values) // 3 :]
     if len(steps) < LEAST_SAMPLES:
@@ -236,7 +234,7 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
 
 
 def _weights(run: Run) -> list[str]:
-    """Return a note if most weights of a training are float64. Other types show little: autocast
+    """Return a note if most weights are float64. Other types show little, because autocast
     multiplies float32 weights in 16 bits.
     """
     weights = next(iter(run.ranks.values())).get("weights", {})
@@ -247,9 +245,7 @@ def _weights(run: Run) -> list[str]:
 
 
 def _parts(run: Run) -> dict[str, float]:
-    """The share, from 0 to 1, of the host's time that each part of a step takes without the
-    profiler.
-    """
+    """Return the share (0 to 1) of each part in the host's time without the profiler."""
     sums: dict[str, float] = {}
     windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
     for window in windows:
@@ -266,12 +262,12 @@ def _notes(run: Run) -> Iterable[str]:
     worlds = {about["world"] for about in run.ranks.values()}
     missing = sorted({*range(max(worlds))} - {*run.ranks})
     if missing:
-        yield f"no step was seen of rank {', '.join(map(str, missing))}"
+        yield f"No step was seen on rank {', '.join(map(str, missing))}."
     if run.others:
         names = ", ".join(folder.name for folder in run.others)
         yield (
-            "other processes made steps, too; what is told is of the first one. The others' files:"
-            f" {names}"
+            "Other processes took steps as well, and this report is about one process. Files of the"
+            f" others: {names}."
         )
 
 
@@ -286,7 +282,7 @@ def _cost(run: Run) -> str:
 
 
 def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
-    """Return where the time from launch to exit went on the first rank, in seconds by part.
+    """Return the time from launch to exit on the first rank, in seconds by part.
 
     The job of a program that was killed ends within its training.
     """
@@ -303,7 +299,7 @@ def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
 
 
 def machine_of(run: Run) -> str:
-    """What the first rank ran on: host, GPU, PyTorch and ROCm, as far as they are known."""
+    """Return the first rank's host, GPU, PyTorch and ROCm, as far as the hooks know them."""
     machine = next(iter(run.ranks.values()))["machine"]
     named = [machine["host"], machine["gpu"] or "no GPU", f"PyTorch {machine['torch']}"]
     if machine["rocm"]:
@@ -312,17 +308,17 @@ def machine_of(run: Run) -> str:
 
 
 def why_no_trace(run: Run) -> str:
-    """Why there is no verdict, and what helps; for a run in which steps were seen."""
+    """Return the reason why a run with steps has no verdict, and what helps."""
     about = next(iter(run.ranks.values()))
     if notes := about.get("notes"):
         return "; ".join(notes)
     if about["asked_steps"] == 0:
-        return "no trace was asked for, only times"
+        return "--no-trace was passed"
     seen, needed = about["all_steps"], about["needed"]
     if "closed" not in about and about["stage"] != "done":
         return (
-            f"it was ended from outside, or by os._exit, {seen} steps or more after its beginning:"
-            f" {needed} are needed"
+            f"the program was killed, or called os._exit, after {seen} steps or more; a trace needs"
+            f" {needed}"
         )
     if seen < needed:
         # The trace and the step before it; one more is taken off, since the last step may have

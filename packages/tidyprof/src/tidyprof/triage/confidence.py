@@ -310,6 +310,9 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
     yield from _doubts_of_devices(view)
     if computing < COMPUTING * (1 - view.share(CPU_STEAL)):
         yield "Several small causes add up."
+    if view.run.on_host and facts.number("collective_share") >= LIMIT:
+        share = percent(facts.number("collective_share"))
+        yield f"Collectives run for {share} of the step, on the CPU that also computes."
     if view.step.untypical:
         yield "The traced steps lack time that other steps have: record more steps."
     for name, part in (("measured_data_share", "data"), ("measured_between_share", BETWEEN)):

@@ -106,6 +106,7 @@ DEFINITIONS: dict[str, Definition] = {
     "largest_operator_function": Definition("", "call stacks", "leading"),
     "cpu_steal_share": Definition("of the traced steps", "counters"),
     "off_cpu_share": Definition("of the traced steps", "counters"),
+    "collective_share": Definition("of the step", "collectives", "max"),
     "straggler": Definition("rank", "ranks"),
     "straggler_last": Definition("collectives", "ranks"),
     "compared_collectives": Definition("collectives", "ranks"),

@@ -103,8 +103,10 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
     (name, count), *_ = [*Counter(looped).most_common(1), ("", 0)]
+    entries = host_entries(profile, mark)
     values: dict[str, Any] = {
         "step_marker": mark_of_steps(profile, mark),
+        "collective_share": float(entries["duration_ns"].sum() / budget["duration_ns"].sum()),
         "small_operator": Most(name, count / max(len(budget), 1)),
         "product_type": operators_type(profile),
         "recomputed_share": recomputed(profile, stacks, judged),
@@ -117,7 +119,7 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
         parts=PARTS,
         values=values,
         overlaps=_overlaps(profile, budget),
-        entries=host_entries(profile, mark),
+        entries=entries,
         kernels=pd.DataFrame(),
         gap=None,
         replays=Replays(),

@@ -239,24 +239,27 @@ def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
     path = Path(files[0]).parent / f"run_rank{rank or 0}.json" if files else None
     try:
         about = json.loads(path.read_text(encoding="utf-8")) if path and path.is_file() else {}
-        windows = [about["before"], about["after"]]
+        windows = [about["before"], *([about["after"]] if "after" in about else [])]
         if windows[0]["step_ns"] != before.step_ns:
             return before
-        return _joined(windows)
+        return _joined(windows, about.get("unjudged", {"ns": 0.0, "of_ns": 0.0}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return before
 
 
-def _joined(windows: Sequence[dict[str, Any]]) -> Timed:
-    """Return the steps of several windows as one, each weighted by its number of steps."""
+def _joined(windows: Sequence[dict[str, Any]], unjudged: dict[str, float]) -> Timed:
+    """Return the steps of several windows as one, each weighted by its number of steps. The steps
+    next to the trace count only for the share of rare long ones.
+    """
     steps = sum(window["steps"] for window in windows)
     parts: dict[str, float] = {}
     for window in windows:
         for part, length in window["parts_ns"].items():
             parts[part] = parts.get(part, 0.0) + length * window["steps"] / steps
     length = sum(window["step_ns"] * window["steps"] for window in windows) / steps
-    of_ns = sum(window["long"]["of_ns"] for window in windows)
-    rare = sum(window["long"]["ns"] for window in windows) / of_ns if of_ns else 0.0
+    long = [*(window["long"] for window in windows), unjudged]
+    of_ns = sum(steps["of_ns"] for steps in long)
+    rare = sum(steps["ns"] for steps in long) / of_ns if of_ns else 0.0
     return Timed(int(steps), float(length), parts, min(max(float(rare), 0.0), 1.0))
 
 

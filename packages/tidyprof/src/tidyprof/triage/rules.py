@@ -415,9 +415,7 @@ def _straggler_fix(view: View) -> str:
     if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
         return f"See what makes it late: tidyprof triage {late_file}"
     by = " --by operator" if facts.holds("operators") else ""
-    return (
-        f"Give each rank equal work. Compare: tidyprof table compare {other_file} {late_file}{by}"
-    )
+    return f"Give each rank equal work: tidyprof table compare {other_file} {late_file}{by}"
 
 
 def _communication_why(view: View) -> str:

@@ -1,6 +1,6 @@
 """The module that Python imports by itself when a program with hooks starts.
 
-Its syntax is that of any Python, because any Python that the program starts imports it. A
+Any Python can parse it, because any Python that the program starts imports it. A
 sitecustomize of the machine, which this one hides, runs as well. The hooks are in the folder next
 to this one and are loaded by their path, so the program's Python doesn't need tidyprof.
 """
@@ -14,7 +14,7 @@ OLDEST = (3, 10)
 
 
 def load_hooks():  # type: ignore[no-untyped-def]
-    """Return the package `inside`, under a name that no program has."""
+    """Import the package `inside` under a name that programs don't use."""
     from importlib import util
 
     folder = os.path.join(os.path.dirname(HERE), "inside")

@@ -1,11 +1,12 @@
-"""What `tidyprof run` puts into a program that imports torch.
+"""The hooks of `tidyprof run` in a program that imports torch.
 
-It runs in that program's Python, from 3.10 on, and imports nothing of the rest of tidyprof.
+They run in that program's Python, which must be 3.10 or newer. They import nothing else of
+tidyprof.
 
 `imports` waits for torch, and `hooks` ties everything to it. `steps` finds out what a step of the
 program is, `parts` keeps the time of its parts, `recorder` times and traces some steps, `job` keeps
-the time of the whole job, and `files` writes what they found. `whose` tells an error of the hooks
-from an exception of the program.
+the time of the whole job, and `files` writes what they found. `whose` separates
+errors of the hooks from exceptions of the program.
 """
 
 from __future__ import annotations

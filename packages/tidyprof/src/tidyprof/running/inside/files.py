@@ -1,5 +1,5 @@
-"""What a watched process writes: run_rankN.json, times_rankN.jsonl and trace_rankN.json.gz in one
-folder.
+"""The files of a process with hooks, in one folder: run_rankN.json, times_rankN.jsonl and
+trace_rankN.json.gz.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ are; Slurm's come last, as it may have started just one process on each node.
 def launched(names: Iterable[str]) -> int | None:
     """The number in the first of these variables that is set; None if a launcher set none.
 
-    Slurm sets its variables in the script of a job, too, where nobody launched several processes:
-    they count only within a step of the job.
+    Slurm also sets its variables in the script of a job, which is a single process. They count only
+    within a step of the job.
     """
     for name in names:
         text = os.environ.get(name, "")
@@ -36,8 +36,8 @@ def launched(names: Iterable[str]) -> int | None:
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
-    """Rank and number of ranks: torch.distributed's where it runs, else the launcher's, else 0 of
-    1.
+    """Return rank and number of ranks: torch.distributed's if it runs, otherwise the launcher's,
+    and otherwise 0 of 1.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -76,7 +76,7 @@ class Files:
     """
 
     def __init__(self, folder: str, rank: int) -> None:
-        """Raises OSError where the folder can't be written."""
+        """Raises OSError if the folder can't be written."""
         number = 1
         while True:
             self.folder = folder if number == 1 else os.path.join(folder, f"program-{number}")

@@ -51,11 +51,11 @@ LISTENING = (REST, BETWEEN, "optimizer")
 """Parts in which the next call of a module matters."""
 
 BATCHES, CALLS = 10, 30
-"""How often a wrapper is called to measure what it costs."""
+"""Number of batches, and of calls per batch, with which a wrapper is measured."""
 
 
 class State:
-    """What the wrapper around the call of a module looks at.
+    """The switches of the wrapper around the call of a module.
 
     listens -- whether the next call of a module matters to the hooks.
     passed  -- calls that did not matter.
@@ -68,7 +68,9 @@ class State:
 
 
 class Nothing:
-    """What stands for a module when a call is measured: the program may hook into all modules."""
+    """A replacement for a module whose call is measured, since the program may hook into all
+    modules.
+    """
 
     _compiled_call_impl = None
 
@@ -80,7 +82,7 @@ class Hooks:
     """All hooks of one process. They stay in until it ends, so that nothing is compiled anew."""
 
     def __init__(self, torch: ModuleType, asked: dict[str, Any]) -> None:
-        """asked -- what the command was asked for."""
+        """asked -- the options of the command."""
         self.torch, self.asked = torch, asked
         self.is_compiling = torch.compiler.is_dynamo_compiling
         self.is_off = False
@@ -190,9 +192,7 @@ class Hooks:
         setattr(owner, name, wrapper)
 
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """Return the hook of an optimizer's step, which does nothing while torch.compile compiles
-        that step.
-        """
+        """Return an optimizer's hook that returns at once while torch.compile compiles the step."""
         is_compiling, visit = self.is_compiling, self.visit
 
         def call(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -266,7 +266,7 @@ class Hooks:
             self.spent_ns += time.perf_counter_ns() - began
 
     def give_up(self, error: BaseException) -> None:
-        """Do nothing from now on, let go of the profiler, and tell why."""
+        """Switch off all hooks, stop the profiler, and print the reason."""
         self.is_off, self.state.listens = True, False
         self.recorder.stage = DONE
         self.recorder.drop_trace()
@@ -398,9 +398,9 @@ class Hooks:
     def before_call(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[str | None, int] | None:
-        """A module is called that no other module calls. Returns what `after_call` needs: the part
-        to go back to, and when a call without gradients began; None if the host stays in its
-        forward pass.
+        """A module is called that no other module calls. Returns None if the host stays in
+        its forward pass. Otherwise, it returns the part to go back to, and when a call without
+        gradients began.
         """
         if self.parts.thread not in (None, threading.get_ident()):
             return None
@@ -431,10 +431,10 @@ class Hooks:
             self.job.end_validation(began)
 
     def before_profiler(self, _: Any) -> None:
-        """A profiler begins: that of these hooks, or a profiler of the program."""
+        """A profiler begins, either the hooks' or the program's."""
         if not self.recorder.is_beginning:
             self.recorder.leave_alone(
-                "the program runs a profiler of its own, which was left alone: no trace, only times"
+                "The program runs its own profiler, so there is no trace, only times."
             )
 
     def before_save(self, _: Any) -> int:
@@ -483,7 +483,7 @@ def leave_uncompiled(
     """Keep torch.compile from compiling a function of the hooks that the program calls uncompiled,
     which would break a graph once more.
 
-    with_calls -- whether this holds for the functions that it calls, too.
+    with_calls -- also the functions that this function calls.
     """
     frames = sys.modules["torch._C"]._dynamo.eval_frame
     code = function.__code__

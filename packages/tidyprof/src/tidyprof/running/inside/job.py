@@ -1,4 +1,4 @@
-"""Where the time of the whole job goes, and how its memory grows."""
+"""The time of the whole job by part, and its memory over steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resident_bytes() -> int:
 
 
 class Job:
-    """Sums, in ns, of the job's parts from its launch on, and samples of its memory.
+    """Sums, in ns, of the job's parts since its launch, and samples of its memory.
 
     startup      -- from the launch to the end of the first step.
     training     -- all steps after that, without what follows.

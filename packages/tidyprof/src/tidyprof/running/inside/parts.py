@@ -1,4 +1,4 @@
-"""Which part of a step the host is in, and for how long: it is in one part at a time."""
+"""The parts of a step, and the time that the host spends in each. It is in one part at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 SCHEDULER = "/proc/thread-self/schedstat"
-"""Linux's file whose second number is the time in ns that a thread waited for a processor."""
+"""Linux's file whose second number is the time in ns that a thread waited for a CPU core."""
 
 DECODE = "decode"
 """The call of a language model with one token of each text."""
@@ -64,7 +64,7 @@ class Parts:
             self.switch(before)
 
     def switch(self, part: str) -> None:
-        """From now on the host is in this part."""
+        """Note that the host is in this part now."""
         now = time.perf_counter_ns()
         self.sums[self.part] = self.sums.get(self.part, 0) + now - self.since
         if self.in_trace:
@@ -103,8 +103,8 @@ class Parts:
             self._range = None
 
     def _read_clocks(self) -> list[int]:
-        """The time, how long this thread had a processor, and how long it stood in line for one
-        where that is told.
+        """Return the time, this thread's CPU time, and how long it waited for a CPU core if Linux
+        states it.
         """
         clocks = [time.perf_counter_ns(), time.thread_time_ns()]
         if self.has_scheduler:

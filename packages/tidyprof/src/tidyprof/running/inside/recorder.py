@@ -7,8 +7,7 @@
     after            steps that are timed, once more
     done             nothing is watched any more
 
-In `before` and `after` the GPU is waited for only at both ends, so that a host that runs ahead goes
-on doing so.
+In `before` and `after`, the hooks wait for the GPU only at both ends, so that a host can run ahead.
 """
 
 from __future__ import annotations
@@ -46,8 +45,13 @@ or more.
 """
 
 LONG_STEP_RATIO = 3.0
-"""Steps longer than so many medians do more than most steps, such as a checkpoint: they are counted
-separately.
+"""Steps longer than this many medians do more than most steps, such as a checkpoint. They are
+counted separately.
+"""
+
+LEAST_EXTRA_NS = 2e8
+"""Time in ns by which a step next to the trace must be longer to count so, since the profiler makes
+its first steps longer.
 """
 
 STACKS_BYTES = 4_000_000_000
@@ -59,7 +63,7 @@ first use in a process counts.
 """
 
 SAVE_S = 30.0
-"""How often the state of the job is written once all is recorded."""
+"""The longest time between two writes of the job's state after the recording."""
 
 
 class AtThreadEnd:
@@ -84,7 +88,7 @@ class Recorder:
         job: Job,
         cost_so_far: Callable[[], float],
     ) -> None:
-        """asked -- out, after, steps, stacks, shapes, of the command; cost_so_far -- see Hooks."""
+        """asked -- the options of the command; cost_so_far -- see Hooks."""
         self.torch, self.asked, self.parts, self.job = torch, asked, parts, job
         self.cost_so_far = cost_so_far
         self.files: Files | None = None
@@ -99,8 +103,9 @@ class Recorder:
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
-        """Begin anew, with steps from this source: mark, optimizer, backward or module; `last` as
-        in Marker.
+        """Begin anew, with steps from this source (mark, optimizer, backward, module or replay).
+
+        last -- as in Marker.
         """
         self.drop_trace()
         self.source, self.marker = source, Marker(last)
@@ -114,6 +119,7 @@ class Recorder:
         self.memory: list[dict[str, int]] = []
         self.cost = 0.0
         self.moments: list[Any] = []
+        self.unjudged: list[float] = []
         self.about: dict[str, Any] = {}
         self.job.restart()
         if self.files is not None:
@@ -160,6 +166,8 @@ class Recorder:
             self.files = Files(self.asked["out"], self.rank)
             self._save()
         sums = self.parts.take()
+        if self.stage == SETTLING or (self.stage == TRACE and not self.traced):
+            self.unjudged.append(float(sum(sums.values())))
         if self.stage == WARM_UP:
             if self._is_warm():
                 self._begin_timing(BEFORE)
@@ -183,9 +191,7 @@ class Recorder:
                     self.weights[kind] = self.weights.get(kind, 0) + values.numel()
 
     def _is_warm(self) -> bool:
-        """Whether the steps have settled; compilation may take a few more steps, but not any
-        number.
-        """
+        """Return True if the steps have settled; a compilation gets a few more steps."""
         compiled = sys.modules.get("torch._dynamo.utils")
         self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
         skip = max(1, self.asked["after"] // 3)
@@ -231,8 +237,8 @@ class Recorder:
             self._begin_trace()
 
     def _end_timing(self, closing: bool = False) -> None:
-        """Summarize the timed steps, and write a line for each. closing -- what came after the last
-        step, such as a checkpoint, is no part of them.
+        """Summarize the timed steps, and write a line for each. closing -- the program ends,
+        and what it did after the last step isn't a step.
         """
         if not self.rows or self.files is None:
             return
@@ -283,9 +289,7 @@ class Recorder:
         self._save()
 
     def _note_moment(self) -> None:
-        """Record an event in the GPU's queue, which costs the host microseconds and makes nobody
-        wait.
-        """
+        """Record an event in the GPU's queue. It costs the host microseconds and blocks nothing."""
         if self._has_gpu():
             moment = self.torch.cuda.Event(enable_timing=True)
             moment.record()
@@ -296,7 +300,9 @@ class Recorder:
     def _begin_trace(self) -> None:
         profiling = self.torch.profiler
         if self.parts.watchers():
-            self.leave_alone("a TorchDispatchMode of the program sees every operator: no trace")
+            self.leave_alone(
+                "A TorchDispatchMode of the program sees every operator, so there is no trace."
+            )
             self._finish()
             return
         began = time.time_ns()
@@ -320,17 +326,16 @@ class Recorder:
         self.parts.pieces.clear()
         self.parts.trace(True)
         self.job.note("recording", began)
+        self.parts.take()
         self.begun = time.perf_counter()
 
     def _may_record_stacks(self) -> bool:
-        """Return True if stacks are asked for, and torch may take Python's only profile function
-        for them.
-        """
+        """Return True if the command wants stacks, and Python's only profile function is free."""
         if not self.asked["stacks"]:
             return False
         is_free = sys.getprofile() is None and threading.getprofile() is None
         if not is_free:
-            self.notes.append("the program profiles Python, so the trace has no call stacks")
+            self.notes.append("The program profiles Python, so the trace has no call stacks.")
         return is_free
 
     def _begin_profiler(self, begin: Callable[[], None]) -> None:
@@ -367,7 +372,7 @@ class Recorder:
             and resident_bytes() > self.most_bytes
         ):
             self.notes.append(
-                f"{STACKS_BYTES / 1e9:g} GB of call stacks are full, so the trace has fewer steps"
+                f"{STACKS_BYTES / 1e9:g} GB of call stacks are full, so the trace has fewer steps."
             )
             is_last = True
         if is_last:
@@ -396,12 +401,13 @@ class Recorder:
         except OSError as error:
             if is_of_program(error):
                 raise
-            self.notes.append(f"the trace could not be written: {error.strerror or error}")
+            self.notes.append(f"The trace could not be written: {error.strerror or error}.")
         else:
             write_ns = (time.perf_counter() - began) * 1e9
             self.about["trace"] = {"steps": recorded, "step_ns": step_ns, "write_ns": write_ns}
         self.profiler = None
         self.job.note("recording", began_ns)
+        self.parts.take()
         self.stage = SETTLING
         self._save()
 
@@ -491,6 +497,7 @@ class Recorder:
             "backwards": self.backwards / max(1, self.all_steps),
             "source": self.source,
             "marks": sorted({*marks}),
+            "unjudged": self._unjudged(),
             "notes": self.notes,
             "weights": self.weights,
             "job": self.job.as_dict(),
@@ -498,6 +505,14 @@ class Recorder:
             "machine": machine(self.torch),
         }
         self.files.tell(self.about)
+
+    def _unjudged(self) -> dict[str, float]:
+        """Return the time in ns of the steps next to the trace, and of those among them that do
+        more than the timed steps, such as loading a model at its first use.
+        """
+        usual = self.about.get(BEFORE, {}).get("step_ns", 0.0)
+        least = max(LONG_STEP_RATIO * usual, usual + LEAST_EXTRA_NS)
+        return {"ns": sum(x for x in self.unjudged if x > least), "of_ns": sum(self.unjudged)}
 
     @property
     def needed(self) -> int:
@@ -515,7 +530,7 @@ class Recorder:
         return bool(self.torch.cuda.is_initialized())
 
     def _is_capturing(self) -> bool:
-        """Whether calls go into a graph: nothing may be waited for then, and no step is made."""
+        """Return True if calls are captured into a graph, when the hooks can't wait for the GPU."""
         return self._has_gpu() and self.torch.cuda.is_current_stream_capturing()
 
     def _wait_for_gpu(self) -> None:
@@ -524,8 +539,8 @@ class Recorder:
 
 
 def alike_of(decodes: Sequence[bool]) -> list[int]:
-    """Positions of the steps of one sort: if most are calls of a language model with a single
-    token (decode), those; else all.
+    """Return the positions of alike steps: the calls of a language model with a single token
+    (decode) if most steps are such calls, and otherwise all steps.
     """
     is_writing = sum(decodes) > len(decodes) / 2
     return [step for step, decode in enumerate(decodes) if decode or not is_writing]

@@ -1,4 +1,4 @@
-"""What a step of a program is, by the order in which its optimizers step, or its modules are
+"""Finds the steps of a program by the order in which its optimizers step, or its modules are
 called.
 """
 
@@ -43,9 +43,7 @@ class Marker:
         self.marks: set[Hashable] = set()
 
     def is_step(self, kind: Hashable) -> bool:
-        """Whether this event marks a step; the answer for the first events may turn out wrong with
-        later ones.
-        """
+        """Return True if this event marks a step. Later events may prove early answers wrong."""
         if len(self.events) < MAX_ORDERED_EVENTS:
             self.events.append(kind)
             self.marks = marks_of(self.events, self.last)

@@ -1,4 +1,4 @@
-"""Tells whether an exception that occurred in a hook belongs to the program or to the hooks.
+"""Decides whether an exception that occurred in a hook belongs to the program or to the hooks.
 
 While a hook works, Python may run a signal handler of the program, or raise an exception that
 another thread of the program sent. Such an exception must reach the program.
