@@ -1,0 +1,95 @@
+"""Where the job's time goes, how its memory grows, and the type of its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidyprof.running.report import Run, job_of, notes_of, steady_growth
+from tidyprof_tests.running.test_steps import inside  # noqa: F401
+
+SECOND = 10**9
+
+
+@pytest.fixture
+def clock(inside: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: F811
+    """A job that was launched at 100 s, and a function that lets seconds pass."""
+    now = [100 * SECOND]
+    monkeypatch.setattr(inside.job.time, "time_ns", lambda: now[0])
+
+    def wait(seconds: int) -> int:
+        now[0] += seconds * SECOND
+        return now[0]
+
+    return inside.job.Job(100 * SECOND), wait
+
+
+def test_the_parts_of_a_job_add_up_to_its_time(clock: Any) -> None:
+    job, wait = clock
+    wait(10)
+    job.end_step()
+    for number in range(1, 11):
+        job.begin_training()
+        wait(2)
+        job.end_step()
+        if number % 5 == 0:
+            wait(1)  # the loader of the validation starts
+            for _ in range(3):
+                job.end_validation(wait(0))
+                wait(1)
+            job.end_validation(wait(0))
+            job.note("checkpoints", wait(1) - SECOND)
+    about = {"job": job.as_dict(), "closed": True}
+    run = Run(Path(), MappingProxyType({0: about}), (), ())
+    parts = job_of(run, 100 * SECOND, wait(4))
+    assert parts == {
+        "startup": 10,
+        "training": 20,
+        "validation": 8,
+        "checkpoints": 2,
+        "recording": 0,
+        "shutdown": 4,
+    }
+
+
+def test_calls_without_gradients_in_each_step_are_training(clock: Any) -> None:
+    """A teacher, or a target network."""
+    job, wait = clock
+    for _ in range(10):
+        job.end_validation(wait(0))
+        wait(1)
+        job.begin_training()
+        wait(1)
+        job.end_step()
+    found = job.as_dict()
+    assert found["validation_ns"] == 0
+    assert found["startup_ns"] + found["training_ns"] == 20 * SECOND
+
+
+def _notes(**about: Any) -> str:
+    rank = {"world": 1, "notes": [], **about}
+    return " ".join(notes_of(Run(Path(), MappingProxyType({0: rank}), (), ())))
+
+
+def test_steady_growth_is_a_note_and_a_jump_is_not() -> None:
+    steps = np.arange(0, 400, 4)
+    leak = [[int(step), 500_000_000 + 200_000 * int(step), 0] for step in steps]
+    assert "0.2 MB per step" in _notes(job={"memory": leak})
+    jump = [[int(step), 500_000_000 + 90_000_000 * (step > 200), 0] for step in steps]
+    assert not _notes(job={"memory": jump})
+    assert steady_growth(steps, np.full(len(steps), 5e8)) is None
+    assert steady_growth(steps[:3], np.array([1e8, 2e8, 3e8])) is None
+
+
+def test_weights_in_float64_are_a_note() -> None:
+    assert "float64" in _notes(weights={"float64": 900, "float32": 100})
+    assert not _notes(weights={"float32": 900})
+
+
+def test_a_long_validation_is_a_note() -> None:
+    assert "33%" in _notes(job={"training_ns": 20, "validation_ns": 10, "memory": []})
+    assert not _notes(job={"training_ns": 200, "validation_ns": 10, "memory": []})
