@@ -7,6 +7,7 @@ ends all hooks. An exception of the program that occurs in a hook reaches the pr
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import signal
@@ -85,7 +86,7 @@ class Hooks:
         """asked -- the options of the command."""
         self.torch, self.asked = torch, asked
         self.is_compiling = torch.compiler.is_dynamo_compiling
-        self.is_off = False
+        self.is_off = self.is_saving = False
         self.again = 1
         self.is_mark_found = not asked["mark"]
         self.before_step: str | None = None
@@ -269,10 +270,12 @@ class Hooks:
         """Switch off all hooks, stop the profiler, and print the reason."""
         self.is_off, self.state.listens = True, False
         self.recorder.stage = DONE
-        self.recorder.drop_trace()
         # Otherwise the program or its end interrupted a hook, and shows that itself.
         reason = "" if is_of_program(error) else f": {type(error).__name__}: {error}"
-        print(f"tidyprof run: hooks are off{reason}", file=sys.stderr)
+        with contextlib.suppress(Exception):  # the profiler may be what failed
+            self.recorder.drop_trace()
+        with contextlib.suppress(Exception):  # standard error may be closed
+            print(f"tidyprof run: hooks are off{reason}", file=sys.stderr)
 
     def cost_so_far(self) -> float:
         """Return the ns that all hooks took so far: the time within them, and for each visit and
@@ -437,13 +440,17 @@ class Hooks:
                 "The program runs its own profiler, so there is no trace, only times."
             )
 
-    def before_save(self, _: Any) -> int:
-        """A checkpoint is written."""
+    def before_save(self, _: Any) -> int | None:
+        """A checkpoint is written. Returns when, unless another function that saves does it."""
+        if self.is_saving or self.parts.thread not in (None, threading.get_ident()):
+            return None
+        self.is_saving = True
         return time.time_ns()
 
-    def after_save(self, _: Any, began: int) -> None:
+    def after_save(self, _: Any, began: int | None) -> None:
         """A checkpoint was written."""
-        if self.parts.thread in (None, threading.get_ident()):
+        if began is not None:
+            self.is_saving = False
             self.job.note("checkpoints", began)
 
     # The function or range that --step-marker names
