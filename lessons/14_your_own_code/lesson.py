@@ -384,7 +384,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-time-ms MS` says how long a
 # step takes without the profiler), says what speaks against its verdict, and writes [a page to
 # send](../docs/triage.md). `tidyprof gate` compares [repeats before and after](../docs/gate.md). All of it comes with
-# tidyprof, which [runs without an installation](../README.md).
+# tidyprof, which [runs without an installation](../docs/triage.md).
 
 
 # %% [markdown]
