@@ -28,9 +28,10 @@ DRIFT = 0.15
 before it.
 """
 
-INDIRECT = 1.7
-"""The hooks cost this many times the time that passes in them, because the program finds less of
-its data in the CPU's caches: the median of benchmarks/bench_hooks.py on two cores, November 2026.
+INDIRECT = 1.6
+"""The hooks cost this many times the time that they measure, because the program then finds less
+of its data in the CPU's caches. It is the median of eight ratios (1.1 to 2.0) of two runs of
+benchmarks/bench_hooks.py with 3 to 300 modules on two cores, November 2026.
 """
 
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
