@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from tidyprof.running.report import Run, job_of, notes_of, steady_growth
-from tidyprof_tests.running.test_steps import inside  # noqa: F401
 
 SECOND = 10**9
 
 
 @pytest.fixture
-def clock(inside: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: F811
+def clock(inside: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A job that was launched at 100 s, and a function that lets seconds pass."""
     now = [100 * SECOND]
     monkeypatch.setattr(inside.job.time, "time_ns", lambda: now[0])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -12,26 +10,8 @@ import pytest
 
 import tidyprof.running.launch as launching
 from tidyprof.running.inside.files import RANKS, WORLDS, launched
-from tidyprof.running.launch import HERE, Asked, environment
+from tidyprof.running.launch import Asked, environment
 from tidyprof.running.report import read_run
-
-
-@pytest.fixture(scope="module")
-def inside() -> ModuleType:
-    """The package of the hooks, under the name that it has in a program."""
-    folder = HERE / "inside"
-    spec = importlib.util.spec_from_file_location(
-        "tidyprof_inside", folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules["tidyprof_inside"] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    import tidyprof_inside.files
-    import tidyprof_inside.hooks
-    import tidyprof_inside.steps  # noqa: F401
-
-    return module
 
 
 @pytest.mark.parametrize(
