@@ -47,7 +47,7 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}|\$\w+|%(?:env\{\w+\}|\w+)%")
 
 def commands_in(text: str) -> Iterator[list[str]]:
     """Return the words of each command of a known tool in a shell text; a variable stands as 1."""
-    text = text.replace("$CASE", case_command("00")).replace("\\\n", " ")
+    text = text.replace("$EXAMPLE", case_command("00")).replace("\\\n", " ")
     text = _ARRAY.sub(lambda found: found[0].replace("\n", " "), text)
     for line in text.splitlines():
         bare = _COMMENT.sub("", line)

@@ -69,14 +69,14 @@ lesson = proflab.start("00")
 # %% [markdown]
 # ## A first trace
 #
-# `$CASE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
+# `$EXAMPLE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
 # early, `--torch-profile` traces the last three steps, and `--run-dir` says where results go. Without the
 # data set images are made up; ignore the loss. One line names the *conditions*: model, precision (`automixed`: 16 bits
 # where PyTorch finds that safe, else 32; in brackets what it was here), batch size, device. The first steps are
 # *warm-up*, the others *steady*.
 
 # %% language="bash"
-# $CASE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
+# $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
 # A trace has a row for everything that happened, with its begin and its length. The training marks the parts of its
@@ -126,7 +126,7 @@ proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one c
 # Once more, without the profiler:
 
 # %% language="bash"
-# $CASE --batch-size 4 --max-steps 8 --run-dir $FOLDER/second
+# $EXAMPLE --batch-size 4 --max-steps 8 --run-dir $FOLDER/second
 
 # %% [markdown]
 # In the warm-up libraries load, and on an AMD GPU [MIOpen tries out kernels][find] for every new size: once. The

@@ -31,7 +31,7 @@ lesson = proflab.start("01")
 lesson.recall()
 
 # %%
-lesson.sheet()
+lesson.findings()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -102,7 +102,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% language="bash"
 # mkdir -p $FOLDER/case; rm -f $FOLDER/case/smi.csv  # amd-smi would append to it, or refuse
-# export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS"
+# export PROFLAB_WORKLOAD="$EXAMPLE --max-epochs 10 --max-steps $STEPS"
 # echo $PROFLAB_WORKLOAD > $FOLDER/case/command.txt
 # amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/case/smi.csv 2>&1 &
 # test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/case
@@ -168,7 +168,7 @@ show_text(f"The MFU of the case is {100 * mfu:.2g} % ({case.profile.origin}).")
 
 # %% language="bash"
 # mkdir -p $FOLDER/small-batch; rm -f $FOLDER/small-batch/smi.csv
-# export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS --batch-size 4"
+# export PROFLAB_WORKLOAD="$EXAMPLE --max-epochs 10 --max-steps $STEPS --batch-size 4"
 # echo $PROFLAB_WORKLOAD > $FOLDER/small-batch/command.txt
 # amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/small-batch/smi.csv 2>&1 &
 # test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/small-batch

@@ -16,7 +16,7 @@
 import proflab
 
 lesson = proflab.start("02")
-lesson.sheet()
+lesson.findings()
 
 # %%
 lesson.recall()
@@ -162,7 +162,7 @@ show_text(f"Totals add up to {100 * times.iloc[1] / times.iloc[0]:.0f} % of the 
 # step. So the picture below is then that of an H200.
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
+# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
 
 # %%
 live = tidyprof.read(lesson.folder / "case", origin=tidyprof.Origin("measured", "this machine"))
@@ -398,7 +398,7 @@ proflab.perfetto(gpu, step=second, title="One step of the case")
 # %% [markdown]
 # ## Decide
 #
-# The largest part of the budget chooses the next lesson, for your own `$CASE`, too. `blocked host` asks for memory here
+# The largest part of the budget chooses the next lesson, for your own `$EXAMPLE`, too. `blocked host` asks for memory here
 # (lesson 11), `exposed communication`, as on the rank of eight, for the rank that is late (lesson 07).
 
 # %%

@@ -25,7 +25,7 @@ from tidyprof import plots
 
 lesson = proflab.start("03")
 fixed = lesson.folder / "fixed"
-lesson.sheet()
+lesson.findings()
 
 # %%
 lesson.recall()
@@ -101,7 +101,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # %% language="bash"
 # rm -rf $FOLDER/one
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/one \
-#     -- $CASE --max-steps 6 --roctx 2>&1 | grep -v Outputting
+#     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
 # The `.proto` file is the timeline, and the samples are in it. File names end with the number of the process, so a
@@ -219,7 +219,7 @@ show_table(both, columns, caption, origin=sampled.origin)
 # %% language="bash"
 # rm -rf $FOLDER/unseen
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/unseen \
-#     -- $CASE --max-steps 8 --batch-size 16 --roctx --inject-fault slow-loader --batched-transforms \
+#     -- $EXAMPLE --max-steps 8 --batch-size 16 --roctx --inject-fault slow-loader --batched-transforms \
 #     2>&1 | grep -v Outputting
 
 # %%
@@ -283,7 +283,7 @@ q.check(answer)
 # # solution
 # rm -rf $FOLDER/fixed
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
-#     -- $CASE --max-steps 6 --roctx --num-workers 2 2>&1 | grep -v Outputting
+#     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2 2>&1 | grep -v Outputting
 # # end solution
 
 # %%
@@ -292,7 +292,7 @@ q = exercise("03.3", steady)
 # solution
 # In the cell above, behind `rm -rf $FOLDER/fixed`:
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
-#     -- $CASE --max-steps 6 --roctx --num-workers 2
+#     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2
 answer = fixed
 # end solution
 q.check(answer)

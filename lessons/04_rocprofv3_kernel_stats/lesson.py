@@ -30,7 +30,7 @@ lesson = proflab.start("04")
 lesson.recall()
 
 # %%
-lesson.sheet()
+lesson.findings()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -72,7 +72,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images aga
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
 #     --output-directory $FOLDER/one --output-file gpu \
-#     -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
+#     -- $EXAMPLE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
 # `rocpd` is a database in one file; lesson 06 asks it questions. All times are nanoseconds.
@@ -205,7 +205,7 @@ q.check(answer)
 # for batch in 32 512 1024; do
 #     rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
 #         --output-directory $FOLDER/batch$batch --output-file gpu \
-#         -- $CASE --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
+#         -- $EXAMPLE --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
 # done
 
 # %%
@@ -231,7 +231,7 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32 images, 512 
 # %% language="bash"
 # rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU 2>&1
 # rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --output-format csv --output-directory $FOLDER/pmc \
-#     --output-file gpu -- $CASE --max-steps 2 2>&1 | grep Opened
+#     --output-file gpu -- $EXAMPLE --max-steps 2 2>&1 | grep Opened
 
 # %% [markdown]
 # The file is *long*: a row for each dispatch and counter. `pivot` makes a column of each counter. Of a ratio over many

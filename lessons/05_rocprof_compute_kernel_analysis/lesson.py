@@ -28,7 +28,7 @@ lesson = proflab.start("05")
 lesson.recall()
 
 # %%
-lesson.sheet()
+lesson.findings()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -125,7 +125,7 @@ q.check(answer)
 
 # %% language="bash"
 # mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads; echo "Counting, up to a minute"
-# rocprof-compute profile --name all --no-roof -b 2 10 -- $CASE --max-steps 2 2>&1
+# rocprof-compute profile --name all --no-roof -b 2 10 -- $EXAMPLE --max-steps 2 2>&1
 
 # %% [markdown]
 # `analyze` prints tables; `--gui` shows them in a browser, `--tui` in the terminal (`--experimental` from ROCm 7.14
@@ -150,7 +150,7 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
 
 # %% language="bash"
 # cd $FOLDER; echo "Counting two kinds of kernels, up to a minute"
-# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $CASE --max-steps 2 &>log
+# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $EXAMPLE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
 
 # %%
@@ -167,7 +167,7 @@ for way in ("dispatches", "totals"):
 
 # %% language="bash"
 # cd $FOLDER; echo "Counting one kernel"
-# rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $CASE --max-steps 2 &>log
+# rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $EXAMPLE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 --max-stat-num 1 2>&1
 
 # %% [markdown]

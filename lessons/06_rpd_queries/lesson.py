@@ -34,7 +34,7 @@ lesson.recall()
 # No single kernel decides, it is a sum of many. Which part of a step launches them?
 
 # %%
-lesson.sheet()
+lesson.findings()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -80,7 +80,7 @@ proflab.predict("06.b", rccl_guess, unit="times", what="RCCL's time on four GPUs
 # %% language="bash"
 # exec 2>&1
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER --output-file train \
-#     -- $CASE --max-steps 4 --roctx --run-dir $FOLDER/train
+#     -- $EXAMPLE --max-steps 4 --roctx --run-dir $FOLDER/train
 # rm -rf $FOLDER/four
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four \
 #     --output-file %pid% -- torchrun --standalone --nproc-per-node 4 \

@@ -35,7 +35,7 @@ lesson.recall()
 # Now four GPUs share a step of 1,024 images: each takes a batch of 256, with two loader processes.
 
 # %%
-lesson.sheet()
+lesson.findings()
 
 # %% [markdown]
 # ## The picture to keep in mind

@@ -35,7 +35,7 @@ lesson.recall()
 # ## The case so far
 
 # %%
-lesson.sheet()
+lesson.findings()
 
 # %% [markdown]
 # ## Predict

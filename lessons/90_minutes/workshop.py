@@ -76,14 +76,14 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # %% [markdown]
 # ## A first trace
 #
-# `$CASE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
+# `$EXAMPLE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
 # early, `--torch-profile` traces the last three steps, and `--run-dir` says where results go. Without the
 # data set images are made up; ignore the loss. One line names the *conditions*: model, precision (`automixed`: 16 bits
 # where PyTorch finds that safe, else 32; in brackets what it was here), batch size, device. The first steps are
 # *warm-up*, the others *steady*.
 
 # %% language="bash"
-# $CASE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
+# $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
 # A trace has a row for everything that happened, with its begin and its length. The training marks the parts of its
@@ -158,7 +158,7 @@ from tidyprof import Intervals, plots
 # step. So the picture below is then that of an H200.
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
+# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
 
 # %%
 live = tidyprof.read(lesson_02.folder / "case", origin=tidyprof.Origin("measured", "this machine"))
@@ -284,7 +284,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # %% language="bash"
 # rm -rf $FOLDER/one
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/one \
-#     -- $CASE --max-steps 6 --roctx 2>&1 | grep -v Outputting
+#     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
 # The `.proto` file is the timeline, and the samples are in it. File names end with the number of the process, so a
@@ -377,7 +377,7 @@ show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items
 # # solution
 # rm -rf $FOLDER/fixed
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
-#     -- $CASE --max-steps 6 --roctx --num-workers 2 2>&1 | grep -v Outputting
+#     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2 2>&1 | grep -v Outputting
 # # end solution
 
 # %%
@@ -386,7 +386,7 @@ q = exercise("03.3", steady)
 # solution
 # In the cell above, behind `rm -rf $FOLDER/fixed`:
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
-#     -- $CASE --max-steps 6 --roctx --num-workers 2
+#     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2
 answer = fixed
 # end solution
 q.check(answer)

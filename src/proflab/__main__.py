@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +166,7 @@ def _progress(options: argparse.Namespace) -> int:
 def _findings(options: argparse.Namespace) -> int:
     from proflab import case
 
-    return _give(case.table(), options.html)
+    return _give(replace(case.table(), earlier=0), options.html)
 
 
 def _give(table: Table, file: Path | None) -> int:

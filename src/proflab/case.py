@@ -40,8 +40,8 @@ SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. Its last cell was 
 COLUMNS = {"lesson": 9, "what the evidence says": 53, "what it rules out": 19, "so next": 19}
 """Column of the sheet -> its share of the width in percent."""
 
-IN_VIEW = 2
-"""Number of rows of the sheet that a notebook shows; earlier ones are folded away."""
+IN_VIEW = 1
+"""Number of rows of the findings log that a notebook shows. It folds earlier ones."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def options(lesson: str) -> str:
 
 
 def command(lesson: str) -> str:
-    """The command line of the case at the beginning of `lesson`; in `%%bash` it is `$CASE`."""
+    """The command line of the case at the beginning of `lesson`; in `%%bash` it is `$EXAMPLE`."""
     return f"{stages()[0]} {options(lesson)}"
 
 
@@ -132,7 +132,7 @@ def conclude(
     origin: object,
     changes: Sequence[Experiment] = (),
 ) -> Line:
-    """Add a lesson's line to the case sheet, and show the sheet up to it.
+    """Add a lesson's line to the findings log and show it.
 
     evidence -- a sentence with its numbers.
     because  -- why the lesson `next` is needed ("" closes the case).
@@ -171,7 +171,7 @@ def shipped() -> list[Line]:
 
 
 def table(until: str = LAST) -> Table:
-    """The case sheet up to and including a lesson. Below it stands each origin, marked with a
+    """The findings log up to and including a lesson. Below it stands each origin, marked with a
     letter if there are several; the evidence names the letter, and the kind of the origin.
     """
     found = lines(until)
@@ -199,7 +199,7 @@ def table(until: str = LAST) -> Table:
     if not all(here for _, here in found):
         notes.append(SHIPPED_NOTE)
     return Table(
-        f"Case sheet: why is `{command('00')}` slow?",
+        f"Findings log: why is `{command('00')}` slow?",
         tuple(COLUMNS),
         rows,
         "\n".join(notes),
@@ -241,13 +241,13 @@ def measured() -> pd.DataFrame:
 
 
 def put_into_environment(lesson: str) -> None:
-    """Set CASE in the environment, so that `%%bash` knows the case; a value that the learner has
+    """Set EXAMPLE in the environment, so that `%%bash` knows the case; a value that the learner has
     set stays.
     """
     program, known = stages()
     ours = {f"{program} {stage.options}" for stage in known}
-    if os.environ.get("CASE", "") in {"", *ours}:
-        os.environ["CASE"] = command(lesson)
+    if os.environ.get("EXAMPLE", "") in {"", *ours}:
+        os.environ["EXAMPLE"] = command(lesson)
 
 
 def _read(path: Path) -> list[Line]:

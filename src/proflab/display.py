@@ -85,7 +85,7 @@ class Table:
     flush_right -- names of the columns that hold numbers.
     widths      -- for sentences: the share of each column in percent; on a terminal each row is
                    then a paragraph.
-    earlier     -- number of the first rows, which are folded away in a notebook.
+    earlier     -- number of the first rows, which a notebook folds away and a text leaves out.
     """
 
     caption: str
@@ -98,7 +98,7 @@ class Table:
 
     def __str__(self) -> str:
         width = terminal_width()
-        rows = [[printable_lines(str(value)) for value in row] for row in self.rows]
+        rows = [[printable_lines(str(value)) for value in row] for row in self.rows[self.earlier :]]
         cells = [list(self.columns), *rows]
         wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
         has_lines = any("\n" in text for row in rows for text in row)

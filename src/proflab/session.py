@@ -70,14 +70,14 @@ class Session:
         """
         recall.ask(self.lesson)
 
-    def sheet(self) -> None:
-        """Show where this lesson stands in the case, and what the lessons before it found."""
+    def findings(self) -> None:
+        """Show the last line of the findings log and fold the earlier ones."""
         show_text(place(self.lesson.number))
         if case.lines(before := f"{int(self.lesson.number) - 1:02}"):
             show(case.table(before))
 
     def conclude(self, evidence: str, **found: Any) -> None:
-        """Add this lesson's line to the case sheet and show it, see `case.conclude`."""
+        """Add this lesson's line to the findings log and show it, see `case.conclude`."""
         case.conclude(self.lesson.number, evidence, **found)
 
     @property
@@ -101,7 +101,7 @@ def start(number: str, within: str = "") -> Session:
     are set, unless they are set already. The warning of a library that asks for a notebook's
     progress bar, which the course does not use, is not shown.
 
-    The case's command line is $CASE, the folder $FOLDER. In a notebook with sections of several
+    The case's command line is $EXAMPLE, the folder $FOLDER. In a notebook with sections of several
     lessons, `within` names the folder that they share, which may be the folder of runs itself, and
     the case stays that of the first section: so each of its cells can be run again later. Raises
     CourseError for an unknown lesson, and if the folder can't be made.
@@ -178,7 +178,7 @@ def _table(session: Session, replayed: Collection[str]) -> Table:
         for name in session.lesson.tools
     ]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
-    rows.append(("the case", os.environ["CASE"], "`$CASE`"))
+    rows.append(("the example run", os.environ["EXAMPLE"], "`$EXAMPLE`"))
     caption = (
         f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes}"
         " minutes."

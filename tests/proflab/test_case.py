@@ -29,7 +29,7 @@ FOUND = {
 
 @pytest.fixture(autouse=True)
 def no_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CASE", raising=False)
+    monkeypatch.delenv("EXAMPLE", raising=False)
 
 
 def test_every_stage_is_a_command_that_the_trainer_takes() -> None:
@@ -43,10 +43,10 @@ def test_every_stage_is_a_command_that_the_trainer_takes() -> None:
 def test_a_lesson_sets_the_case_and_leaves_what_the_learner_set(monkeypatch) -> None:
     for number in ("03", "05"):
         start(number)
-        assert os.environ["CASE"] == case.command(number)
-    monkeypatch.setenv("CASE", "python -m cifar_train --model vit")
+        assert os.environ["EXAMPLE"] == case.command(number)
+    monkeypatch.setenv("EXAMPLE", "python -m cifar_train --model vit")
     start("03")
-    assert os.environ["CASE"] == "python -m cifar_train --model vit"
+    assert os.environ["EXAMPLE"] == "python -m cifar_train --model vit"
 
 
 def test_the_last_line_counts_and_modeled_changes_stand_apart(tmp_path: Path, capsys) -> None:

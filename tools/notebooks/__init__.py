@@ -37,9 +37,7 @@ WORKSHOP = "workshop.py"
 """Source of a notebook with sections of several lessons, next to its workshop.toml."""
 
 SNIPPETS = Path("snippets")
-"""Folder of the files that learners take to work: `{snippet NAME}` on a line of its own shows the
-whole file.
-"""
+"""Folder of the files that learners take to work: `{snippet NAME}` on a separate line links to one."""
 
 COLUMNS = 100
 """Characters of a line of code for which a cell of JupyterLab has room at 1280 pixels; longer lines
@@ -319,13 +317,10 @@ def _filled(
 
 
 def _snippet(folder: Path, name: str, home: str) -> str:
-    """A whole file of snippets; raises CourseError if there is none."""
-    try:
-        text = (folder / name).read_text(encoding="utf-8").strip()
-    except OSError:
-        raise CourseError(f"there is no snippet {folder / name}") from None
-    language = {"py": "python", "sh": "bash"}.get(name.rpartition(".")[2], "sql")
-    return f"[`snippets/{name}`]({home}snippets/{name}):\n\n```{language}\n{text}\n```"
+    """Return a link to a snippet; raises CourseError if there is no such file."""
+    if not (folder / name).is_file():
+        raise CourseError(f"there is no snippet {folder / name}")
+    return f"**[`snippets/{name}`]({home}snippets/{name})**"
 
 
 def _drawing(name: str, home: str) -> str:
