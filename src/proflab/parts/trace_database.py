@@ -15,7 +15,7 @@ from typing import Any
 
 from proflab.display import near, number
 from proflab.errors import CourseError
-from proflab.exercises.answers import unit_hint
+from proflab.exercises.answers import likely_mistake
 
 TIME_LIMIT_S = 10.0
 """Time limit of a question in seconds: a join without its condition would run for ever."""
@@ -237,7 +237,7 @@ class Query:
         where = "" if alone else f"Row {row + 1}, {self.columns[column]}: "
         value, expected = have[row][column], want[row][column]
         if isinstance(value, int | float) and isinstance(expected, int | float):
-            hint = unit_hint(value, expected, self.units[column] if self.units else "")
+            hint = likely_mistake(value, expected, self.units[column] if self.units else "")
             side = "big" if value > expected else "small"
             return where + (hint or f"{number(value)} is too {side}.")
         return f"{where}{'NULL' if value is None else repr(value)[:60]} is not the right value."
