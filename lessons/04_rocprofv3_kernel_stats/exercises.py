@@ -131,7 +131,7 @@ EXERCISES = (
                 lambda program: job_with("srun rocprofv3", "rocprofv3").replace(
                     "-- python", "-- srun python"
                 ),
-                "The tool stands around srun",
+                "profiles srun",
             ),
             Mistake(
                 lambda program: job_with("rank%rank%_pid%pid%", "gpu"),
