@@ -2,11 +2,11 @@
 # # What changes with many GPUs?
 #
 # Four GPUs should do four times the work, but they do less. The network is the first suspect. Often, though, the GPUs
-# wait for each other. Find out who waits, for whom and how long.
+# wait for each other. Find out who waits for whom, and how long.
 #
 # After this lesson, you can:
 #
-# - record each rank into its own file, and separate waiting from transfer in a few lines of pandas;
+# - record each rank into its own file, and separate waiting from transfer;
 # - name the rank that the others wait for, or show that the evidence isn't sufficient;
 # - estimate what a transfer should cost, and decide whether more GPUs pay off.
 #
@@ -30,7 +30,7 @@ lesson.recall()
 # %% [markdown]
 # ## The example run so far
 #
-# Now four GPUs share a step of 1,024 images. Each GPU takes a batch of 256 and has two loader processes.
+# Now four GPUs share a step of 1,024 images, 256 each. Each GPU has two loader processes.
 
 # %%
 lesson.findings()
