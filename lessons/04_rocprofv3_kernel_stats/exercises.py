@@ -131,7 +131,7 @@ EXERCISES = (
                 lambda program: job_with("srun rocprofv3", "rocprofv3").replace(
                     "-- python", "-- srun python"
                 ),
-                "The tool stands around srun",
+                "profiles srun",
             ),
             Mistake(
                 lambda program: job_with("rank%rank%_pid%pid%", "gpu"),
@@ -139,22 +139,22 @@ EXERCISES = (
             ),
             Mistake(
                 lambda program: job_with("'rank%rank%_pid%pid%'", "rank$SLURM_PROCID"),
-                "The script fills the variable in before srun starts",
+                "before srun starts",
             ),
             Mistake(
                 lambda program: job_with("rank%rank%_pid%pid%", "%pid%"),
-                "nobody can tell which rank is which",
+                "identify the rank",
             ),
             Mistake(
                 lambda program: job_with("-- python", "python"),
-                "There is no `--` before the program",
+                "Put `--` before the program",
             ),
-            Mistake(lambda program: job_with("srun ", ""), "No `srun` was started"),
-            Mistake(lambda program: job_with("--kernel-trace ", ""), "No kernels are recorded"),
-            Mistake(lambda program: job_with("--output-format csv ", ""), "Name the format"),
-            Mistake(lambda program: job_with("--ntasks-per-node=4 ", ""), "How many ranks?"),
+            Mistake(lambda program: job_with("srun ", ""), "start `srun`"),
+            Mistake(lambda program: job_with("--kernel-trace ", ""), "Add `--kernel-trace`"),
+            Mistake(lambda program: job_with("--output-format csv ", ""), "Add `--output-format csv`"),
+            Mistake(lambda program: job_with("--ntasks-per-node=4 ", ""), "the number of ranks"),
             Mistake(
-                lambda program: job_with("#!/bin/bash\n", ""), "sbatch refuses a script without it"
+                lambda program: job_with("#!/bin/bash\n", ""), "sbatch rejects a script"
             ),
         ),
         hints=(

@@ -1,8 +1,6 @@
-"""The case of lessons 00 to 08: one training, from "it is slow" to a proven cure, and the sheet of
-its findings.
+"""The example run of lessons 00 to 08, from "it is slow" to a proven fix, and the findings log.
 
-Each lesson adds a line to `runs/case.jsonl`. If a lesson was not done here, its shipped line stands
-in for it.
+Each lesson adds a line to `runs/case.jsonl`. If you skip a lesson, the log shows its shipped line.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ SHIPPED = "case_lines.jsonl"
 MEASURED = "h200_case.csv"
 MEASURED_ON = "NVIDIA H200"
 LAST = "08"
-"""The lesson that concludes the case; later lessons are electives."""
+"""Lesson that concludes the example run. Later lessons are electives."""
 
-SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. Its last cell was not run here."
+SHIPPED_NOTE = "Shipped: the lesson's result without a GPU, because you haven't run its last cell."
 
-COLUMNS = {"lesson": 9, "what the evidence says": 53, "what it rules out": 19, "so next": 19}
-"""Column of the sheet -> its share of the width in percent."""
+COLUMNS = {"lesson": 9, "evidence": 53, "rules out": 19, "next": 19}
+"""Maps a column of the findings log to its share of the width in percent."""
 
 IN_VIEW = 1
 """Number of rows of the findings log that a notebook shows. It folds earlier ones."""
@@ -46,19 +44,18 @@ IN_VIEW = 1
 
 @dataclass(frozen=True)
 class Stage:
-    """The case from `lesson` on: the trainer's options, and the change since the stage before."""
+    """Options of the trainer in the example run, starting with `lesson`."""
 
     lesson: str
     options: str
-    change: str
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A change as the ledger judged it.
+    """A change and its verdict in the ledger.
 
-    before_ns, after_ns -- medians in ns, per step or per image (`per`)
-    interval            -- the speed-up with its interval, as text
+    before_ns, after_ns -- means in ns, per step or per image (`per`)
+    interval            -- speedup with its interval, as a string
     """
 
     change: str
@@ -72,13 +69,13 @@ class Changed:
 
     @property
     def modeled(self) -> bool:
-        """Whether a model computed the times, or some of them."""
+        """Return True if a model computed some of the times."""
         from proflab.ledger.entries import is_modeled
 
         return is_modeled(self.origin)
 
     def __str__(self) -> str:
-        """Times, ratio and verdict; of modeled times the ratio alone, in two digits."""
+        """Return times, ratio and verdict, or only the ratio in two digits for modeled times."""
         from proflab.ledger.entries import time_text, two_digits
 
         ratio = self.before_ns / self.after_ns
@@ -92,9 +89,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Line:
-    """What one lesson found. `next` is the lesson that the evidence asks for, "" if the case is
-    closed.
-    """
+    """Finding of one lesson. `next` is the lesson that the evidence calls for, or "" at the end."""
 
     lesson: str
     evidence: str
@@ -107,18 +102,18 @@ class Line:
 
 @cache
 def stages() -> tuple[str, tuple[Stage, ...]]:
-    """The case's program, and its stages in order, from lessons/case.toml."""
+    """Return the program of the example run and its stages in order, from lessons/case.toml."""
     data = tomllib.loads((lessons_folder() / "case.toml").read_text(encoding="utf-8"))
     return data["program"], tuple(Stage(**stage) for stage in data["stage"])
 
 
 def options(lesson: str) -> str:
-    """The trainer's options of the case at the beginning of `lesson`."""
+    """Return the trainer's options of the example run at the start of `lesson`."""
     return [stage for stage in stages()[1] if stage.lesson <= lesson][-1].options
 
 
 def command(lesson: str) -> str:
-    """The command line of the case at the beginning of `lesson`; in `%%bash` it is `$EXAMPLE`."""
+    """Return the command of the example run at the start of `lesson`, `$EXAMPLE` in `%%bash`."""
     return f"{stages()[0]} {options(lesson)}"
 
 
@@ -134,13 +129,12 @@ def conclude(
 ) -> Line:
     """Add a lesson's line to the findings log and show it.
 
-    evidence -- a sentence with its numbers.
-    because  -- why the lesson `next` is needed ("" closes the case).
-    origin   -- where the numbers come from: a text, an Origin, or something that has one.
-    changes  -- experiments of the ledger that were tried.
+    evidence -- a sentence with numbers.
+    because  -- reason for the lesson `next`, which is "" in the last lesson.
+    origin   -- source of the numbers: a string, an Origin, or an object that has one.
+    changes  -- experiments of the ledger.
 
-    Raises CourseError for a line without evidence or origin, and for a lesson that is not in the
-    course.
+    Raises CourseError for a line without evidence or origin and for an unknown lesson.
     """
     if next and next not in lessons():
         raise CourseError(f"there is no lesson {next!r} to go on with")
@@ -155,8 +149,8 @@ def conclude(
 
 
 def lines(until: str = LAST) -> list[tuple[Line, bool]]:
-    """The last line of each lesson up to `until`, in order, each with whether it was found here (if
-    not, it is the shipped one).
+    """Return the last line of each lesson up to `until`, and True if you found it here or False if
+    it is the shipped one.
     """
     here = {line.lesson: line for line in _read(journal.runs_folder() / FILE)}
     known = {line.lesson: line for line in shipped()} | here
@@ -164,15 +158,13 @@ def lines(until: str = LAST) -> list[tuple[Line, bool]]:
 
 
 def shipped() -> list[Line]:
-    """The lines that come with the course: what the lessons find without a GPU, without live
-    measurements.
-    """
+    """Return the lines that the lessons find without a GPU and without live measurements."""
     return _read(lessons_folder() / SHIPPED)
 
 
 def table(until: str = LAST) -> Table:
-    """The findings log up to and including a lesson. Below it stands each origin, marked with a
-    letter if there are several; the evidence names the letter, and the kind of the origin.
+    """The findings log up to and including a lesson. A note lists
+    each origin. If there are several, each has a letter that the evidence refers to.
     """
     found = lines(until)
     stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
@@ -209,27 +201,24 @@ def table(until: str = LAST) -> Table:
 
 
 def _kinds(origin: str) -> str:
-    """The words of an origin that say how its numbers came about, such as `recorded and
-    modeled`.
-    """
+    """Return the kinds of an origin, such as `recorded and modeled`."""
     return " and ".join(dict.fromkeys(part.partition(":")[0] for part in origin.split("; ")))
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The last line of each lesson in a case.jsonl."""
+    """Return the last line of each lesson in a case.jsonl."""
     return list({line.lesson: line for line in _read(path)}.values())
 
 
 def measured() -> pd.DataFrame:
-    """The case as it ran on a real GPU, a row for each step of each run, with the origin in
-    `attrs`.
+    """Return one row per step of each run on a real GPU, with the origin in `attrs`.
 
-    run, options -- which run, and its trainer's options.
-    traced       -- whether torch.profiler recorded some steps of the run.
-    profiled     -- whether it recorded this step.
-    step, images -- number of the step, and of its images.
+    run, options -- name of the run and options of the trainer.
+    traced       -- True if torch.profiler recorded some steps of the run.
+    profiled     -- True if torch.profiler recorded this step.
+    step, images -- number of the step and of its images.
     part         -- `warmup` or `steady`.
-    duration_ns  -- time of the step in ns, by events of the GPU.
+    duration_ns  -- time of the step in ns, from GPU events.
     """
     import pandas as pd
 
@@ -241,9 +230,7 @@ def measured() -> pd.DataFrame:
 
 
 def put_into_environment(lesson: str) -> None:
-    """Set EXAMPLE in the environment, so that `%%bash` knows the case; a value that the learner has
-    set stays.
-    """
+    """Set EXAMPLE in the environment for `%%bash`, unless the learner has set it."""
     program, known = stages()
     ours = {f"{program} {stage.options}" for stage in known}
     if os.environ.get("EXAMPLE", "") in {"", *ours}:
@@ -256,15 +243,13 @@ def _read(path: Path) -> list[Line]:
         try:
             found.append(msgspec.convert(entry, Line))
         except msgspec.ValidationError:
-            # A line of an earlier version of the course, or one that was changed by hand.
+            # An earlier version of the course wrote this line, or someone edited it.
             continue
     return found
 
 
 def _evidence(line: Line, marks: Mapping[str, str]) -> str:
-    """What a lesson found and what was changed; below, apart from it, the changes that only a model
-    has tried.
-    """
+    """Return a lesson's finding, its measured changes, and separately its modeled ones."""
     from proflab.ledger.entries import MODEL_ONLY
 
     def change_lines(modeled: bool) -> list[str]:

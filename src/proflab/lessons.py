@@ -94,6 +94,6 @@ def place(here: str) -> str:
         f"**{one.number} {one.view}**" if one.number == here else one.number for one in core
     )
     asked = [
-        f" Lesson {one.number} could not tell {one.blind}." for one in core if one.number < here
+        f" Lesson {one.number} couldn't show {one.blind}." for one in core if one.number < here
     ]
-    return f"Path of the case: {way}.{''.join(asked[-1:])}"
+    return f"The example run so far: {way}.{''.join(asked[-1:])}"

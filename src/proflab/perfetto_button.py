@@ -39,10 +39,9 @@ _BUTTON = (  # colors are the browser's, which greys what is disabled
     "padding:0.3em 0.8em;margin-right:0.5em"
 )
 _BELOW = "The timeline below shows the same trace. "
-_SAVE = "You can press Save, and open the file with Perfetto in any other browser."
+_SAVE = "You can also save the file and open it with Perfetto in another browser."
 _NO_SCRIPT = (
-    "The buttons stay grey until their script runs: run this cell again, in a notebook that you"
-    " trust."
+    "The buttons stay gray until their script runs. Trust this notebook and run the cell again."
 )
 
 
@@ -103,8 +102,8 @@ class PerfettoButton:
 
     def _notice(self) -> Notice:
         text = (
-            f"{self._what()}. The button opens {self.page} in a new tab and hands the trace over"
-            " inside your browser; nothing is uploaded."
+            f"{self._what()}. The button opens {self.page} in a new tab. The trace stays in your"
+            " browser and isn't uploaded."
         )
         return Notice(printable(self.title), text)
 
@@ -153,10 +152,11 @@ def _too_large(trace: Trace, profile: Profile, page: str) -> Notice:
     from tidyprof import steps
 
     text = (
-        f"{printable(trace.name)} has more than {size(LIMIT_BYTES)} even when compressed, too much"
-        f" to keep in a notebook. Open {page} and drop the file on it; a profile without a file is"
-        " written with `tidyprof.write_chrome_trace`. If that is too slow, start `trace_processor"
-        " server http FILE` first (https://perfetto.dev/docs/visualization/large-traces)."
+        f"{printable(trace.name)} exceeds {size(LIMIT_BYTES)} even when compressed, which is too"
+        f" large for a notebook. Open {page} and drop the file on the page. To write a profile to"
+        " a file, use `tidyprof.write_chrome_trace`. If the page is too slow, start"
+        " `trace_processor server http FILE` first"
+        " (https://perfetto.dev/docs/visualization/large-traces)."
     )
     found = steps(profile)["step"].tolist()
     if len(found) < 2:
@@ -174,7 +174,7 @@ def _show_timeline(profile: Profile, title: str, step: int | None) -> None:
     if len(profile.events):
         show_figure(timeline(profile, step=step, title=printable(title)))
     else:
-        text = "there are samples of counters only; Perfetto draws them as curves."
+        text = "The file contains only counter samples, which Perfetto draws as curves."
         show(Notice("No timeline here", text))
 
 

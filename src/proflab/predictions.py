@@ -1,5 +1,5 @@
-"""Guess before you measure: predictions are kept in runs/predictions.jsonl and shown beside the
-result.
+"""Predict before you measure. runs/predictions.jsonl stores predictions, and `reveal` compares them
+with the result.
 """
 
 from __future__ import annotations
@@ -17,43 +17,40 @@ from proflab.sources import stated
 FILE = "predictions.jsonl"
 
 ABOUT_RIGHT = 1.15
-"""Largest factor by which a right guess differs from the result: a guess has about two digits, and
-a result often differs by as much in another run.
-"""
+"""Largest factor between a good prediction and the result. Another run often differs by as much."""
 
 _ASKED: dict[str, tuple[str, str]] = {}
-"""Id of each prediction that this process asked for -> its unit, and of what."""
+"""Maps the id of each prediction that this process requested to its unit and quantity."""
 
 
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
     """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
 
-    A prediction may be changed until the result is revealed; afterwards the last one made before
-    counts. Nothing is stored for `...`, nor for a guess that may mean something else: words if a
-    `unit` asks for a number, a fraction if it is "%".
+    The last prediction before the result is revealed counts. Nothing is stored for `...` or for an
+    ambiguous value, such as a string in place of a number or a fraction in place of a percentage.
     """
     _ASKED[id] = unit, what
     if value is ...:
-        text = f"Replace the `...` with your guess of {what or id}."
+        text = f"Replace the `...` with your prediction for {what or id}."
         show(Notice("Not predicted yet", text, "open"))
         return
     plain = _as_number(value, unit)
     if doubt := _doubt(value, plain, unit):
-        show(Notice("Not noted", f"{doubt} ({what or id})", "open"))
+        show(Notice("Not stored", f"{doubt} ({what or id})", "open"))
         return
     standing, revealed = _history(id)
     if revealed and standing is not None:
-        text = f"the result has been shown; your prediction stays {_with_unit(standing)}."
+        text = f"You have seen the result, so your prediction stays {_with_unit(standing)}."
         show(Notice("Kept", text, "info"))
         return
     record = {"id": id, "event": "predict", "value": plain, "unit": unit, "what": what}
     journal.append(FILE, record | {"late": revealed})
-    text = f"you expect {_with_unit(record)}{f' for {what}' if what else ''}."
-    show(Notice("Noted", text, "info"))
+    text = f"You predict {_with_unit(record)}{f' for {what}' if what else ''}."
+    show(Notice("Stored", text, "info"))
 
 
 def _as_number(value: object, unit: str) -> float | str:
-    """A guess as it is stored: a number, also from a text such as "65 %", or the text."""
+    """Return a number, also from a string such as "65%", or the string."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
     with contextlib.suppress(ValueError):
@@ -63,22 +60,19 @@ def _as_number(value: object, unit: str) -> float | str:
 
 
 def _doubt(value: object, plain: float | str, unit: str) -> str:
-    """A question about a guess that can't be meant, or may mean something else; "" if there is
-    none.
-    """
+    """Return a question about an impossible or ambiguous prediction, or ""."""
     if unit and (isinstance(plain, str) or not math.isfinite(plain)):
-        return f"`{value}` can't be compared with the result: guess a number, in {unit}."
+        return f"`{value}` can't be compared with the result. Predict a number in {unit}."
     if unit == "%" and 0 < plain < 1 and not isinstance(value, str):
         percent = number(100 * plain)
-        return f'For {percent} % write {percent}. If you mean less than 1 %: "{value} %".'
+        return f'For {percent}%, write {percent}. If you mean less than 1%, write "{value}%".'
     return ""
 
 
 def reveal(id: str, value: float | str, origin: object = None) -> None:
-    """Show the result, in the prediction's unit, beside the prediction `id`; if there is none, say
-    so.
+    """Show the result next to the prediction `id`, in the prediction's unit.
 
-    origin -- where the result comes from: anything that `proflab.source` takes, or a text.
+    origin -- source of the result: a string or any argument of `proflab.source`.
 
     Raises CourseError if the result has lost its origin.
     """
@@ -89,7 +83,7 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     if prediction is None:
         unit, what = _ASKED.get(id, ("", ""))
         result = f"{_three_digits(plain)} {unit}".strip()
-        text = f"the result{f' for {what}' if what else ''} is {result}. Next time, guess first."
+        text = f"The result{f' for {what}' if what else ''} is {result}. Next time, predict first."
         show(Notice("Not predicted", text, "open"))
         return
     unit = prediction["unit"]
@@ -98,13 +92,13 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
         ("result", f"{_three_digits(plain)} {unit}".strip()),
         ("verdict", verdict(prediction["value"], plain, unit)),
     ]
-    note = "This prediction was made after the result had been shown." if prediction["late"] else ""
+    note = "You made this prediction after you saw the result." if prediction["late"] else ""
     title = f"{id}: {prediction['what'] or 'prediction and result'}"
     show(Table(title, ("which", "value"), rows, note))
 
 
 def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
-    """Return how a prediction compares with the result, both in `unit`, in words."""
+    """Return a phrase that compares a prediction with the result, both in `unit`."""
     if isinstance(predicted, str) != isinstance(result, str):
         return "not compared: one is a number, the other is not"
     if isinstance(predicted, str) or isinstance(result, str):
@@ -122,16 +116,14 @@ def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
 
 
 def _times_off(predicted: float, result: float) -> float | None:
-    """The larger number over the smaller one; None unless both have one sign."""
+    """Return the larger number divided by the smaller one, or None if their signs differ."""
     if predicted * result <= 0:
         return None
     return float(max(predicted / result, result / predicted))
 
 
 def show_guesses() -> None:
-    """Show every prediction in numbers that was made in time, beside its result; the farthest off
-    first.
-    """
+    """Show every numeric prediction that was made in time next to its result, worst first."""
     rows = []
     for id in dict.fromkeys(record["id"] for record in _records() if record["event"] == "reveal"):
         guess, _ = _history(id)
@@ -145,17 +137,17 @@ def show_guesses() -> None:
         texts = (number(values[0]), _three_digits(values[1]), guess["unit"], _three_digits(off))
         rows.append((off, (id, guess["what"], *texts)))
     if not rows:
-        show(Notice("No guess yet", "There is none in numbers to compare with its result.", "open"))
+        show(Notice("No prediction yet", "You made no numeric prediction in time.", "open"))
         return
     rows.sort(key=lambda row: -row[0])
     columns = ("id", "what", "predicted", "found", "unit", "times off")
-    note = "your guesses, and the lessons' results"
+    note = "Your predictions and the results of the lessons"
     right = ("predicted", "found", "times off")
-    show(Table("How well you guessed", columns, [row for _, row in rows], note, flush_right=right))
+    show(Table("Your predictions", columns, [row for _, row in rows], note, flush_right=right))
 
 
 def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
-    """The prediction that counts, if any, and whether the result has been shown."""
+    """Return the prediction that counts, if any, and whether the result has been revealed."""
     standing, revealed = None, False
     for record in _records():
         if record["id"] != id:
@@ -168,9 +160,7 @@ def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _records() -> Iterator[dict[str, Any]]:
-    """The records of the file, with "" for each text that a record lacks; damaged lines are left
-    out.
-    """
+    """Yield the intact records of the file, with "" for missing strings."""
     for record in journal.read(journal.runs_folder() / FILE):
         value = record.get("value")
         is_plain = isinstance(value, float | int | str) and not isinstance(value, bool)
@@ -179,7 +169,7 @@ def _records() -> Iterator[dict[str, Any]]:
 
 
 def _three_digits(value: float | str) -> str:
-    """A result as text: 94.5, 0.997. Whole numbers and words stay unchanged."""
+    """Return a result as a string, such as 94.5. Whole numbers and words don't change."""
     if isinstance(value, str) or not abs(value) < 1e3:
         return number(value)
     rounded = float(f"{value:.3g}")

@@ -1,7 +1,6 @@
-"""Questions at the start of a lesson about what earlier lessons taught: each answer has a reply of
-its own, a click away.
+"""Questions about earlier lessons at the start of a lesson. Each answer has a reply.
 
-The file `questions.toml` beside a lesson holds them:
+The file `questions.toml` of a lesson contains them:
 
     [[question]]
     id = "01.q1"
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 
 FILE = "questions.toml"
 
-HEADING = "Do you remember? Choose an answer to each question: a reply follows."
+HEADING = "Do you remember? Choose an answer to each question to see a reply."
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-"""The type of an output that only a notebook with a kernel can show."""
+"""MIME type that only a notebook with a kernel can show."""
 
 _ASKED = "line-height:1.4;margin-top:0.6em"
 _BOX = "padding:0.2em 0.9em;max-width:60em"
@@ -43,14 +42,12 @@ _LOOKS = (
     "<style>.proflab-answer.jupyter-button{white-space:normal;text-align:left;line-height:1.4;"
     "padding:0.3em 0.8em;font-size:inherit}</style>"
 )
-"""A button of ipywidgets is one line of centered text, which is cut if it is too long: this style
-folds it.
-"""
+"""Style that wraps a button's text, which ipywidgets otherwise truncates to one line."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, the reply to whoever chooses it, and whether it is right."""
+    """One answer, its reply, and whether it is right."""
 
     text: str
     reply: str
@@ -58,16 +55,14 @@ class Answer:
 
     @property
     def notice(self) -> Notice:
-        """The reply as it is shown."""
-        heading, tone = ("Right", "passed") if self.right else ("Not so", "wrong")
+        """Reply as the notebook shows it."""
+        heading, tone = ("Right", "passed") if self.right else ("Not quite", "wrong")
         return Notice(heading, self.reply, tone)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question with its answers in the order in which they are shown; `of` is the lesson that
-    taught it.
-    """
+    """One question with its answers in display order. `of` is the lesson that taught it."""
 
     id: str
     of: str
@@ -76,16 +71,14 @@ class Asked:
 
     @property
     def words(self) -> int:
-        """Number of words to read before one can choose."""
+        """Number of words that a learner reads before choosing."""
         texts = (self.text, *(answer.text for answer in self.answers))
         return sum(len(text.split()) for text in texts)
 
 
 @dataclass(frozen=True, repr=False)
 class Recall:
-    """The questions of a lesson: buttons in a notebook, answers to unfold on a page, lines on a
-    terminal.
-    """
+    """Questions of a lesson: buttons in a notebook, folded answers on a page, or plain lines."""
 
     questions: Sequence[Asked]
 
@@ -103,13 +96,13 @@ class Recall:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": str(self), "text/html": self.page()}
-        # An environment that is older than these questions lacks ipywidgets: the page does, too.
+        # Without ipywidgets, the page shows the same questions.
         with contextlib.suppress(ImportError):
             bundle[WIDGET] = self.buttons()._repr_mimebundle_()[WIDGET]
         return bundle
 
     def page(self) -> str:
-        """Return HTML without a script: each answer unfolds into its reply."""
+        """Return HTML without scripts. Each answer unfolds into its reply."""
         asked = ""
         for text, one in self._numbered():
             asked += f"<p>{inline_html(text)}</p>"
@@ -119,9 +112,7 @@ class Recall:
         return f'<div style="{_BOX}"><p><strong>{HEADING}</strong></p>{asked}</div>'
 
     def buttons(self) -> Widget:
-        """Return a button for each answer, which shows its reply below the question and records the
-        click.
-        """
+        """Return a button for each answer. A click shows the reply and is logged."""
         from ipywidgets import HTML, Layout, VBox
 
         parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
@@ -139,7 +130,7 @@ def ask(lesson: Lesson) -> None:
 
 
 def questions(lesson: Lesson) -> tuple[Asked, ...]:
-    """Return the questions of a lesson in order, none if it has no file of them."""
+    """Return the questions of a lesson in order, or none without a questions.toml."""
     path = lesson.folder / FILE
     found = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"question": []}
     return tuple(map(_read, found["question"]))
@@ -148,7 +139,7 @@ def questions(lesson: Lesson) -> tuple[Asked, ...]:
 def _read(fields: Mapping[str, Any]) -> Asked:
     pairs = [fields["right"], *fields["wrong"]]
     answers = [Answer(text, reply, not place) for place, (text, reply) in enumerate(pairs)]
-    random.Random(fields["text"]).shuffle(answers)  # the same order each time, and for everybody
+    random.Random(fields["text"]).shuffle(answers)  # the same order for everyone
     return Asked(fields["id"], fields["of"], fields["text"], tuple(answers))
 
 
@@ -166,16 +157,14 @@ def _button(number: int, one: Asked, answer: Answer, said: Widget) -> Button:
 def _chosen(one: Asked, answer: Answer, said: Widget, button: Button) -> None:
     mark = "✓" if answer.right else "✗"
     button.description = f"{mark} {button.description.lstrip('✓✗ ')}"
-    # A screen reader says what comes with this role.
+    # A screen reader reads text with this role aloud.
     said.value = f'<div role="alert">{answer.notice._repr_html_()}</div>'
     record = {"question": one.id, "event": "recall", "answer": answer.text, "right": answer.right}
     journal.append(PROGRESS_FILE, record)
 
 
 def first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
-    """Return the first answers of one learner: id of the question -> the answer, and whether it was
-    right.
-    """
+    """Map each question to one learner's first answer and whether it was right."""
     found: dict[str, tuple[str, bool]] = {}
     for record in records:
         if record.get("event") == "recall" and isinstance(record.get("question"), str):

@@ -123,8 +123,8 @@ def start(number: str, within: str = "") -> Session:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CourseError(
-            f"{folder.absolute()} cannot be made for results ({error.strerror}); begin in a folder"
-            " of yours, or set PROFLAB_RUNS to one"
+            f"can't create the results folder {folder.absolute()} ({error.strerror}); start in a"
+            " folder that you may write to, or set PROFLAB_RUNS to one"
         ) from error
     os.environ["FOLDER"] = str(folder)
     session = Session(begun, folder, gpu_architectures())
@@ -204,17 +204,16 @@ def _gpu_text(gpus: tuple[str, ...]) -> str:
 
 def _origin_note(session: Session) -> str:
     if session.has_gpu:
-        seen = (
-            "What you run here is `measured`; what you load is `recorded` elsewhere or `modeled`."
-        )
+        seen = "Your own runs are `measured`. Other traces are `recorded` elsewhere or `modeled`."
     else:
         seen = (
-            "No AMD GPU here: GPU results are `recorded` on a named machine or `modeled`, never"
-            " measured."
+            "This machine has no AMD GPU, so GPU results are `recorded` on a named machine or"
+            " `modeled`."
         )
-    place = f"Results go to `{session.folder}`, which is `$FOLDER` in commands."
+    place = f"Your results go to `{session.folder}`, which is `$FOLDER` in commands."
     return (
-        f"{seen} Every figure says which. {place} Trouble? `!python -m proflab doctor` in a cell."
+        f"{seen} Every figure shows its source. {place} If something fails, run `!python -m proflab"
+        " doctor` in a cell."
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from proflab.display import inline_html, number
 from proflab.exercises import Number, Property, Text
-from proflab.exercises.answers import as_number, unit_hint
+from proflab.exercises.answers import as_number, likely_mistake
 
 
 def judge(kind: object, answer: object, data: object = None) -> str | None:
@@ -38,7 +38,11 @@ def judge(kind: object, answer: object, data: object = None) -> str | None:
 def test_a_number_passes_within_its_tolerance(answer: object, passes: bool) -> None:
     kind = Number(lambda data: data, unit="ms", relative=0.02)
     assert (judge(kind, answer, 100.0) is None) == passes
-    assert kind.same(answer, 100.0) == passes
+
+
+@pytest.mark.parametrize(("answer", "made"), [(13.77, True), (13.7734, True), (14, False)])
+def test_a_mistake_is_recognized_by_its_value_only(answer: float, made: bool) -> None:
+    assert Number(lambda data: data, relative=0.05).same(answer, 13.7734) == made
 
 
 def test_the_larger_of_both_tolerances_counts() -> None:
@@ -50,24 +54,35 @@ def test_the_larger_of_both_tolerances_counts() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected", "unit", "cause"),
     [
-        (5200.0, 5.2, "ms", "like us; ms"),
-        (5.2e6, 5.2, "ms", "like ns; ms"),
-        (0.0052, 5.2, "ms", "like s; ms"),
-        (0.5, 50, "percent", "like fraction; percent"),
-        (5300.0, 5.3, "TB/s", "like GB/s; TB/s"),
-        (1.0486, 1, "MiB", "like MB; MiB"),
+        (5200.0, 5.2, "ms", "us"),
+        (5.2e6, 5.2, "ms", "ns"),
+        (0.0052, 5.2, "ms", "in s,"),
+        (0.5, 50, "percent", "fraction"),
+        (5300.0, 5.3, "TB/s", "GB/s"),
+        (1.0486, 1, "MiB", "MB"),
         (-4, 4, "", "sign"),
         (30, 70, "percent", "rest"),
         (0.3, 0.7, "fraction", "rest"),
-        (0.5, 2, "ratio", "upside down"),
+        (0.5, 2, "times", "inverse"),
+        (0.4464, 2.24, "times", "inverse"),
+        (125.0, 80, "percent", "inverse"),
+        (2, 0.5, "GB/s", "inverse"),
+        (224, 2.24, "times", "a percentage"),
+        (124, 2.24, "times", "increase in percent"),
+        (1.24, 2.24, "times", "increase"),
+        (55.36, 2.24, "times", "saved share"),
+        (13.8, 13.77, "ms", "rounded"),
+        (8, 8.42, "", "rounded"),
         (7e3, 7, "FLOP/byte", "thousand times"),
         (3, 4, "ms", None),
+        (1.25, 2.24, "times", None),
+        (29, 70, "percent", None),
         (1e3, 1, "", None),
         (0, 4, "ms", None),
     ],
 )
 def test_the_likely_cause_is_named(answer: float, expected: float, unit: str, cause: str | None):
-    hint = unit_hint(answer, expected, unit)
+    hint = likely_mistake(answer, expected, unit)
     assert hint is None if cause is None else cause in hint
 
 

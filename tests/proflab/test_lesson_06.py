@@ -105,30 +105,24 @@ def test_answers_by_hand(by_hand: sqlite3.Connection) -> None:
 MISTAKES_OF_SQL = [
     ("SELECT count(*) FROM opp", "no table `opp`: did you mean op"),
     ("SELECT dration FROM kernels", "no column `dration`: did you mean"),
-    (
-        "SELECT stack_id FROM op",
-        "no column `stack_id` in what you ask: the views kernels, memory_copies, regions have",
-    ),
+    ("SELECT stack_id FROM op", "no column `stack_id`"),
     ("SELECT o.strt FROM op o", "no column `o.strt`: did you mean start"),
     ("SELECT cout(*) FROM op", "no such function: cout"),
-    ("SELECT count(*) FORM op", "can't read it at `op`"),
-    ("SELECT count(*", "ends too early"),
+    ("SELECT count(*) FORM op", "at `op`"),
+    ("SELECT count(*", "incomplete"),
     ("SELECT 'a", "quotation mark"),
-    (
-        "SELECT start FROM kernels k JOIN regions r ON r.id = k.id",
-        "write the table before it, as in `o.start`",
-    ),
+    ("SELECT start FROM kernels k JOIN regions r ON r.id = k.id", "`o.start`"),
     ("SELECT * FROM op WHERE count(*) > 1", "subquery"),
     ("SELECT max(lag(start) OVER (ORDER BY start)) FROM op", "subquery"),
-    ("SELECT 1; SELECT 2", "One question at a time"),
-    ("DELETE FROM rows_of_kernels", "Only questions"),
-    ("ATTACH 'other.db' AS other", "Only questions"),
-    ("SELECT load_extension('x')", "Only questions"),
-    ("-- only a comment", "no question"),
-    ("SELECT ?", "SQLite says"),
-    ("SELECT \x00 FROM op", "SQLite says"),
-    (7, "SQL text in quotes, this is a int"),
-    (None, "SQL text in quotes, this is a NoneType"),
+    ("SELECT 1; SELECT 2", "`;`"),
+    ("DELETE FROM rows_of_kernels", "SELECT or WITH"),
+    ("ATTACH 'other.db' AS other", "SELECT or WITH"),
+    ("SELECT load_extension('x')", "SELECT or WITH"),
+    ("-- only a comment", "SELECT or WITH"),
+    ("SELECT ?", "SQLite"),
+    ("SELECT \x00 FROM op", "SQLite"),
+    (7, "int"),
+    (None, "NoneType"),
 ]
 
 
@@ -148,10 +142,10 @@ def test_a_question_without_end_is_given_up(
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
     )
     monkeypatch.setattr(trace_database, "TIME_LIMIT_S", 0.05)
-    with pytest.raises(QuestionError, match="given up after"):
+    with pytest.raises(QuestionError, match="stopped after"):
         answer_of(by_hand, endless)
     monkeypatch.setattr(trace_database, "MAX_ROWS", 24)
-    with pytest.raises(QuestionError, match="condition missing in a JOIN"):
+    with pytest.raises(QuestionError, match="JOIN"):
         answer_of(by_hand, "SELECT a.start FROM op a, op b")
 
 
@@ -188,7 +182,7 @@ PAIRS = Query(
         ("SELECT 'a', 10 WHERE 0", "no row"),
         ("SELECT 'a', 10", "too few"),
         ("SELECT 'b', 20 UNION ALL SELECT 'a', 10", "order"),
-        ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "thousand"),
+        ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "in us"),
         ("SELECT 'a', 10 UNION ALL SELECT 'b', 21", "Row 2, ns"),
         ("SELECT 'a', 10 UNION ALL SELECT 'c', 20", "Row 2, name"),
     ],

@@ -35,7 +35,7 @@ def test_without_a_prediction_the_result_is_shown_and_a_later_one_is_late(capsys
     assert "kernels per step is 1,234 k" in shown(capsys)
     predict("02.b", 1200, unit="k")
     reveal("02.b", 1234)
-    assert "after the result had been shown" in shown(capsys)
+    assert "after you saw the result" in shown(capsys)
 
 
 @pytest.mark.parametrize("guess", ["a lot", float("nan"), 0.5, True])

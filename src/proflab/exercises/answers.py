@@ -1,9 +1,7 @@
-"""Kinds of answers: how each finds the right answer and judges a learner's, including units, signs
-and ratios.
+"""Kinds of answers: each finds the right answer and judges a learner's.
 
-`right(data)` computes the right answer; `judge(answer, right, data)` returns None for a right
-answer, else a sentence on what is wrong with it; `same` tells whether a wrong answer is a known
-one.
+`right(data)` computes the right answer. `judge(answer, right, data)` returns None for a right
+answer, otherwise a sentence on what is wrong. `same` compares a wrong answer with a known mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _FAMILIES = (
     },
     {"fraction": 1.0, "percent": 0.01},
 )
-_ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB"}
+_ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB", "times": "ratio"}
 _WHOLE = {"fraction": 1.0, "percent": 100.0}
 _TIMES = {100.0: "a hundred", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion"}
 
@@ -33,35 +31,65 @@ _CLOSE = 0.02
 (0.049).
 """
 
+_EQUAL = 1e-3
+"""Largest relative distance of an answer from a wrong value: more than a learner's rounding to four
+digits, and so little that another mistake rarely gives the same value.
+"""
 
-def unit_hint(answer: float, expected: float, unit: str) -> str | None:
-    """Return a likely cause of the difference of two numbers, or None.
+
+def likely_mistake(answer: float, expected: float, unit: str) -> str | None:
+    """Return what the learner probably did and what to do instead, or None if nothing is known.
 
     `unit` is the unit of `expected`: a time (ns, us, ms, s), a size (B, kB, MiB, ...), `fraction`,
-    `percent`, `ratio`, or any of these per something (`GB/s`); "" for a plain count.
+    `percent`, `times`, or any of these per something (`GB/s`); "" for a plain count.
     """
     if answer == 0 or expected == 0:
         return None
     ratio = answer / expected
     if _near(ratio, -1.0):
-        return "The size is right, the sign is not: what was subtracted from what?"
-    size = max(ratio, 1 / ratio)
-    times = next((words for factor, words in _TIMES.items() if _near(size, factor)), "")
-    # How far off the answer is, if by a round factor; otherwise only the next sentence is said.
-    off = f"This is {times} times too {'big' if ratio > 1 else 'small'}. " if times else ""
+        return "The magnitude is right, but the sign isn't. Check what you subtracted from what."
     numerator, slash, rest = unit.partition("/")
     numerator = _ALIASES.get(numerator, numerator)
     family = next((one for one in _FAMILIES if numerator in one), {})
     for other, scale in family.items():
         if other != numerator and _near(ratio, family[numerator] / scale):
-            return f"{off}This looks like {other}{slash}{rest}; {unit} is asked."
-    if numerator in _WHOLE and not slash and _near(answer, _WHOLE[numerator] - expected):
-        return "This is the rest: the share of everything else."
-    if unit == "ratio" and _near(answer * expected, 1.0):
-        return "This is upside down: what is divided by what?"
-    if unit and times and not _near(size, 100.0):
-        return f"{off}Check the units of what you combined; {unit} is asked."
+            wanted = f"but the question asks for {unit}. Convert your answer."
+            return f"You answered in {other}{slash}{rest}, {wanted}"
+    for value, message in _slips(expected, numerator if not slash else ""):
+        if same_value(answer, value):
+            return message
+    if any(answer == float(f"{expected:.{digits}g}") for digits in (1, 2, 3)):
+        return "Your answer is rounded too much. Give at least four digits."
+    size = max(ratio, 1 / ratio)
+    times = next((words for factor, words in _TIMES.items() if _near(size, factor)), "")
+    if unit and times:
+        off = f"Your answer is {times} times too {'large' if ratio > 1 else 'small'}."
+        return f"{off} Check the units of the values that you combined."
     return None
+
+
+def _slips(expected: float, unit: str) -> list[tuple[float, str]]:
+    """Return wrong values that are likely for any number of this unit, each with its message."""
+    whole = _WHOLE.get(unit, 1.0)
+    inverse = "You computed the inverse. Swap what you divide and what you divide by."
+    found = [(whole**2 / expected, inverse)]
+    if unit in _WHOLE:
+        rest = "You computed the rest, which is everything else. Subtract your share from {}."
+        found.append((whole - expected, rest.format("100%" if whole > 1 else "1")))
+    if unit == "ratio":
+        asked = "but the question asks for a factor, such as 2 for twice as much."
+        found += [
+            (100 * expected, f"You gave a percentage, {asked}"),
+            (100 * (expected - 1), f"You gave the increase in percent, {asked}"),
+            (expected - 1, f"You gave the increase, {asked}"),
+            (100 * (1 - 1 / expected), f"You gave the saved share in percent, {asked}"),
+        ]
+    return found
+
+
+def same_value(answer: float, value: float) -> bool:
+    """Return True if the answer is this value, perhaps rounded to four digits or more."""
+    return math.isclose(answer, value, rel_tol=_EQUAL)
 
 
 def _near(value: float, target: float) -> bool:
@@ -70,10 +98,10 @@ def _near(value: float, target: float) -> bool:
 
 @dataclass(frozen=True)
 class Number:
-    """One number, right if within `relative` (a fraction) or `absolute` (in `unit`) of
+    """One number that is within `relative` (a fraction) or `absolute` (in `unit`) of
     `expected(data)`.
 
-    `unit` is shown and used for hints: see `unit_hint`.
+    `unit` is shown and used for hints: see `likely_mistake`.
     """
 
     expected: Callable[[Any], float]
@@ -82,29 +110,26 @@ class Number:
     absolute: float = 0.0
 
     def right(self, data: Any) -> float:
-        """The expected number; raises ValueError if the data gives no finite number."""
+        """Return the expected number. Raises ValueError if it isn't finite."""
         value = float(self.expected(data))
         if not math.isfinite(value):
             raise ValueError(f"the data gives {value} as the expected answer")
         return value
 
     def judge(self, answer: Any, right: float, data: Any) -> str | None:
-        """None within the tolerance, else a hint on the likely cause, or whether the number is too
-        big or too small.
-        """
+        """Return None within the tolerance, otherwise the likely mistake or the direction."""
         value = as_number(answer, self.unit)
         if isinstance(value, str):
             return value
         if self._close(value, right):
             return None
-        hint = unit_hint(value, right, self.unit)
-        direction = f"{number(value)} is too {'big' if value > right else 'small'}."
-        return hint or direction
+        direction = f"{number(value)} is too {'large' if value > right else 'small'}."
+        return likely_mistake(value, right, self.unit) or direction
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Whether they are equal within this exercise's tolerance."""
+        """Return True if a learner who made this mistake can have given the answer."""
         value, other = as_number(answer, self.unit), as_number(known, self.unit)
-        return not isinstance(value, str) and self._close(value, other)
+        return not isinstance(value, str) and same_value(value, other)
 
     def _close(self, value: float, right: float) -> bool:
         return abs(value - right) <= max(self.relative * abs(right), self.absolute)
@@ -112,11 +137,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """A word or name; upper and lower case and spaces don't matter.
+    """A word or name. Case and spaces don't matter.
 
-    `expected(data)` gives the right text, or several right texts, of which the first is shown. If
-    an exercise offers `choices`, an answer that is none of them is taken for misspelt, not for
-    wrong.
+    `expected(data)` returns the right string or several, the first of which is shown. If an
+    exercise offers `choices`, an answer outside them counts as misspelled.
     """
 
     expected: Callable[[Any], str | Sequence[str]]
@@ -130,16 +154,16 @@ class Text:
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
         """None if the answer is one of the accepted texts."""
         if not isinstance(answer, str):
-            return f"A text is asked, {_but(answer)}"
+            return f"Give a string. {_but(answer)}"
         accepted = (right,) if isinstance(right, str) else right
         if _plain(answer) in map(_plain, accepted):
             return None
         if self.choices and _plain(answer) not in map(_plain, self.choices):
-            return f"Write one of these as it stands: {'; '.join(self.choices)}."
-        return f"It is not {quoted(answer)}."
+            return f"Copy one of these names: {'; '.join(self.choices)}."
+        return f"{quoted(answer)} is not the right answer."
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Whether they are equal but for case and spaces."""
+        """Return True if they differ only in case and spaces."""
         return (
             isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
         )
@@ -147,10 +171,8 @@ class Text:
 
 @dataclass(frozen=True)
 class Property:
-    """Any answer with a property: `check(answer, data)` returns None or True if the answer has it,
-    else a sentence on what is wrong.
-
-    `example(data)` gives a right answer, for the self-test.
+    """Any answer with a property. `check(answer, data)` returns None or True if the answer has
+    it, otherwise a sentence on what is wrong. `example(data)` returns a right answer for tests.
     """
 
     check: Callable[[Any, Any], str | bool | None]
@@ -161,37 +183,36 @@ class Property:
         return self.example(data)
 
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
-        """None, or the sentence of `check`."""
+        """Return None or the sentence of `check`."""
         verdict = self.check(answer, data)
-        wrong = "It does not have the property that is asked."
+        wrong = "Your answer doesn't have the property that the question describes."
         return verdict if isinstance(verdict, str) else wrong if verdict is False else None
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Never: `check` itself has to know the mistakes."""
+        """Return False, because `check` recognizes the mistakes."""
         return False
 
 
 def as_number(answer: Any, unit: str = "") -> float | str:
-    """Return the answer as a finite float, or a sentence on why it is none. Arrays of one element
-    and strings of a number count, too.
+    """Return the answer as a finite float, or a sentence on why it isn't one.
+
+    Arrays with one element and strings that contain a number are accepted.
     """
     if hasattr(answer, "shape") and hasattr(answer, "item"):
         if math.prod(answer.shape) != 1:
-            return (
-                f"One number is asked, {_but(answer)[:-1]} with {math.prod(answer.shape)} values."
-            )
+            return f"Give one number. {_but(answer)[:-1]} with {math.prod(answer.shape)} values."
         answer = answer.item()
     if isinstance(answer, str):
         try:
             answer = float(answer.strip())
         except ValueError:
             wanted = f" in {unit}" if unit else ""
-            return f"A bare number{wanted} is asked, this is the text {quoted(answer)}."
+            return f"Give a bare number{wanted}. Your answer is the string {quoted(answer)}."
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
-        return f"A number is asked, {_but(answer)}"
+        return f"Give a number. {_but(answer)}"
     value = float(answer)
     if not math.isfinite(value):
-        return f"{value} is no number to work with: was something missing, or divided by zero?"
+        return f"Your answer is {value}. Check for a missing value or a division by zero."
     return value
 
 
@@ -200,8 +221,8 @@ def _plain(text: str) -> str:
 
 
 def _but(answer: Any) -> str:
-    """The end of a sentence about an answer of the wrong type."""
+    """Return a sentence about an answer of the wrong type."""
     if answer is None:
-        return "and the answer is None: was it assigned?"
+        return "Your answer is None. Did you assign a value?"
     name = type(answer).__name__
-    return f"this is {'an' if name[0] in 'aeiou' else 'a'} {name}."
+    return f"Your answer is {'an' if name[0] in 'aeiou' else 'a'} {name}."

@@ -21,7 +21,7 @@ PROVEN: set[str] = set()
 """Ids of the exercises that this process has passed and proven, under PROFLAB_STRICT=1."""
 
 Message = str | Callable[[Any], str]
-"""A text, or a function that makes one of the data: numbers in it are computed, never typed."""
+"""A string, or a function that computes one from the data."""
 
 
 class Outcome(Enum):
@@ -33,14 +33,12 @@ class Outcome(Enum):
 
 
 class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not a fault
-    """Raised by check() under PROFLAB_STRICT=1, where the solved lessons must pass every
-    exercise.
-    """
+    """A solved lesson failed its own exercise under PROFLAB_STRICT=1."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A plausible wrong answer, as a function of the data, and the message to whoever gives it."""
+    """A plausible wrong answer as a function of the data, and the reply to it."""
 
     answer: Callable[[Any], Any]
     message: Message
@@ -48,16 +46,16 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
+    """One exercise. `id` is lesson.number. Every function receives the learner's data.
 
-    answer     -- judges: a Number, a Text, a Property, or anything with their methods.
+    answer     -- judge: a Number, a Text, a Property, or an object with their methods.
     mistakes   -- two or more, recognized by their values.
-    hints      -- each helps more than the one before: where to look, which column, the expression.
-    insight    -- said after a pass.
-    needs_data -- False for an exercise that stands alone.
-    measured   -- True for data that is measured where the lesson runs.
+    hints      -- each helps more than the previous one: where to look, which column, the formula.
+    insight    -- text after a correct answer.
+    needs_data -- False for an exercise without data.
+    measured   -- True for data that the lesson measures on this machine.
 
-    Question and solution are only in the lesson's cell. Raises ValueError for an exercise that
+    Only the lesson's cell contains the question and the solution. Raises ValueError if an exercise
     breaks these rules.
     """
 
@@ -78,16 +76,16 @@ class Exercise:
             raise ValueError(f"exercise {self.id} needs a hint")
 
     def on(self, data: Any = None) -> Question:
-        """This exercise as a question about `data`."""
+        """Return this exercise as a question about `data`."""
         return Question(self, data)
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of one check and the message to the learner.
+    """Outcome of one check and the message to the learner.
 
-    cause   -- the error that prevented a check, None without one.
-    mistake -- the place of a known mistake among the exercise's, None for another answer.
+    cause   -- error that prevented the check, or None.
+    mistake -- index of the known mistake, or None for any other answer.
     """
 
     outcome: Outcome
@@ -97,7 +95,7 @@ class Result:
 
     @property
     def notice(self) -> Notice:
-        """The result as it is shown."""
+        """Result as the notebook shows it."""
         heading, tone = {
             Outcome.PASSED: ("Passed", "passed"),
             Outcome.WRONG: ("Not yet right", "wrong"),
@@ -108,21 +106,20 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """An exercise on the learner's data. Its methods show their answers and return nothing."""
+    """An exercise with the learner's data. Its methods show results and return None."""
 
     exercise: Exercise
     data: Any = None
 
     def on(self, data: Any) -> Question:
-        """The same question put to other data, such as the learner's own run."""
+        """Return the same question about other data, such as the learner's own run."""
         return Question(self.exercise, data)
 
     def check(self, answer: Any = ...) -> None:
-        """Show whether the answer is right.
+        """Show whether the answer is right, without raising.
 
-        Never raises, whatever the answer is, but with PROFLAB_STRICT=1: then an answer that does
-        not pass raises ExerciseNotPassed, and one that passes is followed by the exercise's own
-        proof on this data.
+        With PROFLAB_STRICT=1, a wrong answer raises ExerciseNotPassed, and a right answer triggers
+        the exercise's self-test on this data.
         """
         result = self.evaluate(answer)
         known = (
@@ -143,32 +140,29 @@ class Question:
         PROVEN.add(self.exercise.id)
 
     def evaluate(self, answer: Any) -> Result:
-        """Judge the answer without showing or recording anything."""
+        """Return the result for an answer without showing or logging it."""
         if untouched(answer):
             text = "Replace the `...` with your answer and run the cell again."
             return Result(Outcome.NOT_ATTEMPTED, text)
         if self.data is None and self.exercise.needs_data:
-            text = "There is no data to check it against: the recording is not here."
+            text = "There is no data for this check because the trace isn't here."
             return Result(Outcome.NOT_ATTEMPTED, text)
         # An error here is a message, too: a learner's cell must not end in a traceback of the
         # course.
         try:
             right = self.exercise.answer.right(self.data)
         except Exception as error:
-            text = f"It can't be checked on this data: {_describe(error)}"
+            text = f"The check doesn't work with this data: {_describe(error)}"
             return Result(Outcome.NOT_ATTEMPTED, text, error)
         try:
             return self._judge(answer, right)
         except Exception as error:
-            text = f"The check can't work with this answer: {_describe(error)}"
+            text = f"The check doesn't work with this answer: {_describe(error)}"
             return Result(Outcome.WRONG, text, error)
 
     def prove(self, mistakes: bool = True) -> None:
-        """Assert that the right answer passes, each known mistake gets its message, and `...` is
-        not attempted.
-
-        Raises AssertionError that names the exercise and what failed. Whether the solution in the
-        lesson is right, the lesson itself shows.
+        """Assert that the right answer passes, each known mistake gets its reply, and `...` counts
+        as not attempted. Raises AssertionError with the exercise and the failure.
         """
         right = self.exercise.answer.right(self.data)
         # Text accepts several answers, and a learner gives one.
@@ -198,19 +192,19 @@ class Question:
                 ) from result.cause
 
     def hint(self, number: int = 1) -> None:
-        """Show hint `number`, counted from 1; later ones help more."""
+        """Show hint `number`, starting with 1. Later hints help more."""
         hints = self.exercise.hints
         self._note("hint", number=number)
         if not isinstance(number, int) or not 1 <= number <= len(hints):
-            text = f"There are hints 1 to {len(hints)}, then `q.solution()`."
+            text = f"This exercise has hints 1 to {len(hints)}, then `q.solution()`."
             show(Notice("No such hint", text, "open"))
             return
         more = f"`q.hint({number + 1})`" if number < len(hints) else "`q.solution()`"
-        text = f"{hints[number - 1]} (More: {more})"
+        text = f"{hints[number - 1]} (Next: {more})"
         show(Notice(f"Hint {number} of {len(hints)}", text, "info"))
 
     def solution(self) -> None:
-        """Show one way to get the answer."""
+        """Show one solution."""
         self._note("solution")
         show(Notice("One solution", tone="info", code=exercise_cell(self.exercise.id).solution))
 
@@ -228,7 +222,7 @@ class Question:
         for place, mistake in enumerate(self.exercise.mistakes):
             if self._is(answer, mistake):
                 return Result(Outcome.WRONG, _text(mistake.message, self.data), mistake=place)
-        return Result(Outcome.WRONG, f"{problem} `q.hint()` helps.")
+        return Result(Outcome.WRONG, f"{problem} For help, run `q.hint()`.")
 
     def _passed(self) -> Result:
         try:
@@ -247,9 +241,7 @@ class Question:
 
 
 def untouched(answer: Any) -> bool:
-    """Whether the answer, or a part of a tuple, list or dictionary, is still the `...` of the
-    notebook.
-    """
+    """Return True if the answer or one of its items is still the `...` of the notebook."""
     if isinstance(answer, dict):
         return any(untouched(part) for part in answer.values())
     if isinstance(answer, tuple | list):
@@ -271,24 +263,18 @@ def _describe(error: Exception) -> str:
 
 
 BEGIN, END = "# solution", "# end solution"
-"""Lines around the part that is cut out for the learner; without the second line it ends with the
-cell.
-"""
+"""Lines around the part that learners don't see. Without END, this part ends with the cell."""
 
 
 class ExerciseCell(NamedTuple):
-    """The question in the comment above an exercise, such as "5 minutes: which share ...?", and the
-    code that solves it.
-    """
+    """Question in the comment above an exercise, and the code that solves it."""
 
     question: str
     solution: str
 
 
 def exercise_cell(id: str) -> ExerciseCell:
-    """An exercise's cell in its lesson; raises ValueError unless there is exactly one, with both
-    parts.
-    """
+    """Return an exercise's cell. Raises ValueError unless there is exactly one with both parts."""
     # From the lesson, where question and solution have their only place.
     source = lesson(id[:2]).source
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)

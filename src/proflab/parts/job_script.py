@@ -1,9 +1,8 @@
-"""A job script for rocprofv3 under srun, tried without a cluster: which program starts which, and
-which files result.
+"""Test of a job script for rocprofv3 under srun without a cluster: processes and file names.
 
-`bash -n` reads the script. Then it runs in an empty folder, with
-a srun that starts two tasks one after the other, and with tools that log their command line and
-start the program after it. The options are read with the player's table of rocprofv3.
+`bash -n` checks the syntax. Then the script runs in an empty folder with replacements: srun starts
+two tasks one after the other, and the tools log their command lines and start the program after
+`--`. The player's table of rocprofv3 checks the options.
 """
 
 from __future__ import annotations
@@ -59,14 +58,12 @@ TOOLS = {
     "getent": "#!/bin/bash\necho 10.0.0.1 node1\n",
     "module": "#!/bin/bash\n",
 }
-"""Programs that the script finds in PATH before all others: name -> text."""
+"""Maps the name of each replacement, which comes first in PATH, to its script."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One start of a tool: its name, the task of srun that started it ("" outside of srun), RANK in
-    its environment, and its words.
-    """
+    """One call of a tool: its name, its srun task ("" outside srun), RANK, and its arguments."""
 
     tool: str
     task: str
@@ -75,20 +72,18 @@ class Call:
 
 
 def problem(script: str) -> str | None:
-    """What is wrong with a job script that is to record a kernel trace of each rank; None if
-    nothing was found.
-    """
+    """Return the first problem of a job script that should trace the kernels of each rank."""
     if not script.startswith("#!"):
         return (
-            "The first line is not `#!/bin/bash`, as the very first characters: sbatch refuses a"
-            " script without it."
+            "The script doesn't start with `#!/bin/bash`. sbatch rejects a script without this"
+            " line, so put it first."
         )
     if found := _unreadable(script):
         return found
     if not re.search(r"^#SBATCH .*(--ntasks|-n ?\d)", script, re.MULTILINE) and not re.search(
         r"srun .*-n", script
     ):
-        return "How many ranks? Ask Slurm for them: `#SBATCH --ntasks-per-node=4`."
+        return "The script doesn't set the number of ranks. Add `#SBATCH --ntasks-per-node=4`."
     calls, errors = _try(script)
     return _order(calls, errors) or _options(calls) or _names(calls, script)
 
@@ -96,12 +91,12 @@ def problem(script: str) -> str | None:
 def _unreadable(script: str) -> str | None:
     read = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     if read.returncode:
-        return f"bash can't read it: {read.stderr.strip().splitlines()[0].removeprefix('bash: ')}"
+        return f"bash can't parse the script: {read.stderr.splitlines()[0].removeprefix('bash: ')}"
     return None
 
 
 def _try(script: str) -> tuple[list[Call], str]:
-    """The calls that the script made, in order, and the last line of its errors."""
+    """Return the calls of the script in order and the last line of stderr."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tools, work = folder / "bin", folder / "work"
@@ -136,7 +131,7 @@ def _try(script: str) -> tuple[list[Call], str]:
                 timeout=LONGEST_S,
             )
         except subprocess.TimeoutExpired:
-            return [], f"it still ran after {LONGEST_S} s"
+            return [], f"it ran for more than {LONGEST_S} s"
         text = log.read_text() if log.is_file() else ""
     records = [record.split(_FIELD)[:-1] for record in text.split(_RECORD)[:-1]]
     calls = [Call(tool, task, rank, tuple(words)) for tool, task, rank, *words in records]
@@ -148,54 +143,50 @@ def _of(calls: Sequence[Call], tool: str) -> list[Call]:
 
 
 def _order(calls: Sequence[Call], errors: str) -> str | None:
-    """Whether srun starts the tool, and the tool the program, once for each rank; None if so, else
-    what is wrong.
-    """
+    """Return a problem unless srun starts the tool, and the tool the program, for each rank."""
     tools, tasks = _of(calls, "rocprofv3"), _of(calls, "srun")
     if not tasks:
-        ended = f" It ended with: {errors}" if errors else ""
-        return f"No `srun` was started: one process runs then, on the first node of the job.{ended}"
+        ended = f" Its last error: {errors}" if errors else ""
+        return f"The script doesn't start `srun`, so only one process runs. Add `srun`.{ended}"
     if not tools:
-        return "`srun` was started, but no `rocprofv3`: nothing is recorded."
+        return (
+            "`srun` doesn't start `rocprofv3`, so nothing is recorded. Put the tool after `srun`."
+        )
     if any(not call.task for call in tools):
         return (
-            "The tool stands around srun, so it watches srun, not a rank. Inside: `srun rocprofv3"
+            "The tool starts srun, so it profiles srun and not the ranks. Write `srun rocprofv3"
             " ... -- python ...`."
         )
     if any("--" not in call.words for call in tools):
-        return "There is no `--` before the program: rocprofv3 takes its words for its own options."
+        return "Put `--` before the program. Otherwise, rocprofv3 reads its arguments as options."
     started = {call.task for call in _of(calls, "python")}
     if len(started) < RANKS:
-        return "Behind `--` each rank has to start `python`."
+        return "Each rank must start `python`. Put the program after `--`."
     return None
 
 
 def _options(calls: Sequence[Call]) -> str | None:
-    """Whether the tool takes these options, records kernels and writes a known format; None if so,
-    else what is wrong.
-    """
+    """Return a problem unless the options are valid, record kernels and name a format."""
     words = _of(calls, "rocprofv3")[0].words
     try:
         options, _ = parse("rocprofv3", words)
     except ToolError as error:
-        return f"rocprofv3 refuses this: {error}"
+        return f"rocprofv3 rejects this command: {error}"
     if not (options.kernel_trace or options.runtime_trace or options.sys_trace):
-        return "No kernels are recorded: nothing is, unless you name it (`--kernel-trace`)."
+        return "rocprofv3 records only what you request. Add `--kernel-trace`."
     if not options.output_format:
-        return "Name the format, as the default changes with the release: `--output-format csv`."
+        return "The default format depends on the release. Add `--output-format csv`."
     return None
 
 
 def _names(calls: Sequence[Call], script: str) -> str | None:
-    """Whether each rank has a file of its own, with the rank in its name; None if so, else what is
-    wrong.
-    """
+    """Return a problem unless each rank writes a separate file with the rank in its name."""
     names = []
     for pid, call in enumerate(_of(calls, "rocprofv3")):
         options, program = parse("rocprofv3", call.words)
         environment = _environment(call)
         parts = (options.output_directory, options.output_file)
-        # Also with equal process numbers: a process number doesn't tell the rank.
+        # Equal process IDs show whether the rank itself is in the name.
         processes = [
             Process("node1", number, program, environment) for number in (4000 + 17 * pid, 4000)
         ]
@@ -204,13 +195,13 @@ def _names(calls: Sequence[Call], script: str) -> str | None:
         )
     if len({whole for whole, _ in names}) < len(names):
         return (
-            f"All ranks write `{names[0][0]}`: the last one replaces the"
-            f" others.{_why(names[0][0], script)}"
+            f"All ranks write `{names[0][0]}`, so only the last file remains."
+            f" {_why(names[0][0], script)}"
         )
     if len({same for _, same in names}) < len(names):
         return (
-            "The files differ by process number: nobody can tell which rank is which. Put `%rank%`"
-            " into the name."
+            "The file names differ only by process ID, which doesn't identify the rank. Add"
+            " `%rank%` to the name."
         )
     return None
 
@@ -222,7 +213,7 @@ def _environment(call: Call) -> Mapping[str, str]:
 
 def _why(name: str, script: str) -> str:
     if "$" in name:
-        return " Nobody fills a variable in between single quotes: put `%rank%` there."
-    filled_in = re.search(r"\$\{?(SLURM_PROCID|SLURM_LOCALID|RANK)\b", script)
-    early = " The script fills the variable in before srun starts." if filled_in else ""
-    return f"{early} Put `%rank%` into the name."
+        return "The shell doesn't expand variables in single quotes. Use `%rank%` instead."
+    expanded = re.search(r"\$\{?(SLURM_PROCID|SLURM_LOCALID|RANK)\b", script)
+    early = "The script expands the variable before srun starts. " if expanded else ""
+    return f"{early}Add `%rank%` to the name."

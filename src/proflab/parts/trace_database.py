@@ -1,5 +1,6 @@
-"""Questions in SQL to a learner's open database: read-only, with a time limit, and with errors of
-one line. Answers of exercises that are SQL text are compared by their results.
+"""SQL queries on a learner's open database, read-only, with a time limit and one-line errors.
+
+Exercises compare SQL queries by their results.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from typing import Any
 
 from proflab.display import near, number
 from proflab.errors import CourseError
-from proflab.exercises.answers import unit_hint
+from proflab.exercises.answers import likely_mistake
 
 TIME_LIMIT_S = 10.0
-"""Time limit of a question in seconds: a join without its condition would run for ever."""
+"""Time limit of a query in seconds. A join without its condition would never end."""
 
 MAX_ROWS = 200_000
-"""Most rows of an answer: no answer in a lesson has as many."""
+"""Maximum number of result rows, more than any result in a lesson has."""
 
 _STEPS_BETWEEN_LOOKS = 10_000
-"""Instructions of SQLite's virtual machine between two looks at the clock: a fraction of a
-millisecond.
-"""
+"""SQLite instructions between two checks of the time limit, a fraction of a millisecond."""
 
 _ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -37,66 +36,58 @@ _ALLOWED = {
 
 _EXPLANATIONS = {
     r'near "(.*)": syntax error': (
-        "SQLite can't read it at `{}`: the mistake is there or just before it"
+        "SQLite can't parse the query at `{}`. The error is there or just before it"
     ),
-    r"incomplete input": "the text ends too early: is a bracket still open, or the rest missing?",
-    r"unrecognized token: (.*)": "SQLite can't read {}: is a quotation mark missing?",
+    r"incomplete input": "the query is incomplete. Check for an open parenthesis",
+    r"unrecognized token: (.*)": "SQLite can't parse {}. Check for a missing quotation mark",
     r"ambiguous column name: (\S+)": (
-        "several tables have a column `{0}`: write the table before it, as in `o.{0}`"
+        "several tables have a column `{0}`. Add the table name, as in `o.{0}`"
     ),
     r"misuse of (?:aliased )?(?:aggregate|window)": (
-        "sum, lag and the like stand in a SELECT: ask it in a subquery"
+        "this place doesn't allow functions such as sum or lag. Use a subquery"
     ),
-    r"one statement at a time": "one question at a time: there is a `;` in the middle",
-    r"not authorized|prohibited": "only questions are allowed: begin with SELECT or WITH",
+    r"one statement at a time": "run one query at a time. Remove the `;` in the middle",
+    r"not authorized|prohibited": "only queries are allowed. Start with SELECT or WITH",
     r"interrupted": (
-        f"given up after {TIME_LIMIT_S:.0f} s: is the condition of a JOIN missing, or a recursion"
-        " endless?"
+        f"the query stopped after {TIME_LIMIT_S:.0f} s. Check for a JOIN without a condition or an"
+        " endless recursion"
     ),
 }
-"""SQLite's message -> its meaning for the question."""
+"""Maps SQLite's messages to explanations."""
 
 
 _ALL = "(SELECT type, name FROM sqlite_temp_master UNION ALL SELECT type, name FROM sqlite_master)"
-"""All that can be named after FROM, with the views that the learner has made for this connection
-first.
-"""
+"""Everything that FROM can name, with the temporary views first."""
 
 
 class QuestionError(CourseError):
-    """A question that SQLite could not answer: its message, and what to look at."""
+    """SQLite couldn't run a query. The message says what to check."""
 
     @property
     def sentence(self) -> str:
-        """The message with a capital letter and a full stop."""
+        """Message with a capital letter and a period."""
         text = str(self)
         return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question: names of its columns, and rows of int, float, text, bytes or
-    None.
-    """
+    """Result of a query: column names, and rows of int, float, str, bytes or None."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
 def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
-    """The answer to a question in SQL. Raises QuestionError for anything that is not a question or
-    can't be answered.
-    """
+    """Return the result of a query. Raises QuestionError if SQLite can't or may not run it."""
     if not isinstance(question, str):
-        raise QuestionError(
-            f"a question is SQL text in quotes, this is a {type(question).__name__}"
-        )
+        raise QuestionError(f"a query is a string of SQL, but this is a {type(question).__name__}")
     deadline = time.monotonic() + TIME_LIMIT_S
     connection.set_authorizer(_only_reading)
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
     try:
         cursor = connection.execute(question)
-        # One row more than allowed tells that the answer is too long.
+        # One extra row shows that the result is too long.
         rows = cursor.fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         complaint = str(error)
@@ -108,16 +99,16 @@ def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
     if complaint:
         raise QuestionError(_explained(complaint, connection))
     if cursor.description is None:
-        raise QuestionError("this is no question: begin with SELECT or WITH")
+        raise QuestionError("this isn't a query. Start with SELECT or WITH")
     if len(rows) > MAX_ROWS:
         raise QuestionError(
-            f"more than {MAX_ROWS:,} rows: is a condition missing in a JOIN? LIMIT cuts"
+            f"the result has more than {MAX_ROWS:,} rows. Check the JOIN conditions"
         )
     return Answer(tuple(column[0] for column in cursor.description), rows)
 
 
 def _only_reading(action: int, *_: str | None) -> int:
-    """SQLite asks this for every part of a statement
+    """Authorize every part of a statement
     (https://www.sqlite.org/c3ref/set_authorizer.html).
     """
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
@@ -131,24 +122,16 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
         views = [one for one, kind in _relations(connection).items() if kind == "view"]
         asked = {one: connection.execute(f'PRAGMA table_info("{one}")') for one in views}
         columns = {one: [row[1] for row in rows] for one, rows in asked.items()}
-        having = [one for one in views if own in columns[one]] if what == "column" else []
-        if having:
-            return (
-                f"there is no column `{name}` in what you ask: the views {', '.join(having)} have"
-                " it. What has `start` and `end` lasts `end - start`"
-            )
-        known = (
-            [*itertools.chain(*columns.values())] if what == "column" else _relations(connection)
-        )
+        known = itertools.chain(*columns.values()) if what == "column" else _relations(connection)
         return f"there is no {what} `{name}`: {near(own, known)}"
     for pattern, words in _EXPLANATIONS.items():
         if found := re.search(pattern, complaint):
             return words.format(*found.groups())
-    return f"SQLite says: {complaint}"
+    return f"SQLite reports: {complaint}"
 
 
 def _relations(connection: sqlite3.Connection) -> dict[str, str]:
-    """Name of each table and view -> its kind."""
+    """Map the name of each table and view to its kind."""
     asked = f"SELECT name, type FROM {_ALL} WHERE type IN ('table', 'view') ORDER BY name"
     return {
         name: kind for name, kind in connection.execute(asked) if not name.startswith("sqlite_")
@@ -156,31 +139,29 @@ def _relations(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 class KnownQuery(str):
-    """SQL text with its `database`, so that two queries can be compared by their results."""
+    """SQL query with its `database`, so that queries can be compared by their results."""
 
     database: sqlite3.Connection
 
     def __new__(cls, sql: str, database: sqlite3.Connection) -> KnownQuery:
-        """The text, as a str that knows its database."""
+        """Return the query with its database."""
         query = super().__new__(cls, sql)
         query.database = database
         return query
 
 
 def wrong_query(sql: str) -> Callable[[sqlite3.Connection], KnownQuery]:
-    """A plausible wrong query, as a function of the data, for `Mistake`."""
+    """Return a plausible wrong query as a function of the data, for `Mistake`."""
     return lambda database: KnownQuery(sql, database)
 
 
 @dataclass(frozen=True)
 class Query:
-    """SQL text that gives the same rows as `expected`, SQL text too, on the data: an open
-    connection to SQLite.
+    """SQL query that returns the same rows as the query `expected` on an open SQLite connection.
 
-    columns -- what is asked, column by column, for messages; the answer may name its columns
-               freely.
-    ordered -- whether the order of the rows counts.
-    units   -- unit of each column, for hints; "" for none.
+    columns -- description of each column for messages. The answer may use other column names.
+    ordered -- True if the order of the rows counts.
+    units   -- unit of each column for hints, or "".
     """
 
     expected: str
@@ -189,13 +170,13 @@ class Query:
     units: Sequence[str] = ()
 
     def right(self, data: sqlite3.Connection) -> KnownQuery:
-        """A right query; raises ValueError if it finds nothing in this data."""
+        """Return a right query. Raises ValueError if it finds nothing in this data."""
         if all(value is None for row in answer_of(data, self.expected).rows for value in row):
-            raise ValueError("the file holds nothing to answer this with")
+            raise ValueError("the file contains no data for this question")
         return KnownQuery(self.expected, data)
 
     def judge(self, answer: Any, right: KnownQuery, data: sqlite3.Connection) -> str | None:
-        """None if both give the same, else the error of SQLite or the first difference."""
+        """Return None for equal results, otherwise SQLite's error or the first difference."""
         try:
             given = answer_of(data, answer)
         except QuestionError as error:
@@ -208,7 +189,7 @@ class Query:
         )
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Whether a query gives the same as a known wrong one."""
+        """Return True if a query has the same result as a known wrong one."""
         try:
             given, wrong = (answer_of(known.database, sql).rows for sql in (answer, known))
             return _agree(given, wrong, self.ordered)
@@ -216,17 +197,17 @@ class Query:
             return False
 
     def _difference(self, given: Answer, right: Answer) -> str:
-        # From the coarse to the fine: the sentence names the difference to remove first.
+        # Report the coarsest difference first.
         asked = ", ".join(self.columns)
         if len(given.columns) != len(right.columns):
-            return f"Its columns are {len(given.columns)}, asked are: {asked}."
+            return f"Your result has {len(given.columns)} columns. Select these: {asked}."
         if not given.rows:
-            return "It gives no row. Look at the values with SELECT DISTINCT."
+            return "Your result has no rows. Check the values with SELECT DISTINCT."
         if len(given.rows) != len(right.rows):
             side = "many" if len(given.rows) > len(right.rows) else "few"
-            return f"Its rows are too {side}: {len(given.rows):,}."
+            return f"Your result has too {side} rows: {len(given.rows):,}."
         if self.ordered and _agree(given.rows, right.rows, ordered=False):
-            return "The rows are right, their order is not: look at ORDER BY."
+            return "The rows are right, but their order isn't. Check ORDER BY."
         have, want = (rows if self.ordered else _sorted(rows) for rows in (given.rows, right.rows))
         row, column = next(
             (row, column)
@@ -237,8 +218,8 @@ class Query:
         where = "" if alone else f"Row {row + 1}, {self.columns[column]}: "
         value, expected = have[row][column], want[row][column]
         if isinstance(value, int | float) and isinstance(expected, int | float):
-            hint = unit_hint(value, expected, self.units[column] if self.units else "")
-            side = "big" if value > expected else "small"
+            hint = likely_mistake(value, expected, self.units[column] if self.units else "")
+            side = "large" if value > expected else "small"
             return where + (hint or f"{number(value)} is too {side}.")
         return f"{where}{'NULL' if value is None else repr(value)[:60]} is not the right value."
 
@@ -257,9 +238,7 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:
-    """Rows in an order that does not depend on SQL, even if numbers, strings and NULL are in one
-    column.
-    """
+    """Return rows in a fixed order, even if a column mixes numbers, strings and NULL."""
     return sorted(
         rows, key=lambda row: [(isinstance(one, int | float), one is None, str(one)) for one in row]
     )
