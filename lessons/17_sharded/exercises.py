@@ -1,4 +1,4 @@
-"""Exercises of lesson 17, sharded training: bytes and memory by hand, and a published run."""
+"""Exercises of lesson 17: the bytes and memory of sharded training, and a published run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,21 @@ from proflab.exercises import Exercise, Mistake, Number
 if TYPE_CHECKING:
     import pandas as pd
 
-MIB = 2**20
-
 
 def once_mb(facts: dict[str, Any]) -> float:
-    """What a rank sends when everything is gathered once, in MB: float32, without its own part."""
-    return (facts["ranks"] - 1) / facts["ranks"] * 4 * facts["parameters"] / 1e6
+    """Return what a rank sends for one gather of all float32 parameters, in MB."""
+    return (facts["ranks"] - 1) / facts["ranks"] * held_mb(facts, 1, 1)
 
 
-def held_mb(facts: dict[str, Any], copies: int = 3, shared: bool = True) -> float:
-    """`copies` numbers of four bytes for each parameter, in MB, on one rank."""
-    return copies * 4 * facts["parameters"] / 1e6 / (facts["ranks"] if shared else 1)
+def held_mb(facts: dict[str, Any], copies: int = 3, parts: int | None = None) -> float:
+    """Return the size of `copies` numbers of 4 bytes per parameter, in MB, split into `parts`."""
+    return copies * 4 * facts["parameters"] / 1e6 / (parts or facts["ranks"])
 
 
-def rate(published: pd.DataFrame, parts: float = 7, unit: float = 1e9) -> float:
-    """Of the gather of a layer: so many parts of a rank over its time."""
+def rate(published: pd.DataFrame, parts: float = 7, mib: int = 2**20) -> float:
+    """Return the bandwidth in GB/s at which `parts` ranks' parts of a layer are gathered."""
     row = published.iloc[0]
-    return float(parts * row["in_mib"] * MIB / (row["transfer_us"] * 1e-6) / unit)
-
-
-def of_total(run: pd.Series, column: str) -> float:
-    """A column's share of the whole time, in percent."""
-    return float(100 * run[column] / run["total_ms"])
+    return float(parts * row["in_mib"] * mib / row["transfer_us"] / 1e3)
 
 
 EXERCISES = (
@@ -40,23 +33,28 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda facts: 2 * once_mb(facts),
-                "That is what DDP sends. FSDP gathers a layer twice. When?",
+                "You counted two transfers, which is what DDP sends. Under FSDP, each layer is"
+                " gathered twice, so add the second gather.",
             ),
             Mistake(
-                once_mb, "That is one gather of everything. Which other transfers does a step have?"
+                once_mb,
+                "You counted a single transfer. Add the other gather and the reduce-scatter of the"
+                " gradients.",
             ),
             Mistake(
-                lambda facts: 12 * facts["parameters"] / 1e6,
-                "A rank has its own part already: of each transfer (N-1)/N is sent.",
+                lambda facts: held_mb(facts, parts=1),
+                "You counted three transfers of the whole data. A rank already has its own part, so"
+                " multiply by (N-1)/N.",
             ),
         ),
         hints=(
-            "Count the transfers of a layer: before forward, before backward, and the gradients.",
-            "`3 * (ranks - 1) / ranks * 4 * parameters`, in MB.",
+            "Count the transfers of a layer: before its forward pass, before its backward pass, and"
+            " for its gradients.",
+            "Compute `3 * (ranks - 1) / ranks * 4 * parameters` and convert it to MB.",
         ),
         insight=(
-            "Half as much again as DDP: that is what it costs to give the parameters back after the"
-            " forward pass."
+            "FSDP sends half as much again as DDP. That is the price of freeing the parameters"
+            " after the forward pass."
         ),
     ),
     Exercise(
@@ -64,24 +62,29 @@ EXERCISES = (
         answer=Number(held_mb, unit="MB"),
         mistakes=(
             Mistake(
-                lambda facts: held_mb(facts, shared=False),
-                "That is DDP: under FSDP each rank keeps 1/N of it.",
+                lambda facts: held_mb(facts, parts=1),
+                "You computed the memory of DDP, where every rank holds the whole model. Under"
+                " FSDP, divide it by the number of ranks.",
             ),
             Mistake(
                 lambda facts: held_mb(facts, copies=2),
-                "Three numbers for each parameter: the gradients, too.",
+                "You counted two numbers per parameter. A rank holds three: parameter, gradient and"
+                " momentum.",
             ),
             Mistake(
                 lambda facts: held_mb(facts, copies=4),
-                "Four numbers for each parameter? Adam has two states, this optimizer has one. Or"
-                " is it one gathered layer besides? At the end of the backward pass layers are"
-                " given back.",
+                "You counted a fourth number per parameter or one gathered layer. SGD with momentum"
+                " has only one state, and FSDP frees gathered layers by the end of the backward"
+                " pass.",
             ),
         ),
-        hints=("Parameter, gradient, momentum: four bytes each.", "Divide by the number of ranks."),
+        hints=(
+            "Add 4 bytes each for the parameter, the gradient and the momentum.",
+            "Divide by the number of ranks.",
+        ),
         insight=(
-            "With Adam it is 16 bytes a parameter, shared by all ranks. Activations come on top,"
-            " unshared."
+            "With Adam, it would be 16 bytes per parameter, divided by the number of ranks. FSDP"
+            " doesn't shard the activations, which come on top."
         ),
     ),
     Exercise(
@@ -90,54 +93,63 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda published: rate(published, 7 / 8),
-                "`in_mib` is one rank's part. All eight are gathered: a rank gets seven others.",
+                "You took `in_mib` for the whole message and multiplied by 7/8. It is the part of"
+                " one rank, so multiply by the seven parts that each rank receives.",
             ),
             Mistake(
                 lambda published: float(published["tool_bus"].iloc[0]),
-                "That is the tool's own column. It takes one rank's part for the whole: work it out"
-                " from `in_mib` and `transfer_us`.",
+                "You used the tool's own column, which takes one rank's part for the whole message."
+                " Compute the bandwidth from `in_mib` and `transfer_us`.",
             ),
             Mistake(
-                lambda published: rate(published) * 1e6 / MIB,
-                "You took a MiB for 10^6 bytes. It has 2**20.",
+                lambda published: rate(published, mib=10**6),
+                "You converted MiB as 10^6 bytes. A MiB has 2**20 bytes.",
             ),
             Mistake(
                 lambda published: rate(published, 1),
-                "That is one part. A rank gets those of seven others.",
+                "You counted only one rank's part. Each rank receives seven of these parts.",
             ),
             Mistake(
-                lambda published: rate(published, 8), "One of the eight parts is there already."
-            ),
-            Mistake(
-                lambda published: rate(published, 7, 2**30),
-                "You divided by 1024 three times; links are rated in 10^9 bytes a second.",
+                lambda published: rate(published, 8),
+                "You counted all eight parts. A rank already has its own, so only seven are sent.",
             ),
         ),
-        hints=("Seven parts of `in_mib` MiB in `transfer_us`.", "A MiB is 2**20 bytes."),
+        hints=(
+            "Divide seven parts of `in_mib` MiB by `transfer_us`.",
+            "Convert first: a MiB is 2**20 bytes, and a microsecond is 10**-6 s.",
+        ),
         insight=(
-            "The tool's column has a value eight times lower, in GiB: it takes a part for the"
-            " whole. Gather and reduce-scatter are about equally fast."
+            "The tool's column is about eight times too low because it takes one rank's part for"
+            " the whole message. Gather and reduce-scatter are about equally fast."
         ),
     ),
     Exercise(
         id="17.4",
-        answer=Number(
-            lambda run: of_total(run, "exposed_communication_ms"), unit="%", relative=0.02
-        ),
+        answer=Number(lambda run: run["exposed_communication_ms"] / 2, unit="ms"),
         mistakes=(
             Mistake(
-                lambda run: of_total(run, "communication_ms"),
-                "Nearly all of it runs beside computation. Only what is exposed could be saved.",
+                lambda run: run["exposed_communication_ms"],
+                "You gave the exposed time of both recorded steps. Divide it by two.",
             ),
             Mistake(
-                lambda run: of_total(run, "exposed_communication_ms") + of_total(run, "idle_ms"),
-                "No link cures the time in which nothing runs at all.",
+                lambda run: run["communication_ms"] / 2,
+                "You took all communication, but nearly all of it is hidden behind computation."
+                " Only the exposed part can be saved.",
+            ),
+            Mistake(
+                lambda run: (run["exposed_communication_ms"] + run["idle_ms"]) / 2,
+                "You added the idle time. Nothing runs during that time, so faster communication"
+                " doesn't shorten it.",
             ),
         ),
-        hints=("Communication beside computation costs no time of its own.",),
+        hints=(
+            "Look for the communication that doesn't overlap with computation.",
+            "Divide `exposed_communication_ms` by the number of steps.",
+        ),
         insight=lambda run: (
-            f"Before anybody buys links: rank 4 comes last in {run['arrived_last']:.0f} of"
-            f" {run['calls']:.0f} collectives. Why is it slower?"
+            f"That is {100 * run['exposed_communication_ms'] / run['total_ms']:.1f}% of a step."
+            " Before anyone buys faster links, find out why rank 4 is slower: it arrives last in"
+            f" {run['arrived_last']:.0f} of {run['calls']:.0f} collectives."
         ),
     ),
 )
