@@ -1,12 +1,12 @@
-"""Time a training step honestly, on an AMD or NVIDIA GPU or on a processor.
+"""Time a training step on an AMD or NVIDIA GPU, or on a CPU.
 
-Copy it beside your script as time_a_step.py, then:
+Copy this file next to your script as time_a_step.py, then add:
 
     from time_a_step import report, step_seconds
     print(report(step_seconds(lambda: train_one_batch(next(batches))), images=256))
 
-The function that you pass does one step and needs not wait for the GPU. `python time_a_step.py`
-tries it on a small model.
+The function that you pass runs one step. It doesn't need to wait for the GPU. To try the file with
+a small model, run `python time_a_step.py`.
 """
 
 import itertools
@@ -15,13 +15,11 @@ import time
 
 import torch
 
-ON_GPU = torch.cuda.is_available()  # True on AMD's GPUs too
+ON_GPU = torch.cuda.is_available()  # also True on AMD GPUs
 
 
 def step_seconds(step, steps=50, warmup=10):
-    """Call step() warmup + steps times; seconds of each step after the warm-up, by the device's own
-    clock.
-    """
+    """Call step() warmup + steps times, and return the seconds of each step after the warm-up."""
     for _ in range(warmup):
         step()
     wait()
@@ -35,14 +33,14 @@ def step_seconds(step, steps=50, warmup=10):
     seconds = [between(*pair) for pair in itertools.pairwise(marks)]
     if abs(sum(seconds) - whole) > 0.1 * whole:
         print(
-            f"careful: the steps add up to {sum(seconds):.3f} s, but the host waited for"
+            f"warning: the steps add up to {sum(seconds):.3f} s, but the host measured"
             f" {whole:.3f} s"
         )
     return seconds
 
 
 def mark():
-    """A moment: an event in the GPU's queue, which nobody has to wait for, or the time."""
+    """Return an event in the GPU's queue, or the time on a CPU."""
     if not ON_GPU:
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)
@@ -51,26 +49,26 @@ def mark():
 
 
 def between(begin, end):
-    """Seconds between two marks; on a GPU only after wait()."""
+    """Return the seconds between two marks. On a GPU, call wait() first."""
     return begin.elapsed_time(end) / 1e3 if ON_GPU else end - begin
 
 
 def wait():
-    """Until the GPU has done all that was launched."""
+    """Wait until the GPU has finished all launched work."""
     if ON_GPU:
         torch.cuda.synchronize()
 
 
 def report(seconds, images):
-    """Median, quartiles and rate in a line; add model, precision and batch size when you pass it
-    on.
+    """Return one line with the mean, the median, the quartiles and the rate.
+
+    Add the model, the precision and the batch size before you share it.
     """
     lower, median, upper = (1e3 * value for value in statistics.quantiles(seconds, n=4))
-    name = (
-        torch.cuda.get_device_name() if ON_GPU else f"processor, {torch.get_num_threads()} threads"
-    )
+    name = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"
     return (
-        f"{median:.3f} ms a step (median of {len(seconds)}, quartiles {lower:.3f} to {upper:.3f}), "
+        f"{1e3 * statistics.mean(seconds):.3f} ms per step (mean of {len(seconds)}, "
+        f"median {median:.3f}, quartiles {lower:.3f} to {upper:.3f}), "
         f"{images * len(seconds) / sum(seconds):.1f} images/s, {name}, torch {torch.__version__}"
     )
 

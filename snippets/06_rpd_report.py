@@ -1,13 +1,13 @@
-"""Ask a trace in SQLite the questions of 06_rpd_report.sql, which lies beside this file.
+"""Run the queries of 06_rpd_report.sql, in the same folder, on a trace in SQLite.
 
     # rocmProfileData, schema 2 or 3
     python 06_rpd_report.py trace.rpd
     # rocprofv3 (rocpd), --runtime-trace or more
     python 06_rpd_report.py 1234_results.db
-    # leave out what starts in the first 500 ms of GPU work
+    # leave out operations that start in the first 500 ms of GPU work
     python 06_rpd_report.py trace.rpd --skip-ms 500
 
-The file is opened read-only. Add a question of your own: a block `-- name: ...` in the SQL file.
+The file is opened read-only. To add a query, add a block `-- name: ...` to the SQL file.
 """
 
 import argparse
@@ -44,17 +44,17 @@ def main() -> None:
     kind = next((view for view in views if view in names), None)
     if kind is None:
         raise SystemExit(
-            f"{options.file}: neither a view `op` (rpd) nor `kernels` (rocpd) is in it"
+            f"{options.file} contains neither a view `op` (rpd) nor a view `kernels` (rocpd)."
         )
 
-    database.execute(views[kind])  # a view of this connection alone
+    database.execute(views[kind])  # only in this connection
     begin, end, rows = database.execute(
         "SELECT min(start), max(end), count(*) FROM work"
     ).fetchone()
     if not rows:
-        raise SystemExit(f"{options.file}: no GPU work was recorded")
+        raise SystemExit(f"{options.file} contains no GPU work.")
     skip = begin + int(options.skip_ms * 1e6)
-    left_out = f"the first {options.skip_ms:g} ms left out"
+    left_out = f"without the first {options.skip_ms:g} ms"
     print(f"{options.file}: {rows:,} operations in {(end - begin) / 1e6:.3f} ms, {left_out}")
     for title, sql in asked.items():
         table = pd.read_sql(sql, database, params={"begin": skip})

@@ -1,8 +1,8 @@
--- Five questions to a trace in SQLite: an .rpd file of rocmProfileData, or a database of rocprofv3 (rocpd).
--- `python 06_rpd_report.py FILE` asks all of them. By hand, in `sqlite3 FILE`: paste the block `work in ...` that fits
--- the file, then `.parameter set :begin 0`, then any other block. Times are ns; rows before :begin are left out.
--- Kernels of AMD's runtime that copy or fill count as copies and fills, whatever the tool calls them. The time of a call
--- that launches several (a HIP graph) is shared out among them.
+-- Five queries for a trace in SQLite: an .rpd file of rocmProfileData or a database of rocprofv3 (rocpd).
+-- `python 06_rpd_report.py FILE` runs all of them. To run one manually in `sqlite3 FILE`, paste the block `work in ...`
+-- for your format, then `.parameter set :begin 0`, then any other block. Times are in ns. Rows before :begin are left
+-- out. Kernels of AMD's runtime that copy or fill memory count as copies and fills. If one call launches several kernels
+-- (a HIP graph), its time is divided among them.
 
 -- name: work in rpd
 CREATE TEMP VIEW work AS
@@ -25,7 +25,7 @@ SELECT CASE dst_agent_type WHEN 'GPU' THEN dst_agent_abs_index ELSE src_agent_ab
        NULL
 FROM memory_copies;
 
--- name: busy and idle, by GPU (rpd on rocprofiler-sdk gives all copies to GPU 0)
+-- name: busy and idle time of each GPU (rpd with rocprofiler-sdk assigns all copies to GPU 0)
 WITH line AS (
     SELECT gpu, start, end, max(end) OVER (PARTITION BY gpu ORDER BY start, end
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
@@ -44,7 +44,7 @@ SELECT count(*) AS calls, sum(end - start) / 1e6 AS total_ms,
        100.0 * sum(end - start) / (SELECT sum(end - start) FROM work WHERE start >= :begin) AS percent_of_work, name
 FROM work WHERE kind <> 'kernel' AND start >= :begin GROUP BY name ORDER BY total_ms DESC LIMIT 10;
 
--- name: longest gaps, and what comes after them
+-- name: longest gaps, and the operation after each
 WITH line AS (
     SELECT gpu, name, start, max(end) OVER (PARTITION BY gpu ORDER BY start, end
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest

@@ -1,17 +1,18 @@
 # %% [markdown]
 # # Start here: can I trust my setup and my clock?
 #
-# A *profiler* records what another program does, and when. This course uses one profiler after the other on one
-# training that is too slow, until the cause is proven and cured. You begin with a trace of it and with a clock:
-# without an honest one nobody can say that anything is slow.
+# A *profiler* records what a program does and when. In this course, you examine one slow training run with one profiler
+# after another, until you know why it is slow and can prove that your fix works. You start with a trace and a clock,
+# because only a trustworthy clock shows that a program is slow.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - run the training, trace it, and read the trace with pandas;
-# - time a step of PyTorch code, on a GPU and on a processor;
-# - recognize five ways in which a step time misleads, and say when you can't tell.
+# - run the training program, trace it, and read the trace with pandas;
+# - time a PyTorch step on a GPU and on a CPU;
+# - recognize five ways in which a step time misleads, and tell when a comparison is inconclusive.
 #
-# You need two processor cores and no experience with profilers. An AMD GPU is used where there is one.
+# **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
+# lesson uses it.
 
 # %%
 import proflab
@@ -24,167 +25,171 @@ lesson = proflab.start("00")
 # %% [markdown]
 # ## How this course works
 #
-# `real` in the table means that a tool is installed. What is `missing` can wait. `replay` means that a tool
-# is missing and the course replays a stored run of it. Run the cells from top to bottom. Files go to a folder of
-# their own, `$FOLDER` in commands, and nothing leaves your machine. In an exercise you replace `...` with your answer
-# and run the cell; `q.hint()`, `q.hint(2)` and `q.solution()` help. New words are in
-# [the glossary](../docs/glossary.md) as well.
+# The table above lists the tools of this lesson:
 #
-# Every number says who its witness is. No witness can answer everything:
+# - `real`: the tool is installed.
+# - `replay`: the tool is missing, so the course replays a stored run of it.
+# - `missing`: the tool is missing, and you don't need it yet.
+#
+# Run the cells from top to bottom. They write to one folder, which commands call `$FOLDER`, and nothing leaves your
+# machine. In an exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or
+# `q.solution()`. [The glossary](../docs/glossary.md) explains new terms.
+#
+# Every number names its source, because no source can answer every question:
 
 # %% [markdown] tags=["given"]
-# | witness | ask it | don't ask it |
+# | source | use it to find out | it can't show |
 # | --- | --- | --- |
-# | *recorded: NVIDIA H200*, a real GPU | how slow the case is, how steps differ, what helped | about AMD's tools |
-# | *measured*: your processor | what PyTorch does, in which order, and whether your code is right | how fast a GPU is |
-# | AMD's published figures | how fast the same model ran on an MI300X | why |
-# | *modeled: MI300X*, computed | what AMD's tools would show | what a cure gains |
+# | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
+# | *measured* on your CPU | what PyTorch does, in which order, and whether your code is correct | how fast a GPU is |
+# | figures that AMD published | how fast the same model runs on an MI300X | why |
+# | *modeled: MI300X*, computed | what AMD's tools print | how much a fix gains |
 #
-# What is modeled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
-# code that reads and prepares the images, takes for one: most of a modeled step of the case rests on that. Runs on the
-# H200 were made once or twice.
+# Modeled numbers state their error, which we know from AMD's runs. The model also [assumes](../docs/gpumodel.md) how
+# long the *loader* takes per image. The loader is the code that reads and prepares the images, and most of a modeled
+# step depends on this assumption. Each H200 run was made once or twice.
 
 # %% [markdown]
-# ## The case
+# ## The example run
 #
-# ResNet-50, a model that classifies images, is trained on CIFAR-100: color photographs of 32 by 32 pixels in a hundred
-# classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. Nothing is tuned, as in AMD's
-# own example: you find out what to tune.
+# The example run trains ResNet-50, an image classifier, on CIFAR-100, a set of color photographs of 32 by 32 pixels in
+# 100 classes. The images come from torchvision and the model from transformers. One GPU trains on 256 images at a time.
+# Like AMD's own example, the run isn't tuned. It seems slow, and you find out what to change.
 #
-# The 256 images are a *batch*. Training repeats one *step*:
+# The 256 images form a *batch*. Training repeats one *step* per batch:
 #
 # | part of a step | what happens |
 # | --- | --- |
-# | data | the next batch is read, changed a little at random, and moved to the device |
-# | forward | the model computes its answers |
-# | loss | one number says how wrong they are |
-# | backward | for each weight of the model: which change would make the loss smaller? |
-# | optimizer | each weight is changed a little in that direction |
+# | data | the loader reads the next batch, changes it slightly at random, and moves it to the device |
+# | forward | the model computes its predictions |
+# | loss | one number measures how wrong the predictions are |
+# | backward | PyTorch computes how each weight affects the loss |
+# | optimizer | each weight changes a little to reduce the loss |
 #
-# The *device* is the GPU, or the processor where there is none. Nine lessons take the case from "it is slow" to a
-# proven cure. Each ends with what its view can't tell, and that is the question of the next one:
+# The *device* is the GPU, or the CPU on a machine without a GPU. Each of the nine core lessons ends with a question that its
+# tool can't answer, and the next lesson starts with that question:
 #
 # {drawing method}
 
 # %% [markdown]
 # ## A first trace
 #
-# `$EXAMPLE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
-# early, `--torch-profile` traces the last three steps, and `--run-dir` says where results go. Without the
-# data set images are made up; ignore the loss. One line names the *conditions*: model, precision (`automixed`: 16 bits
-# where PyTorch finds that safe, else 32; in brackets what it was here), batch size, device. The first steps are
-# *warm-up*, the others *steady*.
+# `$EXAMPLE` is the command of the example run. Here, `--batch-size 4` and `--max-steps 12` keep the run short on a CPU,
+# `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The run takes about
+# half a minute on two cores.
+#
+# Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
+# *conditions*: the model, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
+# operations in 16 bits and all others in 32 bits. The first steps are *warm-up*, and the later ones are *steady*.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# A trace has a row for everything that happened, with its begin and its length. The training marks the parts of its
-# step. Where does it go? (Dashed: a step of the same run that was not recorded.)
+# A trace has one row per event, with its start and duration. The trainer marks the parts of each step, which shows
+# where the time goes. The dashed line is the mean of the steps that weren't traced.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
 trace = tidyprof.read(lesson.folder / "first/trace_rank0_of_1.json.gz", origin=here)
-recorded, phases = tidyprof.steps(trace), tidyprof.phases(trace)
+traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
-largest, seen_ns = totals.idxmax(), recorded["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the recorded steps go"))
-show_text(f"{len(trace.events):,} events in {len(recorded)} steps. The largest part: `{largest}`.")
+largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
+show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the traced steps go"))
+show_text(f"{len(trace.events):,} events in {len(traced)} steps. The largest part: `{largest}`.")
 
 # %%
-# 3 minutes: if the largest part took no time at all, how many times as fast would the recorded steps be? Use
-# `totals[largest]`, the time of this part over all recorded steps, and `seen_ns`, the time of these steps.
-q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": seen_ns})
+# 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
+# `totals[largest]`, the time of that part over all traced steps, and `traced_ns`, the time of these steps.
+q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
 # solution
-answer = seen_ns / (seen_ns - totals[largest])
+answer = traced_ns / (traced_ns - totals[largest])
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# A program that runs on a GPU is called a *kernel*. AI programs are hard to profile, since they have **many layers**:
-# your Python calls PyTorch's operators, these call libraries such as MIOpen (convolutions) or hipBLASLt (matrix
-# products), and a step runs hundreds of short kernels that others wrote; an HPC program has a few hot ones of its own.
-# And they have **many workers**: some processes prepare data, the *host* (the processor with your program) launches
-# kernels, the GPUs compute. Each can be the limit, and then the others wait.
+# A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
 #
-# A *profile* adds up how often and how long, and stays small. A *trace* says when, and grows with the run.
+# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (convolutions) or
+#   hipBLASLt (matrix products). One step runs hundreds of short library kernels, while a typical HPC program has a few
+#   hot kernels of its own.
+# - **Many workers.** Some processes prepare data, the *host* (the CPU that runs your program) launches kernels, and the
+#   GPUs compute. If one is slow, all others wait.
+#
+# A *profile* adds up how often each function ran and for how long, so it stays small. A *trace* records when each event
+# happened, so it grows with the run. A trace is also a good way to read unfamiliar code, because it shows what a
+# program really calls.
 #
 # ## Predict
 #
-# Is the case slow? That needs a clock. Guess two numbers of the H200 before you look, in place of `...`.
+# Is the example run slow? You need a clock to answer that. First, guess two numbers of the H200.
 
 # %%
 # solution
 first_guess, difference_guess = 10, 2
 # end solution
 proflab.predict("00.a", first_guess, unit="times", what="the first step against a typical one")
-proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one command differ by")
+proflab.predict("00.b", difference_guess, unit="%", what="the difference between two equal runs")
 
 # %% [markdown]
 # ## Capture: the clock
 #
-# Once more, without the profiler:
+# Run the example again without the profiler, which takes about half a minute on two cores:
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 8 --run-dir $FOLDER/second
 
 # %% [markdown]
-# In the warm-up libraries load, and on an AMD GPU [MIOpen tries out kernels][find] for every new size: once. The
-# *median* is the step that half of the steady ones beat, and the middle half lies between the *quartiles*.
+# During warm-up, libraries load. On an AMD GPU, [MIOpen also tries out kernels][find] once for every new input size.
+# Half of the steps are shorter than the *median*, and the middle half is between the *quartiles*.
 #
 # [find]: https://github.com/pytorch/pytorch/pull/179795
 #
 # ## Lies 1 and 2: the wrong average
 #
-# Each run has a table with a row for each step.
+# Each run has a table with one row per step. All H200 results below come from runs without a profiler.
 
 # %%
 import pandas as pd
 from proflab import case, show_table
 from proflab.training import training_run
 
-first, second = (training_run(lesson.folder / name) for name in ("first", "second"))
+second = training_run(lesson.folder / "second")
 h200 = case.measured()
-plain, loaders = (h200[h200["traced"] & (h200["run"] == run)] for run in ("plain", "loaders"))
+plain = h200.query("run == 'plain' and not traced")
+loaders = h200.query("run == 'loaders' and not traced")
+origin = f"{second.origin}; {h200.attrs['origin']}"
 
 
+# %%
 def steady(steps):
     return steps[(steps["part"] == "steady") & ~steps["profiled"]]
 
 
-def in_one_number(steps):
-    times = steps["duration_ns"], steady(steps)["duration_ns"]
-    return [times[0].mean(), times[1].mean(), times[1].median()]
-
-
+rows = []
+for name, steps in (("here", second.steps), ("H200", plain)):
+    all_ms, later_ms = steps["duration_ns"] / 1e6, steady(steps)["duration_ns"] / 1e6
+    rows.append((name, all_ms.mean(), later_ms.mean(), later_ms.median()))
 names = "run mean_of_all_ms steady_mean_ms steady_median_ms"
-runs = [("here", second.steps), ("H200, plain", plain)]
-rows = [(name, *(each / 1e6 for each in in_one_number(steps))) for name, steps in runs]
-both = f"{second.origin}; {h200.attrs['origin']}"
-show_table(pd.DataFrame(rows, columns=names.split()), names, "A run in one number", origin=both)
+show_table(pd.DataFrame(rows, columns=names.split()), names, "One number per run", origin=origin)
 
 # %% [markdown]
-# The warm-up spoils the mean, so leave it out (*lie 1*). Is the median the cure? The H200 once more, with one option
-# changed: two processes of their own load the images, `--num-workers 2`. Slow steps are orange,
-# an arrow marks a bar that is cut off, and a profiler watched the steps that are missing.
+# Warm-up steps distort the mean, so leave them out (*lie 1*). Is the median a better choice? Look at an H200 run with one
+# option changed: `--num-workers 2` starts two processes that load the images. Slow steps are orange.
 
 # %%
-title = "Two loader processes: most steps are short"
-show_figure(plots.step_times(loaders[~loaders["profiled"]], title=title))
-_, mean_ns, median_ns = in_one_number(loaders)
-show_text(
-    f"Half of the steady steps take at most {median_ns / 1e6:.0f} ms. Their mean is "
-    f"{mean_ns / 1e6:.0f} ms."
-)
+show_figure(plots.step_times(loaders, title="Two loader processes: some steps wait for a batch"))
+times = steady(loaders)["duration_ns"] / 1e6
+show_text(f"The median steady step takes {times.median():.0f} ms, the mean {times.mean():.0f} ms.")
 
 # %% [markdown]
-# The GPU waits for a batch in the long steps, but the median hides them (*lie 2*). So one rule holds in this course:
-# compare the mean over all steps after the warm-up, because it counts all images and all their time. Report the median
-# second, because it describes a typical step. `tidyprof gate` and the snippet of lesson 08 follow the same rule.
+# In the long steps, the GPU waits for a batch. The median hides that time (*lie 2*). This course therefore compares the
+# mean over all steps after warm-up, because it counts all images and all their time. Report the median second, because
+# it describes a typical step. `tidyprof gate` and the snippet of lesson 08 follow the same rule.
 
 # %%
-# 4 minutes: how many times as many images a second does the H200 train with two loaders as with none? Take the steps
-# that `steady` leaves of `plain` and of `loaders`; their columns are `images` and `duration_ns`.
+# 3 minutes: How many times as many images per second does the H200 train with two loaders as with none? Use the steady
+# steps of `plain` and of `loaders`, with their columns `images` and `duration_ns`.
 q = exercise("00.2", {"plain": plain, "loaders": loaders})
 # solution
 sums = [steady(steps)[["images", "duration_ns"]].sum() for steps in (plain, loaders)]
@@ -194,22 +199,21 @@ answer = rates[1] / rates[0]
 q.check(answer)
 
 # %% [markdown]
-# ## Lie 3: the clock is read before the device is done
+# ## Lie 3: the clock is read before the device finishes
 #
-# A GPU works *asynchronously*. Your program only *launches* work: it puts it into a queue and goes on at once.
+# A GPU works *asynchronously*. Your program only *launches* work, which means that it puts the work into a queue and
+# continues immediately.
 #
 # {drawing 00_clock}
 #
-# To *synchronize* means to wait until the queue is empty. Below, a second thread of this program stands
-# in for a GPU: `device.launch(work)` launches, `device.synchronize()` waits. It says nothing about a GPU's speed.
+# To *synchronize* means to wait until the queue is empty. Below, a second thread of this program imitates a GPU.
+# `device.launch(work)` launches work, and `device.synchronize()` waits for it.
 
 # %%
 import statistics
 import time
 
 from proflab.parts.timer_check import StandInDevice, matrix_work
-
-work = matrix_work()
 
 
 def lying(device, work, clock):
@@ -218,21 +222,18 @@ def lying(device, work, clock):
     return clock() - begin
 
 
-def trial(timer, steps=10):
-    device = StandInDevice()
-    device.launch(work)
-    device.synchronize()
-    seconds = [timer(device, work, time.perf_counter) for _ in range(steps)]
-    device.synchronize()
-    return 1e3 * statistics.median(seconds), statistics.median(device.worked_ns[1:]) / 1e6
-
-
-reported_ms, worked_ms = trial(lying)
-show_text(f"Measured: the timer says {reported_ms:.3f} ms a step, the device {worked_ms:.1f} ms.")
+device, work = StandInDevice(), matrix_work()
+seconds = [lying(device, work, time.perf_counter) for _ in range(10)]
+device.synchronize()
+worked_ms = statistics.median(device.worked_ns) / 1e6
+show_text(
+    f"Measured: the timer reports {1e3 * statistics.median(seconds):.3f} ms per step, but the "
+    f"device works for {worked_ms:.1f} ms."
+)
 
 # %%
-# 6 minutes: copy the timer, rename it and repair it, then `answer = my_timer`. The seconds that it returns must
-# cover the work of the device, and no work that was launched before.
+# 6 minutes: Copy the timer, rename it, fix it, and hand it over as in `answer = my_timer`. It must return seconds that
+# cover the work of this step, but no work that was launched earlier.
 q = exercise("00.3")
 
 
@@ -250,140 +251,131 @@ answer = honest
 q.check(answer)
 
 # %% [markdown]
-# On a GPU there is a second honest clock. An *event* is a mark that you put into the queue before and after the work.
-# The GPU notes the time when it comes to it, and nobody has to wait between two steps. The course's trainer does this:
+# A GPU offers a second honest clock. Put an *event* into the queue before and after the work. The GPU records the time
+# when it reaches an event, so your program doesn't have to wait between steps. The trainer of this course uses events:
 #
 # ```python
-# begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # PyTorch calls AMD's GPUs cuda too
+# begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # also on AMD GPUs
 # begin.record()
 # step()
 # end.record()
-# torch.cuda.synchronize()  # after the run, once
+# torch.cuda.synchronize()  # once, after the run
 # begin.elapsed_time(end)  # in milliseconds
 # ```
 #
-# [AMD's example][script] reads the host's clock, and waits for the GPU after that: its lines miss the optimizer's work
-# in mixed precision, where `GradScaler` waits before it, and nearly all work with `--precision bfloat16`.
+# > **Note:** [AMD's example][script] waits for the GPU after it reads the host's clock. In mixed precision, its times
+# > miss the optimizer's work, because `GradScaler`, which scales the loss, waits just before that. With
+# > `--precision bfloat16`, they miss nearly all work.
 #
 # [script]: https://github.com/amd/HPCTrainingExamples/blob/main/MLExamples/PyTorch_Profiling/train_cifar_100.py
 #
 # ## What do you report?
 #
-# A speed that others will see needs its spread and its conditions.
+# If you publish a speed, state its spread and its conditions.
 
 # %%
-# 4 minutes, open: report `steady(loaders)` as a dictionary: `median_ms` and `quartiles_ms` (a pair) of its steps;
-# `images_per_second`, which they reached together; `conditions`, a text that names model, precision (mixed), batch
-# size, device and loaders.
+# 4 minutes, open: Report the steady steps of `loaders` as a dictionary. `median_ms` is a number, and `quartiles_ms` is a
+# pair with the lower quartile first. `images_per_second` counts all these steps. `conditions` is a string that names
+# the model, the precision (mixed), the batch size, the device and the number of loaders.
 q = exercise("00.4", loaders)
 # solution
-times = steady(loaders)["duration_ns"] / 1e6
 answer = {
     "median_ms": times.median(),
     "quartiles_ms": (times.quantile(0.25), times.quantile(0.75)),
-    "images_per_second": steady(loaders)["images"].sum() / times.sum() * 1e3,
+    "images_per_second": 1e3 * steady(loaders)["images"].sum() / times.sum(),
     "conditions": "ResNet-50, mixed precision, batch 256, one H200, 2 loader processes",
 }
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# ## Lies 4 and 5: the profiler in the timer, and one run
+# ## Lies 4 and 5: the profiler in the timer, and a single run
 #
-# When is a difference a result? Two runs of the same work differ by noise, and a smaller difference doesn't count.
-# Compare means over all steps after the warm-up, as in lie 2. If the difference is within the noise, the comparison is
-# inconclusive:
-
-
-# %%
-def per_image(steps):
-    return steps["duration_ns"].sum() / steps["images"].sum()
-
-
-def compare(steps, same_work):
-    quick, slow = sorted(map(per_image, same_work))
-    noise, ratios = slow / quick, (per_image(steps) / slow, per_image(steps) / quick)
-    verdict = (
-        "slower" if ratios[0] > noise else "faster" if ratios[1] < 1 / noise else "inconclusive"
-    )
-    return ratios, verdict
-
+# When is a difference real? Two runs of the same work show the noise. Compare mean steady step times over all steps. If
+# a difference is smaller than the noise, the comparison is inconclusive. Lesson 08 completes this rule with repeats and
+# an interval, as in `tidyprof gate`.
+#
+# Both commands ran on the H200 a second time, and `torch.profiler` traced a few steps of these runs:
 
 # %%
-def rate(steps):
-    return 1e9 * steps["images"].sum() / steps["duration_ns"].sum()
-
-
-seen = [("here", first.watched, [first.steady, second.steady])]
-for run in ("plain", "loaders"):
-    one, again = (
-        h200[(h200["run"] == run) & (h200["traced"] == traced)] for traced in (True, False)
-    )
-    seen.append((f"H200, {run}", one[one["profiled"]], [steady(one), steady(again)]))
-rows = []
-for name, watched, same_work in seen:
-    (low, high), verdict = compare(watched, same_work)
-    rows.append((name, f"{low:.2f} to {high:.2f} times, {verdict}", *map(rate, same_work)))
-names = "run watched_against_others images_per_second and_again"
-show_table(pd.DataFrame(rows, columns=names.split()), names, "Watched, and run twice", origin=both)
+steps = h200.query("part == 'steady' and run in ['plain', 'loaders']")
+rates = steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]].sum().reset_index()
+rates["images_per_second"] = 1e9 * rates["images"] / rates["duration_ns"]
+rates["steps"] = rates["profiled"].map({True: "traced", False: "not traced"})
+rates["of"] = rates["traced"].map({True: "second run", False: "first run"})
+show_table(rates, "run of steps images_per_second", "Each command twice", origin=h200.attrs["origin"])
+loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_second"]
 
 # %% [markdown]
-# *Lie 4, the profiler in the timer:* watched steps of `plain` are slower, so time without it. *Lie 5, one run:* the
-# same command on the same GPU, twice. Without loaders both runs agree. With two they don't, and your report is the
-# faster one: during its slow watched steps the loaders could get ahead. So say how many runs you have and what they
-# differ by. A change that is smaller is no result.
+# *Lie 4, the profiler in the timer:* the traced steps of `plain` are far slower than either run, so the difference is
+# real. Time a program without the profiler.
+#
+# *Lie 5, a single run:* without loaders, two equal runs agree. With two loaders, they differ by a factor of two, because
+# the loaders of the second run got ahead during its slow traced steps. So the traced steps of `loaders` prove
+# nothing. Always report how many runs you made and how much they differ.
+#
+# In all later lessons, *the* number of a run comes from the run without a trace.
 
 # %%
-warm = plain["duration_ns"].iloc[0] / in_one_number(plain)[2]
-most, least = sorted(rows[-1][2:], reverse=True)
-proflab.reveal("00.a", float(f"{warm:.2g}"), h200)
-proflab.reveal("00.b", float(f"{100 * (most / least - 1):.2g}"), h200)
+typical = steady(plain)["duration_ns"].median()
+proflab.reveal("00.a", float(f"{plain['duration_ns'].iloc[0] / typical:.2g}"), h200)
+proflab.reveal("00.b", float(f"{100 * (loaders_again / loaders_once - 1):.2g}"), h200)
 
 # %% [markdown]
 # ## Decide
 #
-# The case's first line goes into the *case sheet*, which every lesson continues.
+# The first finding goes into the *findings log*, which every lesson continues.
 
 # %%
-plain_rate = rows[1][2]
 amd = 12_787  # images/s, the median of AMD's published lines (docs/gpumodel.md)
-times = least / max(rows[1][2:])
 lesson.conclude(
-    f"On an H200 a step of the case takes {256e3 / plain_rate:.0f} ms, {plain_rate:,.0f} images/s. "
-    f"With two loader processes the same GPU made {most:,.0f} and, once more, {least:,.0f}: at "
-    f"least {times:.1f} times as many. AMD's lines of this model and batch on an MI300X say "
-    f"{amd:,.0f}.",
-    rules_out="that this model has to be so slow on this GPU; nothing about the GPU yet",
-    because="An option that helps is no diagnosis: was the GPU busy, or did it wait?",
+    f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which is "
+    f"{plain_once:,.0f} images/s. With two loader processes, the same GPU trains {loaders_once:,.0f} "
+    f"images/s, {loaders_once / plain_once:.1f} times as many. AMD published {amd:,.0f} images/s for this "
+    "model and batch size on an MI300X.",
+    rules_out="that this model must be this slow on this GPU; nothing about the GPU yet",
+    because="An option that helps isn't a diagnosis: was the GPU busy, or did it wait?",
     next="01",
     origin=f"{h200.attrs['origin']}; recorded: AMD Instinct MI300X, amd/HPCTrainingExamples",
 )
 
 # %% [markdown]
-# ## What a step clock cannot see
+# ## What a step clock can't see
 #
-# It says how long a step takes, not which part of it, and not why. It can't tell a busy GPU from a waiting one.
+# A clock shows how long a step takes. It doesn't show which part takes the time, or whether the GPU works or waits.
 #
-# Known issues: [`import torch` hangs](../docs/known-issues.md#import-torch-hangs-without-devkfd), [CIFAR-100 takes an
-# hour to download](../docs/known-issues.md#cifar-100-takes-an-hour-to-download).
+# Known issues: [`import torch` hangs](../docs/known-issues.md#import-torch-hangs-without-devkfd), and [CIFAR-100 takes
+# an hour to download](../docs/known-issues.md#cifar-100-takes-an-hour-to-download).
+#
+# ## Three takeaways
+#
+# - Wait for the device before each reading of the clock, or use events.
+# - Compare mean steady step times, because the median hides long waits.
+# - If two versions differ by less than two equal runs do, the comparison is inconclusive.
 
 # %% [markdown] tags=["given"]
 # ## At work, without this course
 #
-# `amd-smi`, rocprof-sys, `rocprofv3` and rocprof-compute come with *ROCm*, AMD's software for GPUs
-# ([which ones][gpus]); torch.profiler is PyTorch's, rpd by people at AMD and not in ROCm. On a cluster profile on a
-# compute node: `salloc --nodes=1 --gpus=1 --time=01:00:00` gets one from Slurm, `qsub -I` from PBS.
-# [In a container][docker] the GPU needs two devices, loaders need shared memory, debuggers a right:
-# `docker run -it --device /dev/kfd --device /dev/dri --group-add video --ipc=host --cap-add=SYS_PTRACE
-# --security-opt seccomp=unconfined rocm/pytorch`.
+# ROCm, AMD's software for GPUs ([supported models][gpus]), includes `amd-smi`, rocprof-sys, `rocprofv3` and
+# rocprof-compute. torch.profiler is part of PyTorch. Engineers at AMD develop rpd outside ROCm.
+#
+# On a cluster, profile on a compute node. Slurm gives you one with `salloc --nodes=1 --gpus=1 --time=01:00:00`, and PBS
+# with `qsub -I`. [In a container][docker], the GPU needs two devices, loaders need shared memory, and debuggers need a
+# permission:
+#
+# ```bash
+# docker run -it --device /dev/kfd --device /dev/dri --group-add video --ipc=host \
+#     --cap-add=SYS_PTRACE --security-opt seccomp=unconfined rocm/pytorch
+# ```
 #
 # [gpus]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html
 # [docker]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
 
 # %% [markdown]
-# Copy this beside your script. It marks every step with events on a GPU, and checks itself against the host's clock.
-#
 # {snippet 00_time_a_step.py}
+#
+# Copy this file next to your script. On a GPU, it times every step with events and compares their sum with the host's
+# clock.
 
 # %% [markdown]
 # Next question: is the GPU even the problem?

@@ -1,12 +1,10 @@
-"""Does a timer measure all of the work and nothing else? Decided on a device whose time is counted,
-not measured.
+"""Check whether a timer measures all of the work and nothing else.
 
-The answer is therefore exact and the same on every machine, however busy it is.
+The check uses a device with a simulated clock, so its result is exact and the same on every
+machine.
 
-Also an asynchronous device without a GPU: a thread with real work that stands in for a GPU's
-stream. A program hands work to a GPU and goes on at once; the GPU does it later, in order. A worker
-thread behaves in the same way, so a clock that misleads on a GPU misleads here, too. It is no model
-of a GPU: it does not tell how fast a GPU is.
+A second device works asynchronously without a GPU: a thread imitates a GPU stream. A clock that
+misleads on a GPU misleads here too, but this device doesn't show how fast a GPU is.
 """
 
 from __future__ import annotations
@@ -21,36 +19,40 @@ from typing import Protocol
 import numpy as np
 
 LAUNCH_S = 1e-5
-"""Time that a launch takes from the caller here, in seconds."""
+"""Seconds that a launch takes."""
 
 WORK_S = 2e-2
-"""Time that each piece of work takes on the device here, in seconds."""
+"""Seconds that the device takes for each piece of work."""
 
 BACKLOG = 3
-"""Number of pieces of work that are still running when the timer is first called."""
+"""Number of pieces of work in the queue when the timer is first called."""
 
 STEPS = 3
-"""Number of calls of the timer."""
+"""Number of calls to the timer."""
 
-NO_CLOCK = "Your timer never read the time: call the `clock` that it is given, not another one."
+NO_CLOCK = "Your timer never read the time. Call the `clock` that it receives."
 NOT_LAUNCHED = "Launch the work exactly once, with `device.launch(work)`."
 NO_WAIT = (
-    "Your clock stopped before the device had finished: it measured launching. Call"
+    "Your clock stopped before the device finished, so you measured the launch. Call"
     " `device.synchronize()` before the second reading."
 )
 WAIT_OUTSIDE = (
-    "You do wait for the device, but after the second reading: the wait is in no interval. "
-    "Read the clock after `device.synchronize()`."
+    "You wait for the device after the second reading, so the interval doesn't include the wait."
+    " Read the clock after `device.synchronize()`."
 )
 OLD_WORK = (
-    "Your first step contains work that was launched before it. Synchronize at both ends: also"
-    " before the first reading."
+    "Your first step includes work that was launched before it. Also synchronize before the first"
+    " reading."
+)
+WRONG_UNIT = (
+    "Your timer measures the right interval, but it doesn't return seconds. Remove the factor that"
+    " converts the unit."
 )
 
 
 class CountedDevice:
-    """A device with a clock of its own: a launch takes LAUNCH_S, each piece of work WORK_S, and
-    nothing else takes any time.
+    """A device with a simulated clock: a launch takes LAUNCH_S, each piece of work WORK_S, and
+    everything else takes no time.
     """
 
     def __init__(self) -> None:
@@ -61,11 +63,11 @@ class CountedDevice:
 
     @property
     def idle(self) -> bool:
-        """Whether all launched work is done."""
+        """True if all launched work is done."""
         return self._now >= self._free_at
 
     def launch(self, work: Work) -> None:
-        """Hand over work; it begins when all work launched before is done."""
+        """Queue work, which starts when all earlier work is done."""
         self._now += LAUNCH_S
         self.launched += 1
         self._free_at = max(self._free_at, self._now) + WORK_S
@@ -75,19 +77,19 @@ class CountedDevice:
         self._now = max(self._now, self._free_at)
 
     def clock(self) -> float:
-        """The time in seconds."""
+        """Return the time in seconds."""
         self.readings += 1
         return self._now
 
 
 def check_timer(timer: Timer) -> str | None:
-    """None if each time that `timer` returns covers the work of its step and no other; else what is
-    wrong.
+    """Return None if each time that `timer` returns covers the work of its step and no other work,
+    otherwise what is wrong.
     """
     if not callable(timer):
         return (
-            f"A function is asked, this is a {type(timer).__name__}: hand over its name, without"
-            " brackets."
+            f"Answer with a function instead of a {type(timer).__name__}. Give its name without"
+            " parentheses."
         )
     device = CountedDevice()
     for _ in range(BACKLOG):
@@ -100,44 +102,49 @@ def _problem_of_step(timer: Timer, device: CountedDevice) -> str | None:
     launched, readings = device.launched, device.readings
     seconds = timer(device, _nothing, device.clock)
     if device.launched != launched + 1:
-        return f"{NOT_LAUNCHED} It was launched {device.launched - launched} times."
+        return f"{NOT_LAUNCHED} You launched it {device.launched - launched} times."
     if device.readings == readings:
         return NO_CLOCK
     if not isinstance(seconds, numbers.Real) or not math.isfinite(seconds):
-        return f"Your timer must return the seconds of one step; it returned `{seconds!r:.60}`."
-    # A launch is far shorter than the work, so half of the work tells every mistake from rounding.
-    if seconds < 0.5 * WORK_S:
+        return f"Your timer returned `{seconds!r:.60}`. Return the seconds of one step."
+    scales = (1, 1e3, 1e6, 1e9)  # seconds, or a smaller unit by mistake
+    if any(math.isclose(seconds, LAUNCH_S * scale, rel_tol=0.1) for scale in scales):
         return WAIT_OUTSIDE if device.idle else NO_WAIT
-    return OLD_WORK if seconds > 1.5 * WORK_S else None
+    right = LAUNCH_S + WORK_S
+    if any(math.isclose(seconds, right * scale, rel_tol=0.1) for scale in scales[1:]):
+        return WRONG_UNIT
+    if math.isclose(seconds, right, rel_tol=0.1):
+        return None
+    return OLD_WORK if seconds > right else NO_WAIT
 
 
 def _nothing() -> None:
-    """Work without effect: the counted device gives it its duration."""
+    """Do nothing: the simulated clock adds the duration."""
 
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
 
 MATRIX_SIZE = 600
-"""Rows of the square matrices in one piece of work, which takes some milliseconds on one core."""
+"""Rows of the square matrices. A product takes some milliseconds on one core."""
 
 
 class Device(Protocol):
-    """What a timer sees of a device."""
+    """The methods of a device that a timer can call."""
 
     def launch(self, work: Work) -> None:
-        """Hand over work and return at once."""
+        """Queue work and return immediately."""
 
     def synchronize(self) -> None:
         """Wait until all launched work is done."""
 
 
 Timer = Callable[[Device, Work, Clock], float]
-"""A timer of one step: (device, work, clock) -> seconds. `clock()` returns seconds."""
+"""A timer of one step: (device, work, clock) -> seconds. `clock()` also returns seconds."""
 
 
 class StandInDevice:
-    """A worker thread that does launched work in order while the caller goes on."""
+    """A worker thread that does launched work in order while the caller continues."""
 
     def __init__(self) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stand-in-device")
@@ -145,20 +152,18 @@ class StandInDevice:
         self._worked_ns: list[int] = []
 
     def launch(self, work: Work) -> None:
-        """Hand over work and return at once."""
+        """Queue work and return immediately."""
         self._waiting.append(self._worker.submit(self._do, work))
 
     def synchronize(self) -> None:
-        """Wait until all launched work is done; an error of the work is raised here, as on a
-        GPU.
-        """
+        """Wait until all launched work is done. As on a GPU, this raises the errors of the work."""
         waiting, self._waiting = self._waiting, []
         for piece in waiting:
             piece.result()
 
     @property
     def worked_ns(self) -> list[int]:
-        """Time that each finished piece of work took on the device itself, in ns, in order."""
+        """Nanoseconds that the device took for each finished piece of work, in order."""
         return list(self._worked_ns)
 
     def close(self) -> None:
@@ -172,9 +177,7 @@ class StandInDevice:
 
 
 def matrix_work(size: int = MATRIX_SIZE) -> Work:
-    """Real work: the product of two `size` by `size` matrices, computed without Python's global
-    lock.
-    """
+    """Return real work: the product of two `size` by `size` matrices, which releases the GIL."""
     matrix = np.random.default_rng(0).random((size, size), dtype=np.float32)
     target = np.empty_like(matrix)
     return lambda: np.matmul(matrix, matrix, out=target)
