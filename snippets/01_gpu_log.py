@@ -5,10 +5,11 @@
     python 01_gpu_log.py summary gpu.csv --images 50000
     python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30
 
-record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes
-start it on each, with a file of its own. Without amd-smi the command runs all the same. summary
-takes the samples in which a GPU held memory, or those of a window (times in UTC). --images is what
-each GPU did meanwhile.
+`record` runs `amd-smi monitor` on this node while the command runs. In a job on several nodes,
+start it on each node with a separate file. If amd-smi is missing, the command still runs.
+
+`summary` uses the samples in which a GPU held memory, or a window of time (in UTC). With --images,
+the number of images that each GPU processed, it also reports the energy per image.
 """
 
 import argparse
@@ -24,14 +25,14 @@ MONITOR = "amd-smi monitor -p -t -u -m -v -w 1 --csv --file"
 
 
 def record(options):
-    """Run the command beside the monitor; its exit code is ours."""
+    """Run the command and the monitor, and return the exit code of the command."""
     if pathlib.Path(options.file).exists():
-        sys.exit(f"{options.file} exists; amd-smi would append to it or ask, by release")
+        sys.exit(f"{options.file} already exists. Delete it or choose another name.")
     monitor = [*MONITOR.split(), options.file]
     try:
         monitor = subprocess.Popen(monitor, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     except OSError as error:
-        print(f"no log of the GPUs: {error}", file=sys.stderr)
+        print(f"The GPUs aren't monitored: {error}", file=sys.stderr)
         return subprocess.run(options.command).returncode
     try:
         return subprocess.run(options.command).returncode
@@ -41,19 +42,20 @@ def record(options):
 
 
 def read(file):
-    """The samples by the names in the header, which differs by release; lines that are no sample
-    are left out.
+    """Return the samples. Their column names differ between releases of amd-smi.
+
+    Repeated headers and empty lines are left out.
     """
     with open(file, newline="") as lines:
         rows = [row for row in csv.reader(lines) if len(row) > 1]
     samples = pd.DataFrame(
         [row for row in rows[1:] if row != rows[0]], columns=[name.lower() for name in rows[0]]
     )
-    return samples.apply(pd.to_numeric, errors="coerce")  # N/A is a sensor that the GPU lacks
+    return samples.apply(pd.to_numeric, errors="coerce")  # N/A: the GPU lacks the sensor
 
 
 def summary(options):
-    """A row for each GPU."""
+    """Print one row per GPU."""
     samples = read(options.file)
     when = pd.to_datetime(samples["timestamp"], unit="s")
     if options.begin or options.end:
@@ -75,8 +77,9 @@ def summary(options):
 
 
 def one_gpu(own, kept, images):
-    """Medians, most memory, and energy: mean power times seconds, from each kept sample to the next
-    if that is kept.
+    """Return the medians, the largest memory use and the energy of one GPU.
+
+    The energy is mean power times seconds, between neighboring samples that are both kept.
     """
     joules = own["timestamp"].diff() * own["power_usage"].rolling(2).mean()
     joules = joules[kept & kept.shift(fill_value=False)].sum()
@@ -86,8 +89,8 @@ def one_gpu(own, kept, images):
         "busy %": own["gfx"].median(),
         "memory busy %": own["mem"].median(),
         "power W": own["power_usage"].median(),
-        "limit W": own["max_power"].median() if "max_power" in own else None,  # from ROCm 7 on
-        "memory GB": own["vram_used"].max() * 2**20 / 1e9,  # amd-smi's MB are 2**20 bytes
+        "limit W": own["max_power"].median() if "max_power" in own else None,  # since ROCm 7
+        "memory GB": own["vram_used"].max() * 2**20 / 1e9,  # amd-smi's MB is 2**20 bytes
         "energy Wh": joules / 3600,
         "J/image": joules / images if images else None,
     }

@@ -37,9 +37,6 @@ _INSTALL = re.compile(
     r"^\s*[!%]\s*(?:pip|conda|mamba|uv)\b|\b(?:pip3?|conda|mamba) install\b", re.MULTILINE
 )
 _PROSE = ("text", "code_inline", "softbreak")
-_SHOWN_SNIPPET = re.compile(
-    r"(?<=\):\n\n)```(?:python|bash|sql)\n.*?^```$", re.DOTALL | re.MULTILINE
-)
 _SKIPPING = re.compile(r"skip|raise|allow.?error", re.IGNORECASE)
 
 
@@ -159,9 +156,9 @@ def no_installing(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def short_cells(page: Page) -> Iterator[tuple[int, str]]:
-    """A cell fits on a screen; a snippet is shown as a whole."""
+    """A cell fits on a screen."""
     for place, cell in enumerate(page.notebook.cells, start=1):
-        lines = len(_SHOWN_SNIPPET.sub("", cell.source).splitlines())
+        lines = len(cell.source.splitlines())
         if lines > LONGEST_CELL:
             yield place, f"has {lines} lines, more than {LONGEST_CELL}"
 

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # Is the GPU even the problem?
 #
-# The case is slow, two loaders make it faster, and a clock can't tell whether the GPU works or waits. Look from outside
-# first: system monitors tell beside a running job whether the GPU is used, and are easy to misread.
+# The example run is slow, and a clock can't show whether its GPU works or waits. System monitors read the sensors of a
+# GPU while a job runs, but their numbers are easy to misread.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - watch a training with `amd-smi`, a job with omnistat, and cut your job out of a log of hours;
-# - tell busy from working, by power;
-# - say which of data, host, device and network your evidence rules out, and which stay open.
+# - watch a program with `amd-smi`, watch a job with omnistat, and find your job in a long log;
+# - use power to tell a busy GPU from a working one;
+# - rule out data, host, device or network by evidence, and say which of them remain possible.
 #
-# You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6 to 1.11. An AMD GPU is used where
-# there is one.
+# **Before you start:** complete lesson 00. The commands match `amd-smi` in ROCm 7.2 and omnistat 1.6 to 1.11.
+# If your machine has an AMD GPU, the lesson uses it.
 
 # %%
 import os
@@ -19,8 +19,7 @@ import os
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case as the_case
-from proflab import exercise, show_figure, show_table, show_text
+from proflab import case, exercise, show_figure, show_table, show_text
 from proflab.parts.watched_runs import one_table, stated_limit, watched_run
 from proflab.parts.work_map import work_map
 from tidyprof import plots
@@ -36,135 +35,135 @@ lesson.findings()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# The GPU's driver keeps some numbers of each GPU; a monitor reads them now and then.
+# The driver keeps a few numbers for each GPU, and a monitor reads them at intervals:
 #
-# | what | the question it answers | what it can't say |
+# | number | what it shows | what it can't show |
 # | --- | --- | --- |
-# | activity, *busy* | was anything running? | how much of the GPU worked |
-# | memory activity | were data moved to or from the GPU's memory? | whether they were needed |
-# | power | how hard does the hardware work? | at what |
-# | clocks, temperature | does heat or the power limit slow it down? | which kernel needs the power |
-# | memory in use (VRAM) | is a program there, is it about to run out? | whether the program does anything |
+# | activity (*busy*) | whether anything was running | how much of the GPU worked |
+# | memory activity | whether data moved to or from GPU memory | whether the data was needed |
+# | power | how hard the hardware works | what it works on |
+# | clocks, temperature | whether heat or the power limit slows the GPU down | which kernel needs the power |
+# | memory in use (VRAM) | whether a program is loaded, or about to run out of memory | whether the program computes |
+#
+# A run waits for one of four suspects. Rule out those that the evidence contradicts:
 
 # %% [markdown]
-# A run waits for one of four. Cross out what the evidence speaks against:
-#
-# | suspect | everything waits for | what speaks against it |
+# | suspect | everything waits for | evidence against it |
 # | --- | --- | --- |
-# | data | images that the loader reads and prepares | a GPU that is never idle; steps as long with far fewer images |
+# | data | images that the loader reads and prepares | a GPU that is never idle; steps that stay long with far fewer images |
 # | host | the program that launches work | a GPU that is never idle |
 # | device | the GPU | a GPU that is idle for much of the time |
-# | network | data from other GPUs | one GPU alone; or several, of which one is idle while the others are busy |
+# | network | data from other GPUs | a single GPU; or one idle GPU while all others are busy |
 #
-# The last line needs care: where three GPUs are busy and one is idle, they wait for that one. Then judge that one.
+# If three GPUs are busy and one is idle, the three wait for the idle one. Judge the idle one.
 #
-# On LUMI and Frontier one thing looks odd first: **a card is two devices.** An MI250X has two dies, *GCDs*.
-# `amd-smi`, PyTorch, Slurm and ranks count dies, so four cards are eight GPUs. Power belongs to the card: it stands
-# with the first die and covers both, and the second says `N/A`. AMD's figures are for cards: halve them.
+# > **Note:** On LUMI and Frontier, each MI250X card has two dies (*GCDs*). `amd-smi`, PyTorch, Slurm and ranks count
+# > dies. The first die reports the power of the card, and the second reports `N/A`. Halve AMD's figures per card.
 #
 # ## Predict
 #
-# Two numbers of the H200 that trains the case.
+# Guess two numbers of the H200 during the example run.
 
 # %%
 # solution
 busy_guess, power_guess = 30, 100
 # end solution
-proflab.predict("01.a", busy_guess, unit="%", what="how busy the GPU is in the case")
-proflab.predict("01.b", power_guess, unit="W", what="what it takes more than before the training")
+proflab.predict("01.a", busy_guess, unit="%", what="GPU activity in the example run")
+proflab.predict("01.b", power_guess, unit="W", what="power above the level before training")
 
 # %% [markdown]
 # ## Capture
 #
-# The monitor runs beside the training, here in the background (`&`). Slurm shares out the machines of many clusters;
-# there `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...` looks into a running job, a machine at a time.
+# The monitor runs in the background (`&`) during the training run:
 #
-# | option | why |
+# | option | effect |
 # | --- | --- |
-# | `monitor` | one line per GPU and moment; `metric` prints more of a single moment |
-# | `-g 0` | only the GPU that is number 0 to the driver |
-# | `-p -t -u -m -v` | power, temperature, activity and clock, memory activity, memory in use |
-# | `-w 1 -W $WATCH` | a sample every second, which is the shortest interval, for `$WATCH` seconds |
-# | `--csv --file` | a table in a file, which is rewritten at each sample |
+# | `-g 0` | selects the GPU that the driver calls 0 |
+# | `-p -t -u -m -v` | adds power, temperature, activity and clock, memory activity, memory in use |
+# | `-w 1 -W $WATCH` | takes a sample every second, the shortest interval, for `$WATCH` seconds |
+# | `--csv --file` | writes a table, which the tool rewrites at each sample |
 #
-# Two questions come before the first sample. *Which GPU is it?* `rocminfo` lists those that ROCm sees, and
-# `torch.cuda.get_device_properties(0)` says what PyTorch got: name, memory, compute units. *Is it yours alone?* A
-# sensor belongs to the GPU and not to your job. On a shared node number 0 can be a neighbor's, since the monitor
-# ignores `ROCR_VISIBLE_DEVICES`, the variable that hides GPUs from a program. `amd-smi process` tells who is on which.
+# Answer two questions before the first sample:
 #
-# Without a GPU the course replays the sensors of a modeled MI300X during the command in `PROFLAB_WORKLOAD`. The
-# training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power between idle and
-# limit is assumed. `2>&1` puts a tool's messages among its results.
+# - **Which GPU is it?** `rocminfo` lists the GPUs that ROCm sees. `torch.cuda.get_device_properties(0)` shows the name,
+#   memory and compute units of the GPU that PyTorch uses.
+# - **Is it yours alone?** Sensors belong to a GPU, not to your job. `amd-smi process` shows who uses which GPU. On a
+#   shared node, GPU 0 can be a neighbor's, because the monitor ignores `ROCR_VISIBLE_DEVICES`.
+#
+# > **Tip:** On a Slurm cluster, `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...` watches one node of a
+# > running job.
+#
+# Without a GPU, the course replays the sensors of a modeled MI300X, and power between idle and the limit is an
+# assumption. The training itself doesn't run then: `test -e /dev/kfd` checks that the driver's device file exists.
 
 # %%
 steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
 os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% language="bash"
-# mkdir -p $FOLDER/case; rm -f $FOLDER/case/smi.csv  # amd-smi would append to it, or refuse
+# mkdir -p $FOLDER/example; rm -f $FOLDER/example/smi.csv
 # export PROFLAB_WORKLOAD="$EXAMPLE --max-epochs 10 --max-steps $STEPS"
-# echo $PROFLAB_WORKLOAD > $FOLDER/case/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/case/smi.csv 2>&1 &
-# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/case
+# echo $PROFLAB_WORKLOAD > $FOLDER/example/command.txt
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/example/smi.csv 2>&1 &
+# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/example
 # wait
-# head -n 3 $FOLDER/case/smi.csv
+# head -n 3 $FOLDER/example/smi.csv
 
 # %% [markdown]
-# Read such a file by its header, never by position: names of columns have changed with ROCm 6.3, 7.0 and 7.2, and are
-# in small letters from 7.14 on. `gfx` is the activity of the *graphics engine*, the part that runs kernels, `mem` that
-# of the memory; `vram_used` is in mebibytes, `N/A` a sensor that this GPU does not have. On a GPU run this cell twice,
-# and the next one that trains too: MIOpen tries out kernels first (lesson 00).
+# Read columns by name, not by position. The names changed with ROCm 6.3, 7.0 and 7.2, and are in lowercase since 7.14.
+# `gfx` is the activity of the engine that runs kernels, and `mem` is the memory activity. `vram_used` is in
+# MiB, and `N/A` means that the GPU lacks the sensor. On a GPU, run this cell and the next training cell twice, because
+# MIOpen tries out kernels first (lesson 00).
 #
 # ## First look
 #
-# A log is longer than the training. Your program runs on the GPU while it holds memory there; `watched_run` cuts logs
-# of all kinds there.
+# The log covers more time than the training run. Your program works while it holds GPU memory, so keep those samples.
+# `watched_run` does the same for every kind of log.
 
 # %%
-smi = pd.read_csv(lesson.folder / "case/smi.csv", na_values="N/A").rename(columns=str.lower)
+smi = pd.read_csv(lesson.folder / "example/smi.csv", na_values="N/A").rename(columns=str.lower)
 at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
 busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
+show_text(f"Median activity: {busy:.0f}%. Median power: {power:.0f} W.")
 
-case = watched_run(lesson.folder / "case")
-row = case.table.iloc[0]
-assert (busy, power) == (row["busy_percent"], row["power_watt"])
+example = watched_run(lesson.folder / "example")
 columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt"
-show_table(case.table, f"{columns} limit_from", "Medians while the model was on the GPU")
+show_table(example.table, f"{columns} limit_from", "Medians while the model was on the GPU")
 
 # %% [markdown]
-# `limit_from` tells who states the power limit: the monitor (from ROCm 7.0 on), or the course's table of GPUs. An idle
-# GPU takes a good part of the limit already: read power from idle to limit, not from zero.
+# The power limit comes from the monitor (since ROCm 7.0) or from the course's table of GPUs. An idle GPU already draws a
+# good part of it, so compare power with the idle level, not with zero.
 #
-# Is it so on a real GPU? Here `nvidia-smi` watched an H200, ten times a second: before a program began to train, in
-# steady steps of the case, and in a short run with more and larger arithmetic in each step.
+# What does a real GPU show? `nvidia-smi` watched an H200 ten times per second: before training, in steady steps of the
+# example run, and in a short run with more arithmetic per step.
 
 # %%
 sensors = pd.read_csv(lesson.file("h200_sensors.csv"), comment="#")
-h200 = sensors.groupby("run", sort=False)[["busy_percent", "power_watt"]].agg(["mean", "max"])
-names = h200.columns = ["busy_mean_percent", "busy_max_percent", "mean_watt", "max_watt"]
-h200_busy, h200_watt = h200.loc["plain", ["busy_mean_percent", "mean_watt"]]
-more_watt = h200_watt - h200.loc["start", "mean_watt"]
-recorded = the_case.measured()
-real, title = recorded.attrs["origin"], "An H200, whose limit is 700 W"
-show_table(h200.reset_index(), f"run {' '.join(names)}", title, origin=real)
+h200 = sensors.groupby("run", sort=False)[["busy_percent", "power_watt"]].mean()
+h200_busy, h200_watt = h200.loc["plain"]
+more_watt = h200_watt - h200.loc["start", "power_watt"]
+recorded = case.measured()
+real, title = recorded.attrs["origin"], "Means of an H200, whose limit is 700 W"
+show_table(h200.reset_index(), "run busy_percent power_watt", title, origin=real)
 proflab.reveal("01.a", round(h200_busy, 1), real)
 proflab.reveal("01.b", round(more_watt, 1), real)
 
 # %% [markdown]
-# While it trains, this GPU takes hardly more than before. The large run lasted less than a second, and its power was
-# still rising: this sensor gives a mean of the last second. And how much of the peak is reached? *MFU*, model FLOPs
-# utilization, is the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one
-# addition or multiplication of two numbers.
+# During training, this GPU draws hardly more power than before. (The large run lasted less than a second. Its power was
+# still rising, because this sensor reports the mean of the last second.)
+#
+# *MFU* (model FLOPs utilization) is the arithmetic that the model needs per second, as a share of the GPU's peak. A FLOP
+# is one addition or multiplication of two numbers.
 
 # %%
-mfu = case.images_per_second * case.flops_per_image / case.peak_flops
-show_text(f"The MFU of the case is {100 * mfu:.2g} % ({case.profile.origin}).")
+mfu = example.images_per_second * example.flops_per_image / example.peak_flops
+show_text(f"The MFU of the example run is {100 * mfu:.2g}% ({example.profile.origin}).")
 
 # %% [markdown]
 # ## Change one thing
 #
-# Watch again with a batch of 4 images. A trap: fewer images, shorter step, so the GPU was the limit? It can't
-# have saved more than it worked.
+# Watch the run again with a batch of 4 images. If the step gets shorter with fewer images, was the GPU the limit? Only
+# if the step doesn't shrink by more than the time that the GPU was busy.
 
 # %% language="bash"
 # mkdir -p $FOLDER/small-batch; rm -f $FOLDER/small-batch/smi.csv
@@ -176,30 +175,30 @@ show_text(f"The MFU of the case is {100 * mfu:.2g} % ({case.profile.origin}).")
 
 # %%
 small = watched_run(lesson.folder / "small-batch")
-both = one_table([case, small])
+both = one_table([example, small])
 both["step_ms"] = 1e3 * both["batch_size"] / both["images_per_second"]
-step_ms = both.set_index("run")["step_ms"]
-show_table(both, "run step_ms images_per_second busy_percent power_watt", "One thing changed")
-saved = step_ms["case"] - step_ms["small-batch"]
-four = recorded.query("run == 'small4' and part == 'steady'")["duration_ns"].median() / 1e6
+show_table(both, "run step_ms images_per_second busy_percent power_watt", "One change")
+large_ms, small_ms = both["step_ms"]
+four = recorded.query("run == 'small4' and part == 'steady'")["duration_ns"].mean() / 1e6
 show_text(
-    f"The step got {saved:.0f} ms shorter. The GPU was busy for {busy / 100 * step_ms['case']:.0f} "
-    f"ms of it. On the H200 a step of 4 images took {four:.0f} ms (recorded, two loaders)."
+    f"The step is {large_ms - small_ms:.0f} ms shorter, but the GPU was busy for only "
+    f"{busy / 100 * large_ms:.0f} ms. On the H200, a step of 4 images takes {four:.0f} ms on "
+    "average (recorded, two loaders)."
 )
 
 # %% [markdown]
-# A part of the step grows with the images and is not the GPU's work: images also have to be prepared, by data or host.
-# (How long that takes is [assumed](../docs/gpumodel.md) in the model.) What is left with 4 images hardly depends on
-# them: that is not data.
+# So a part of the step grows with the images but isn't GPU work: data or host prepares the images. (The model
+# [assumes](../docs/gpumodel.md) how long that takes.) The step with 4 images hardly depends on its images, so there the
+# limit isn't data.
 #
-# ## Trap: busy is not working
+# ## Trap: busy isn't working
 #
-# Another job: four GPUs, each driven by a process of its own, a *rank*; `torchrun` starts them. One rank is always
-# late. Omnistat samples all GPUs of a job into a database. In *user mode* you start it inside your job. Query before
-# you stop the server, and give both commands the same interval, in seconds.
+# The next job uses four GPUs. `torchrun` starts one process per GPU, a *rank*, and one rank is always late. Omnistat
+# samples all GPUs of a job into a database. In *user mode*, you start it inside your job. Query the database before you
+# stop the server, and give both commands the same interval in seconds.
 #
-# A real omnistat is used where `OMNISTAT_DIR` names the folder with its programs, and `OMNISTAT_CONFIG` its
-# configuration file; set them before you start Jupyter. Without them the course replays the job.
+# > **Note:** To use a real omnistat, set `OMNISTAT_DIR` to the folder of its programs and `OMNISTAT_CONFIG` to its
+# > configuration file before you start Jupyter. Otherwise, the course replays the job.
 
 # %% language="bash"
 # exec 2>&1; export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
@@ -214,31 +213,26 @@ show_text(
 # omnistat-usermode --stopserver
 
 # %% [markdown]
-# The report card averages over the whole job, start included. The file of samples has three lines of names, for what
-# was sampled, on which machine, of which GPU.
+# The report averages over the whole job, including its start. The exported samples show more:
 
 # %%
-omni = pd.read_csv(lesson.folder / "late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
-busy_of, used = omni["rocm_utilization_percentage"], omni["rocm_vram_used_percentage"]
 late = watched_run(lesson.folder / "late-rank")
-medians = busy_of[used > used.max() / 2].median()
-assert sorted(medians) == sorted(late.table["busy_percent"])
-title = "Four GPUs of one job: which one is at fault?"
+title = "Four GPUs of one job: which one causes the delay?"
 show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title=title))
 
 # %% [markdown]
-# The one that looks worst is the only one that waits for nobody. In each step the GPUs exchange what they have
-# learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for GPUs that talk to each other. The kernel *spins*
-# until the last GPU has come: it asks again and again, does nothing else, and counts as busy. One small kernel after
-# another looks busy in the same way.
+# The GPU with the lowest activity is the only one that doesn't wait. In each step, the GPUs exchange their results with
+# an *all-reduce*, a kernel of RCCL (AMD's library for communication between GPUs). The kernel *spins* until the last
+# GPU arrives: it only checks again and again, but the GPU counts as busy. A sequence of small kernels looks equally
+# busy.
 #
-# ## A real node, and a log of hours
+# ## A real node and a long log
 #
-# What does a GPU look like that is busy and works? Here is a recording of a machine with eight MI300X. A benchmark of
-# text generation (vLLM, Llama-3.1-8B, one request at a time) was to be watched. Nobody stopped the monitor, so its log
-# runs on, over one benchmark after the other. Two sensors stand in two files, read at different moments: `merge_asof`
-# joins each row with the nearest of the other. Each change between loaded and empty begins a new window: `shift`
-# compares a row with the one before, `cumsum` numbers the changes.
+# What does a GPU look like that is busy and works? This log comes from a node with eight MI300X GPUs, which generated
+# text (vLLM, Llama-3.1-8B, one request at a time). The monitor kept running, so the log covers several benchmarks.
+#
+# Activity and power are in two files with different timestamps, and `merge_asof` joins the nearest rows. A new window
+# begins when the GPU memory fills or empties: `shift` finds these changes, and `cumsum` counts them.
 
 # %%
 there = proflab.recording("smi-mi300x-vllm-llama31-bs1")
@@ -246,12 +240,12 @@ there = proflab.recording("smi-mi300x-vllm-llama31-bs1")
 
 def log_of(kind):
     path = next(path for name, path in there.files.items() if f"gpu_{kind}_" in name)
-    return pd.read_csv(path).dropna(subset="device")
+    table = pd.read_csv(path)
+    return table[table["device"] == "card0"]
 
 
-usage, power = log_of("usage"), log_of("power")
-watts = power.loc[power["device"] == "card0", ["timestamp", "power_watts"]]
-gpu0 = pd.merge_asof(usage[usage["device"] == "card0"], watts, on="timestamp", direction="nearest")
+watts = log_of("power")[["timestamp", "power_watts"]]
+gpu0 = pd.merge_asof(log_of("usage"), watts, on="timestamp", direction="nearest")
 loaded = gpu0["vram_used_bytes"] > 1e9
 gpu0["window"] = (loaded != loaded.shift()).cumsum()
 windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
@@ -259,85 +253,81 @@ windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 # %%
 monitoring = next(iter(there.files.values())).parents[1] / "monitoring"
 log = tidyprof.read_system(monitoring, origin=there.origin)
-whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
-show_text(
-    f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs. GPU 0 held a "
-    f"model in {len(windows)} windows, of which the picture shows the first."
-)
-begun = tidyprof.Profile(log.events, log.counters[log.counters["time_ns"] <= end * 10**9], log.meta)
+show_text(f"GPU 0 held a model in {len(windows)} windows. The figure shows the first.")
+first = log.counters[log.counters["time_ns"] <= windows["max"].iloc[0] * 10**9]
 names, title = ["gpu_busy", "power", "memory_used"], "GPUs 0 and 1, first benchmark"
-show_figure(plots.counters(begun, names, [0, 1], title))
+show_figure(plots.counters(tidyprof.Profile(log.events, first, log.meta), names, [0, 1], title))
 
 # %%
 limit = stated_limit("MI300X")
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
 show_text(
-    f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), "
-    f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, and without a model "
-    f"{idle_watt:.0f} W."
+    f"At full activity, GPU 0 draws {watt:.0f} W (median), {100 * watt / limit:.0f}% of the limit "
+    f"of {limit:.0f} W. Without a model, it draws {idle_watt:.0f} W."
 )
 
 # %% [markdown]
-# Don't trust a single sample: some at full activity show hardly any power, since two sensors are not read at the same
-# moment.
+# Don't trust a single sample. Some samples at full activity show hardly any power, because the two sensors aren't read
+# at the same moment.
 #
-# So this device is the limit, and rather its memory than its arithmetic: for every new word piece it reads nearly all
-# weights of the model, and its MFU stays small.
+# Here, the device is the limit. For every new token, the GPU reads nearly all weights of the model, so its memory is the
+# more likely cause than its arithmetic.
 #
-# ## Two numbers, and none says it alone
+# ## Compare activity and power
 #
-# All GPUs of this lesson, the recorded MI300X twice: at full activity, and without a model.
+# The figure shows all GPUs of this lesson. The recorded MI300X appears twice: at full activity and without a model.
 
 # %%
 names = ["run", "device", "busy_percent", "power_watt", "limit_watt"]
 rows = [["text generation", 0, 100.0, watt, limit], ["no model", 0, 0.0, idle_watt, limit]]
-rows.append(["case on an H200", 0, h200_busy, h200_watt, 700.0])
-watched = one_table([case, small, late])
+rows.append(["example on an H200", 0, h200_busy, h200_watt, 700.0])
+watched = one_table([example, small, late])
 seen = pd.concat([watched, pd.DataFrame(rows, columns=names)], ignore_index=True)
 seen.attrs["origin"] = f"{watched.attrs['origin']}; {log.origin}; {real}"
 seen["power_share_percent"] = 100 * seen["power_watt"] / seen["limit_watt"]
-show_figure(work_map(seen, title="To the right is busy, upwards is work"))
+show_figure(work_map(seen, title="Busy GPUs are at the right, working GPUs at the top"))
 show_table(seen, f"{' '.join(names)} power_share_percent", "The same points")
 
 # %% [markdown]
-# The GPUs that wait for a late one are nearly as busy as the one that generates text, and do next to nothing: power is
-# the second witness. Who else works while a GPU is idle? Its data and its host, both on the same processors. That two
-# loaders help (lesson 00) accuses the data, and clears nobody: what is left of the step may still wait for the host.
+# GPUs that wait for a late rank are nearly as busy as the GPU that generates text, but do almost nothing. Only power
+# tells them apart.
 #
-# ## Decide: what is ruled out, what stays open?
+# Data and host work while a GPU is idle, and both use the same CPU cores. Two loaders help (lesson 00), so data is a
+# cause. The host may still limit the rest of the step.
+#
+# ## What is ruled out, and what remains possible?
 
 # %%
-# 5 minutes: which of data, host, device, network stay open? Answer with a dictionary whose keys are `case`,
-# `small-batch`, `late-rank` (judge the rank that the others wait for), `text generation` (GPU 0 at full activity) and
-# `first window` (GPU 0 over the whole first window of its log, in `gpu0`). Each value is the set of
-# suspects that no evidence rules out.
-q = exercise("01.1", (case, small, late, gpu0))
+# 4 minutes: Which of `data`, `host`, `device` and `network` remain possible in each run? Answer with a dictionary from
+# run to the set of remaining suspects. The runs are `example`, `small-batch`, `late-rank` (judge the rank that the others
+# wait for) and `text generation` (GPU 0 at full activity).
+q = exercise("01.1", (example, small, late))
 # solution
-per_image = (step_ms["case"] - step_ms["small-batch"]) / (case.batch_size - small.batch_size)
-fixed = 1 - small.batch_size * per_image / step_ms["small-batch"]
-idle_open = {"data", "host"}
+per_image = (large_ms - small_ms) / (example.batch_size - small.batch_size)
+fixed = 1 - small.batch_size * per_image / small_ms
 is_busy = both.set_index("run")["busy_percent"] >= 75
+idle = {"data", "host"}
 answer = {
-    "case": {"device"} if is_busy["case"] else idle_open,
-    "small-batch": {"device"} if is_busy["small-batch"] else idle_open if fixed < 0.9 else {"host"},
-    "late-rank": idle_open,
+    "example": {"device"} if is_busy["example"] else idle,
+    "small-batch": {"device"} if is_busy["small-batch"] else idle if fixed < 0.9 else {"host"},
+    "late-rank": idle,
     "text generation": {"device"},
-    "first window": idle_open,  # the model is in memory, and for most of the time nothing runs
 }
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# An alarm, tried on every GPU of the last table, with sensors a little off, and at another power limit:
+# Next, write an alarm. The check tries it on every GPU of the last table, with slightly different sensor values and
+# with another power limit.
 
 # %%
 q = exercise("01.2", seen)
 
 
-# 3 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
-# and the power limit of that GPU. It returns True for a GPU that looks busy and does little. The recorded GPU, idle
-# and at work, shows between which powers your line has to be.
+# 3 minutes, open: Write `def answer(busy_percent, power_watt, limit_watt)`. It receives the activity in percent (0 to
+# 100), the power in watts and the power limit of that GPU in watts. Return True if the GPU looks busy but does little.
+# Choose a power threshold between the idle power and the working power of the recorded GPU.
 # solution
 def answer(busy_percent, power_watt, limit_watt):
     return busy_percent > 85 and power_watt < 0.55 * limit_watt
@@ -347,41 +337,51 @@ def answer(busy_percent, power_watt, limit_watt):
 q.check(answer)
 
 # %% [markdown]
-# Now the line for the case. A GPU that is idle for most of the time asks for a timeline of a step; one that is never
-# idle would ask for its kernels, in lesson 04.
+# ## Decide
+#
+# The GPU is idle most of the time. If it were never idle, you would look at its kernels in lesson 04.
 
 # %%
-most = 10 * -(-at_work["gfx"].max() // 10)  # a few samples are rough: an upper bound
+most = 10 * -(-at_work["gfx"].max() // 10)  # rounded up, because the few samples are rough
 lesson.conclude(
-    f"While the case trains on an H200, its GPU is busy for {h200_busy:.0f} % of the time, and "
-    f"takes {h200_watt:.0f} of 700 W, {more_watt:.0f} W more than before. The monitor of this "
-    f"lesson, beside the same command, says less than {most:.0f} % busy.",
+    f"During the example run on an H200, the GPU is busy for {h200_busy:.0f}% of the time and "
+    f"draws {h200_watt:.0f} of 700 W, which is {more_watt:.0f} W more than before. The monitor of "
+    f"this lesson shows less than {most:.0f}% activity for the same command.",
     rules_out="the device, and with one GPU the network",
-    because="A timeline tells data from host.",
+    because="Does the GPU wait for data or for the host? A timeline shows it.",
     next="02",
-    origin=f"{real}; {case.profile.origin}",
+    origin=f"{real}; {example.profile.origin}",
 )
 
 # %% [markdown] tags=["given"]
-# ## What this view cannot see
+# ## What this view can't see
 #
-# It sees no kernel, no operator, no line of code, no waiting for the network, and nothing shorter than its interval.
+# A monitor shows no kernel, no operator, no line of code and no wait for the network. It also misses everything that is
+# shorter than its interval.
 #
-# Known issues, such as power and activity that tell different stories or another numbering than PyTorch's, are in
-# [the list](../docs/known-issues.md#power-and-activity-tell-different-stories). With several GPUs ask `amd-smi` for one
-# sample more than you need: the last one lacks some. `amd-smi list -e` shows both numbers of a GPU, from ROCm 6.4 on.
-# omnistat finds no GPU from ROCm 10.1 on, unless its configuration has `enable_rocm_smi = False` and
-# `enable_amd_smi = True`.
+# > **Warning:** With several GPUs, ask `amd-smi` for one sample more than you need, because the last one is incomplete.
+# > Since ROCm 10.1, omnistat finds no GPU unless its configuration has `enable_rocm_smi = False` and
+# > `enable_amd_smi = True`.
+#
+# [Known issues](../docs/known-issues.md#power-and-activity-tell-different-stories) include power and activity that
+# contradict each other, and GPU numbers that differ from PyTorch's. Since ROCm 6.4, `amd-smi list -e` shows both
+# numbers.
+#
+# ## Three takeaways
+#
+# - A busy GPU can do almost nothing, so read activity together with power.
+# - Compare power with the idle level of the GPU, not with zero.
+# - Rule out a suspect only by evidence, and keep the others.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Put the first command around yours in the job script. The summary says how much of its time, memory and energy each
-# GPU spent, for the whole log or for a window of it.
-#
 # {snippet 01_gpu_log.py}
 #
-# Read on: [AMD SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
+# Put its `record` command in front of yours in the job script. `summary` reports activity, memory and energy of each
+# GPU, for the whole log or for a window of time.
+#
+# Further reading: [AMD SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
 # [Omnistat](https://github.com/ROCm/omnistat).
 
 # %% [markdown]

@@ -1,6 +1,4 @@
-"""Training runs as a system monitor saw them: busy, power and memory, beside the images per second
-of the run.
-"""
+"""Training runs as a system monitor saw them: activity, power and memory of each GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ COMMAND_FILE = "command.txt"
 """File with the command line that ran, in the folder of its logs."""
 
 FROM_MONITOR, FROM_TABLE = "monitor", "course's table"
-"""Source of a power limit: the monitor in its log, or power_limits.csv."""
+"""Source of a power limit: the log of the monitor, or power_limits.csv."""
 
 QUANTITIES = {
     "busy_percent": "gpu_busy",
@@ -45,8 +43,8 @@ class WatchedRun:
     images_per_second -- of one rank's steady steps
     flops_per_image   -- of forward and backward pass
     peak_flops        -- dense peak of its GPU for its precision, in FLOP/s
-    limit_watt        -- power limit of the GPU in the course's table, for a log without one; None
-                         for a GPU that is not in the table
+    limit_watt        -- power limit of the GPU in the course's table, for a log without a limit;
+                         None if the table lacks the GPU
     """
 
     name: str
@@ -58,24 +56,17 @@ class WatchedRun:
     limit_watt: float | None
 
     @property
-    def mfu(self) -> float:
-        """Model FLOPs utilization, a fraction: the FLOP/s that the model needs over the GPU's
-        peak.
-        """
-        return self.images_per_second * self.flops_per_image / self.peak_flops
-
-    @property
     def table(self) -> pd.DataFrame:
-        """One row for each GPU; see `one_table`."""
+        """One row per GPU, see `one_table`."""
         return one_table([self])
 
 
 def watched_run(folder: str | PathLike[str]) -> WatchedRun:
-    """The run whose logs and COMMAND_FILE are in `folder`, which gives it its name.
+    """Read the run whose logs and COMMAND_FILE are in `folder`. The folder also names the run.
 
-    If the log is replayed, the speed is that of the same model (modeled_runs.csv). Otherwise it is
-    that in the trainer's files in this folder. Raises CourseError for a folder without either, and
-    ProfileReadError for a log that cannot be read.
+    For a replayed log, the speed comes from the same model (modeled_runs.csv), otherwise from the
+    trainer's files in this folder. Raises CourseError for a folder without either, and
+    ProfileReadError for a log that can't be read.
     """
     from tidyprof.readers.system.reader import read_system
 
@@ -84,7 +75,7 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
         command = (path / COMMAND_FILE).read_text(encoding="utf-8").strip()
     except OSError:
         raise CourseError(
-            f"{path / COMMAND_FILE}: can't be read; run the cell that watches this run first"
+            f"{path / COMMAND_FILE} can't be read. Run the cell that watches this run first."
         ) from None
     profile = read_system(path)
     if profile.origin.kind != "modeled":
@@ -93,8 +84,8 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
 
 
 def stated_limit(device_name: str) -> float | None:
-    """Power limit in W, by the course's table, of all that one power sensor of a GPU covers; None
-    for a GPU that is not in the table.
+    """Return the power limit in W of the hardware that one power sensor covers, or None if the
+    course's table lacks the GPU.
 
     device_name -- as torch prints it, such as "AMD Instinct MI300X".
     """
@@ -105,12 +96,11 @@ def stated_limit(device_name: str) -> float | None:
 
 
 def one_table(runs: Sequence[WatchedRun]) -> pd.DataFrame:
-    """One row for each run and GPU: run, device, the columns of QUANTITIES, limit_from, batch_size,
-    images_per_second, model_tflops (what the model needs, in TFLOP/s) and mfu_percent.
+    """Return one row per run and GPU: run, device, the columns of QUANTITIES, limit_from,
+    batch_size and images_per_second of one GPU.
 
-    Sensors are medians over the samples in which the GPU held more than half of its largest memory
-    use, so that start and end don't count. A cell without a value in the log is empty. Rates are
-    those of one GPU.
+    Sensor values are medians over the samples in which the GPU held more than half of its largest
+    memory use, so start and end don't count. A cell without a value in the log is empty.
     """
     import pandas as pd
 
@@ -128,7 +118,7 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
     held = next(
         (wide[name] for name in ("memory_used", "memory_used_percent") if name in wide), None
     )
-    # Start and end of a run hold little memory: their samples would lower the medians.
+    # At the start and the end of a run, the GPU holds little memory, which would lower the medians.
     if held is not None:
         wide = wide[held > held.groupby("device").transform("max") / 2]
     found = wide.groupby("device").median()
@@ -141,8 +131,7 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
     if run.limit_watt is not None:
         rows["limit_watt"] = rows["limit_watt"].fillna(run.limit_watt)
     rows["batch_size"], rows["images_per_second"] = run.batch_size, run.images_per_second
-    rows["model_tflops"] = run.images_per_second * run.flops_per_image / 1e12
-    return rows.assign(mfu_percent=100 * run.mfu).reset_index()
+    return rows.reset_index()
 
 
 def _measured(path: Path, profile: Profile) -> WatchedRun:
@@ -157,8 +146,8 @@ def _measured(path: Path, profile: Profile) -> WatchedRun:
     )
     if not peak or not flops:
         raise CourseError(
-            f"{path}: no peak is known of {run.device!r}, so its MFU can't be told; train on"
-            " another GPU"
+            f"{path}: the course doesn't know the peak of {run.device!r}, so it can't compute the"
+            " MFU. Train on another GPU."
         )
     profile.meta["origin"] = Origin("measured", f"{run.device}, this machine, {date.today()}")
     rate = run.summary["images_per_second"]
@@ -182,7 +171,7 @@ def _modeled(path: Path, command: str, profile: Profile) -> WatchedRun:
 
     known = pd.read_csv(HERE / "modeled_runs.csv", comment="#", index_col="command")
     if command not in known.index:
-        raise CourseError(f"{HERE / 'modeled_runs.csv'} has no run of {command!r}")
+        raise CourseError(f"{HERE / 'modeled_runs.csv'} has no run of {command!r}.")
     batch, rate, flops = known.loc[command]
     detail = f"MI300X, its power between idle and limit assumed, {ERROR}"
     profile.meta["origin"] = Origin("modeled", detail)

@@ -121,23 +121,20 @@ def shown() -> tuple[str, ...]:
 
 
 def filled(text: str) -> str:
-    """The text with its placeholders filled in.
+    """Return the text with its placeholders filled in from the newest confirmed release.
 
-    `{newest rocm}` is the last release of the table, `{released rocm}` the last one that is no
-    preview, and `{newest rocprof-compute}` the version of a tool in it. Raises CourseError for a
-    name that the table lacks.
+    `{newest rocm}` is that release, and `{newest rocprof-compute}` the version of a tool in it.
+    Raises CourseError for a name that the table lacks.
     """
+    last = newest()
+    known = {"rocm": last.rocm, **last.versions}
 
     def value(found: re.Match[str]) -> str:
-        one = releases()[-1] if found[1] == "newest" else newest()
-        stated = {"rocm": one.rocm, **one.versions}.get(found[2])
-        if not stated:
-            raise CourseError(
-                f"{found[0]}: the table of releases states no {found[2]!r} for ROCm {one.rocm}"
-            )
-        return stated
+        if stated := known.get(found[1]):
+            return stated
+        raise CourseError(f"{found[0]}: the table of releases has no {found[1]!r} for {last.rocm}")
 
-    return re.sub(r"\{(newest|released)\s+([\w-]+)\}", value, text)
+    return re.sub(r"\{newest\s+([\w-]+)\}", value, text)
 
 
 def release(rocm: str) -> Release:

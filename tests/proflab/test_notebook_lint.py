@@ -133,7 +133,6 @@ GOOD = [
     ),
     notebook(text("```\ntook 31 us\n```")),
     notebook(text("[5 ms in a link target only](here.png?5ms)".replace("5 ms in", "In"))),
-    notebook(text("[`snippets/04_x.py`](here.png):\n\n```python\n" + "x = 1\n" * 60 + "```")),
     notebook(
         "%%bash\nrocprofv3 --kernel-trace -- python -m cifar_train | tail -n 1",
         text("`amd-smi` tells."),
