@@ -20,7 +20,7 @@ import proflab
 import tidyprof
 from proflab import case, exercise, ledger, show_figure, show_table, show_text
 from proflab.ledger.entries import two_digits
-from proflab.parts.clinic_runs import modeled, plain_step
+from proflab.parts.modeled_runs import modeled, plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from tidyprof import DEVICE_KINDS, plots
 
