@@ -63,7 +63,8 @@ proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes 
 #
 # > **Warning:** A random transform of torchvision draws *once* per call, so it flips all images of a batch or none.
 # > Draw random numbers for each image, as the trainer does.
-#
+
+# %% [markdown]
 # ## Does it still train? The gate
 #
 # A fix makes two claims: the run is faster, and the training is the same. A *correctness gate* checks the second: the
@@ -193,16 +194,15 @@ show_text(f"Eight loaders: {best_us:.0f} µs per image at best, {1.024 * best_us
 #
 # ## Back to AMD's number
 #
-# AMD published 12,787 images/s for this model and batch size on an MI300X (lesson 00), 1.6 times as many as the best
-# row that passes:
+# Lesson 00 started with AMD's speed for this model and batch size on an MI300X.
 
 # %%
-best, device_us = fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
+amd, best, device_us = 12_787, fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
 tiny_ms = 4 * runs.loc[False, "small4"]["image_ns"] / 1e6
 show_text(
-    f"H200 with all fixes that pass: {best['images_per_second']:,.0f} images/s, "
-    f"{256 * best['image_ns'] / 1e6:.0f} ms per step. Its device needs about "
-    f"{256 * device_us / 1e3:.0f} ms for 256 images, but a step of 4 images takes {tiny_ms:.0f} ms."
+    f"H200, all fixes that pass: {best['images_per_second']:,.0f} images/s. AMD's run: {amd:,}. "
+    f"On the H200, the device needs about {256 * device_us / 1e3:.0f} of the "
+    f"{256 * best['image_ns'] / 1e6:.0f} ms per step. A step of 4 images takes {tiny_ms:.0f} ms."
 )
 
 # %% [markdown]
