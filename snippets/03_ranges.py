@@ -1,7 +1,6 @@
-"""Names for parts of your own training loop, for rocprofv3 --marker-trace, rocprof-sys and rpd
-(ROCTX).
+"""Mark parts of your training loop with ROCTX for rocprofv3 --marker-trace, rocprof-sys and rpd.
 
-Copy this file beside your script as ranges.py, then:
+Copy this file next to your script as ranges.py, then:
 
     from ranges import marked
 
@@ -12,9 +11,9 @@ Copy this file beside your script as ranges.py, then:
             with marked("backward"):
                 loss.backward()
 
-A range is the time of the host inside the block: kernels that it launches may run later. To wait
-for them, which slows the training down, set RANGES_SYNCHRONIZE=1. Without ROCTX nothing is marked,
-and that is said once.
+A range covers the CPU's time in the block, and the kernels that it launches may run later. To wait
+for these kernels, set RANGES_SYNCHRONIZE=1, which slows training down. Without ROCTX, this file
+marks nothing and prints one line.
 """
 
 import os
@@ -28,8 +27,8 @@ import torch
 
 @cache
 def roctx() -> tuple[Callable, Callable] | None:
-    """Push and pop of a range: of ROCm's own package (7.0 and later), else of a PyTorch that is
-    built for ROCm.
+    """Return the functions that push and pop a range, from ROCm's package (7.0 and newer) or from
+    PyTorch for ROCm. Return None if neither is installed.
     """
     try:
         from roctx import rangePop, rangePush
@@ -40,7 +39,7 @@ def roctx() -> tuple[Callable, Callable] | None:
     if torch.version.hip:
         return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
     print(
-        "ranges: neither the package roctx nor a PyTorch for ROCm is here, so nothing is marked",
+        "ranges: nothing is marked, because neither roctx nor PyTorch for ROCm is installed",
         file=sys.stderr,
     )
     return None
@@ -48,7 +47,7 @@ def roctx() -> tuple[Callable, Callable] | None:
 
 @contextmanager
 def marked(name: str) -> Iterator[None]:
-    """Mark what happens in the block, also if it ends with an error."""
+    """Mark the time in the block, even if it ends with an error."""
     calls = roctx()
     if calls is None:
         yield

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Call stacks, kernels, ranges and sensors of any program, with rocprof-sys (ROCm 6.4 and later):
+# Record call stacks, kernels, ranges and sensors of any program with rocprof-sys (ROCm 6.4 and newer):
 #     bash 03_sample.sh FOLDER python train.py --steps 20
-# Several ranks: start this script once per rank, inside the launcher:
+# For several ranks, start this script once per rank, inside the launcher:
 #     srun bash 03_sample.sh FOLDER python train.py --steps 20
-# Few steps are enough. SAMPLES=100 takes fewer stacks a second, DOMAINS names what of ROCm is traced. From ROCm 10.1 on
-# the folder has a database too, rocpd.db; ROCPROFSYS_USE_ROCPD=false leaves it out.
+# A few steps are enough. SAMPLES=100 takes fewer samples per second, and DOMAINS selects what to trace in ROCm.
+# Starting with ROCm 10.1, the folder also contains a database, rocpd.db. ROCPROFSYS_USE_ROCPD=false turns it off.
 set -euo pipefail
 
 if (($# < 2)); then
@@ -13,7 +13,7 @@ if (($# < 2)); then
 fi
 folder=$1
 shift
-# The first rank that a launcher names: Open MPI inside a job of Slurm sets both, and Slurm's is then 0 everywhere.
+# Open MPI in a Slurm job sets both variables, and SLURM_PROCID is then 0 on every rank.
 rank=${OMPI_COMM_WORLD_RANK:-${RANK:-${SLURM_PROCID:-0}}}
 settings=$folder/settings-rank$rank.cfg
 mkdir -p "$folder"
@@ -28,8 +28,8 @@ ROCPROFSYS_ROCM_DOMAINS            = ${DOMAINS:-hip_runtime_api,marker_api,kerne
 ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB = 200000
 ROCPROFSYS_TIME_OUTPUT             = false
 END
-# Environment variables would win over the file.
+# Environment variables take precedence over the file.
 for name in "${!ROCPROFSYS_@}"; do
-    echo "warning: $name=${!name} in the environment goes before the settings file" >&2
+    echo "warning: $name=${!name} in the environment overrides the settings file" >&2
 done
 exec rocprof-sys-sample -c "$settings" -o "$folder" "rank$rank-" -- "$@"

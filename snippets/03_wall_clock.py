@@ -1,11 +1,11 @@
-"""Sums of rocprof-sys as a table.
+"""Print the sums that rocprof-sys wrote, as a table.
 
     python 03_wall_clock.py FOLDER [ROWS]
 
-Reads every wall_clock-*.json in the folder (ROCPROFSYS_PROFILE = true writes them, one per
-process), and prints the calls and ranges with the largest total. Where the standard deviation is
-larger than the mean, the calls are of several kinds: `slow` is how many took the largest time if
-each took either the smallest or the largest.
+The script reads every wall_clock-*.json in the folder and prints the calls and ranges with the
+largest total. ROCPROFSYS_PROFILE = true writes one such file per process. If the standard deviation
+is larger than the mean, the calls are of several kinds. In that case, `slow` estimates how many
+calls took the maximum time, assuming that each call took either the minimum or the maximum.
 """
 
 import json
@@ -16,11 +16,11 @@ import pandas as pd
 
 
 def table(file: Path) -> pd.DataFrame:
-    """One row per place in the call tree of one process; times in seconds."""
+    """Return one row per node in the call tree of one process; times are in seconds."""
     ranks = json.loads(file.read_text())["timemory"]["wall_clock"]["ranks"]
     rows = pd.json_normalize([row for rank in ranks for row in rank["graph"]])
     rows.columns = rows.columns.str.removeprefix("stats.")
-    # A label begins with its thread: `|0>>>   |_forward`.
+    # A label starts with its thread: `|0>>>   |_forward`.
     rows["name"] = rows["prefix"].str.replace(r"^\|\d+>>>\s*(\|_)?", "", regex=True)
     return rows.assign(process=file.stem.replace("wall_clock-", ""))
 
@@ -28,7 +28,7 @@ def table(file: Path) -> pd.DataFrame:
 def main() -> None:
     files = sorted(Path(sys.argv[1]).glob("*wall_clock-*.json"))
     if not files:
-        sys.exit(f"no wall_clock-*.json in {sys.argv[1]}: was ROCPROFSYS_PROFILE = true set?")
+        sys.exit(f"No wall_clock-*.json in {sys.argv[1]}. Set ROCPROFSYS_PROFILE = true.")
     rows = pd.concat([table(file) for file in files if "sampling" not in file.name])
     spread = (rows["max"] - rows["min"]).where(rows["max"] > rows["min"])
     rows["slow"] = (rows["count"] * (rows["mean"] - rows["min"]) / spread).where(

@@ -1,19 +1,19 @@
 # %% [markdown]
 # # What is the CPU doing while the GPU waits?
 #
-# A step budget tells how long the GPU waits, not why, and half of the range `data` lay in no operator. `rocprof-sys`,
-# AMD's system profiler, looks there: many times a second it interrupts the program and writes down which function
-# called which.
+# A step budget shows how long the GPU waits, but not why. In lesson 02, half of the range `data` was outside any
+# operator. AMD's system profiler, `rocprof-sys`, can look there: many times per second, it interrupts the program and
+# records which function called which.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - name ranges in your own script, and record call stacks of the host beside the GPU's timeline;
-# - find the GPU's gaps in a table, and the functions behind them, with pandas alone;
-# - say what samples and cut stacks can't tell;
-# - close the gap, and prove the cure without a profiler.
+# - record the CPU's call stacks next to the GPU's timeline;
+# - find the GPU's idle gaps, and the functions behind them;
+# - explain what call-stack samples can't show;
+# - choose a fix from the evidence, and check it without a profiler.
 #
-# You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to {newest rocm}
-# ([what changed](../docs/releases.md)). An AMD GPU is used where there is one.
+# **Before you start:** complete lessons 00 and 02. Commands and settings apply to ROCm 6.4 through {newest rocm}
+# ([what changed](../docs/releases.md)). The lesson uses an AMD GPU if your machine has one.
 
 # %%
 import proflab
@@ -35,45 +35,49 @@ lesson.recall()
 #
 # | | tracing | sampling |
 # | --- | --- | --- |
-# | looks | at every call of HIP, every kernel and copy | at some moments, at each thread |
-# | writes | begin and end | a *sample*, the *call stack*: the running function, its caller, and so on outwards |
-# | knows | how often, how long | what was going on, whatever it is |
-# | does not know | what happens between the calls | what happens between the samples |
+# | looks at | every HIP call, kernel and copy | each thread, many times per second |
+# | stores | start and end | a *sample*: the *call stack*, which is the running function, its caller, and so on |
+# | shows | how often and how long | what was running, even outside any HIP call |
+# | misses | what happens between the calls | what happens between the samples |
 #
-# The tool does both. A *gap* is time in which nothing runs on the GPU: tracing finds it, samples explain it.
+# `rocprof-sys` does both. Tracing finds a *gap*, which is time when nothing runs on the GPU, and samples explain it.
 #
 # ## Predict
 #
-# The case's process prepares its images itself (`--num-workers 0`). Guess a for what you run here: without an AMD GPU
-# that is a *modeled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
+# In the example run, the training process prepares its own images (`--num-workers 0`). Without an AMD GPU, this lesson
+# replays a *modeled* MI300X, and the model assumes 0.14 ms per image. How much of a step does the longest gap take?
 
 # %%
 # solution
-gap_guess, left_guess = 20, 60
+gap_guess = 20
 # end solution
-proflab.predict("03.a", gap_guess, unit="%", what="what the longest gap takes of a step here")
-proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an H200's step")
+proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a step here")
 
 # %% [markdown]
-# ## Ranges of your own
+# ## Mark ranges in your own script
 #
-# AMD's tools read the names of ranges from the library ROCTX, which `torch.cuda.nvtx` calls in a PyTorch for ROCm.
-# `snippets/03_ranges.py` wraps its `range_push` and `range_pop`. The trainer's `--roctx` does the same
-# around its parts (`data`, `forward` and so on) and each step (`ProfilerStep#0`).
+# AMD's tools read range names from the ROCTX library, which `torch.cuda.nvtx` calls in PyTorch for ROCm.
+# `snippets/03_ranges.py` wraps its `range_push` and `range_pop`. The trainer's `--roctx` option marks each step
+# (`ProfilerStep#0`) and its parts (`data`, `forward` and so on).
 #
-# ## Settings
+# ## Choose the settings
 #
-# Settings go into a file, which a job script can name. `rocprof-sys-avail -G FILE --advanced` writes all of them with
-# their defaults, `-bd -r` explains one. Three matter:
+# Keep the settings in a file, which a job script can name and the results include. `rocprof-sys-avail -G FILE
+# --advanced` writes all settings with their defaults, and `-bd -r NAME` explains one.
 #
-# - `SAMPLING_REALTIME` samples by the clock. By default a thread that sleeps is never sampled: it uses no CPU time.
-# - `SAMPLING_FREQ` is the number of samples a second of each thread.
-# - `TRACE` asks for a timeline for Perfetto. From ROCm 10.1 on the default is a database (`USE_ROCPD`), so name it.
+# | setting | meaning |
+# | --- | --- |
+# | `TRACE`, `PROFILE` | Write a Perfetto timeline; write sums. From ROCm 10.1, the default is a database (`USE_ROCPD`). |
+# | `SAMPLING_REALTIME` | Sample by wall-clock time. The default, CPU time, misses a sleeping thread. |
+# | `SAMPLING_FREQ` | Samples per second of each thread |
+# | `SAMPLING_CPUS` | CPU cores whose frequency is recorded |
+# | `ROCM_DOMAINS` | What to trace in ROCm; everything else is off |
+# | `PERFETTO_BUFFER_SIZE_KB` | Memory for the trace. Once it is full, the *end* of the run is lost. |
+# | `TIME_OUTPUT` | Name the output folder after the current minute |
 #
-# The rest of the file: tables of sums (`PROFILE`), sensors, what of ROCm is traced, memory for the trace (once it is
-# full, the *end* of the run is lost), and no folder named after the minute. `rocprof-sys-avail -H -c GPU` lists what
-# `ROCPROFSYS_ROCM_EVENTS` may count, `-H -c CPU` does it for `ROCPROFSYS_PAPI_EVENTS`, such as `perf::PAGE-FAULTS` and
-# `perf::CONTEXT-SWITCHES`. `rocprof-sys-sample` switches call stacks on, `rocprof-sys-run` does not.
+# Memory, page faults and context switches are always recorded. For hardware counters, `rocprof-sys-avail -H -c GPU` lists
+# the names for `ROCPROFSYS_ROCM_EVENTS`, and `-H -c CPU` lists those for `ROCPROFSYS_PAPI_EVENTS`, which require a
+# `perf_event_paranoid` of at most 2.
 
 # %% language="bash"
 # rocprof-sys-avail -bd -r SAMPLING_REALTIME --advanced
@@ -92,11 +96,12 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # %% [markdown]
 # ## Capture
 #
-# The tool knows programs in C, C++, Fortran, HIP, OpenCL and Python. It could also *instrument* one: write probes into
-# its machine code, which for Python would land in the interpreter. Sampling leaves the program as it is, and kernels of
-# libraries such as rocBLAS or hipBLASLt are traced like others.
+# The tool supports C, C++, Fortran, HIP, OpenCL and Python. It could also *instrument* a program by writing probes into
+# its machine code, but for Python they would land in the interpreter. Sampling leaves the program as it is. Kernels
+# of libraries, such as rocBLAS and hipBLASLt, are traced like all others.
 #
-# Without a GPU, the course replays a modeled MI300X. Every figure then says `modeled`.
+# `rocprof-sys-sample` records call stacks, and `rocprof-sys-run` doesn't. Without a GPU, the course replays a modeled
+# MI300X, and each figure is labeled `modeled`.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -104,62 +109,61 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 #     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
-# The `.proto` file is the timeline, and the samples are in it. File names end with the number of the process, so a
-# second run would join the first: hence `rm`.
+# The `.proto` file contains the timeline and the samples. Without `rm`, a second run would add more files, because file
+# names end with the process ID.
 #
-# ## First look: stacks above kernels
+# ## First look: call stacks above the GPU
 #
-# `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The picture shows one step: the *call
-# stacks* of both threads, callers above what they call, and below them how full the GPU was. A stack is drawn half the
-# way to its neighbors, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
+# `own_run` reads the folder, and `steady_part` keeps the steps after the warm-up. The figure shows one step: the call
+# stacks of two threads, with callers above the functions that they call, and below them the share of time when the GPU
+# was busy. Functions that are too short for a name are left out.
 
 # %%
 sampled = own_run(lesson.folder / "one")
 steady = steady_part(sampled)
-lost = f"Lost data: {sampled.meta['data_loss'] or 'none'}."
-show_text(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
+show_text(f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}.")
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
-show_figure(stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: a step"))
+show_figure(
+    stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: one step")
+)
 
 # %% [markdown]
-# A kernel is narrower than a dot: zoom in before you believe that a timeline is full.
+# Kernels are narrower than a pixel here, so zoom in:
 
 # %%
 proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")
 
 # %% [markdown]
-# ## Gaps by hand
+# ## Find the gaps
 #
-# The latest end so far is `cummax`; `shift` moves it to the next row, whose start it meets. In the table
-# `amp_update_scale_cuda_kernel` ends a step of mixed precision, `multi_tensor` kernels are the optimizer's.
+# `tidyprof.gaps` lists the gaps and what the CPU did in each. In the columns `after` and `before`,
+# `amp_update_scale_cuda_kernel` ends a step in mixed precision, and `multi_tensor` kernels belong to the optimizer.
 
 # %%
-works = steady.profile.device_events.query("duration_ns > 0").sort_values("start_ns")
-end = works["start_ns"] + works["duration_ns"]
-idle = works["start_ns"] - end.cummax().shift(fill_value=works["start_ns"].iloc[0])
-by_hand = idle[idle >= 10_000].sort_values(ascending=False)
-
-found = tidyprof.gaps(steady.profile)
-assert by_hand.tolist() == found["duration_ns"].tolist()
-show_table(found, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
-gap = found.iloc[0]
+gaps = tidyprof.gaps(steady.profile)
+show_table(gaps, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
+gap = gaps.iloc[0]
 proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
 
 # %% [markdown] tags=["given"]
-# The H200 waited for 87 % of its traced steps (lesson 02). A modeled gap is as long as the loader that the model
-# [assumes](../docs/gpumodel.md#what-it-does-not-know): 0.14 ms for an image, where the H200's node took up to 0.88 ms.
-# For lengths trust the recording; the model shows where the gap is, and what AMD's tool writes.
+# | column | meaning |
+# | --- | --- |
+# | `cause`: `launched late` | The CPU launched the next work only after the GPU had run out of work. The CPU made the gap. |
+# | `cause`: `queued` | The next work was already launched, and the GPU itself needed the time. |
+# | `host_range` | The range that covers most of the gap |
+# | `host_call` | The HIP call that covers at least half of it. If empty, the CPU did something else. |
 #
-# `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host. `queued`:
-# it had been launched before, and the GPU itself needed the time. `host_range` covers most of the gap, `host_call` (a
-# HIP call) at least half of it; where it is missing, the host did something else.
+# > **Note:** The H200 waited for data for 87% of its traced steps (lesson 02). The model
+# > [assumes](../docs/gpumodel.md#what-it-does-not-know) 0.14 ms per image, but the CPU in front of the H200 needed up to
+# > 0.87 ms. For lengths, trust the H200. The model shows where the gap is and what AMD's tool writes.
 
 # %% [markdown]
-# ## The call-stack answer
+# ## Which function is in the gap?
 #
-# A *sample* has one row per function in its stack, `depth` 0 being the outermost. The tool stores it as lasting from
-# the thread's sample before; it was taken at the end of that time. Choose the main thread, which marks the ranges.
+# The table of events has one row for each function in a sample's stack, and `depth` 0 is the outermost function. The
+# tool stores a sample as lasting from the thread's previous sample, so it was taken at the *end* of that time. Select
+# the main thread, which marks the ranges:
 
 # %%
 events = steady.profile.events
@@ -172,34 +176,77 @@ stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
 show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
 
 # %% [markdown]
-# The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images
-# itself, one by one. There the stack ends. That `__getitem__` transforms them, the H200's trace told, by
-# `upsample_bilinear2d`; whether it also reads files, neither says.
+# The long gap is in `__getitem__`, which `next_batch` calls on the main thread. The training process fetches its images
+# itself, and the modeled stack ends there.
 #
-# The model is nicer than reality: it names Python functions. In a real stack each is one more
-# `_PyEval_EvalFrameDefault` among C functions; the range says *where*, these say *what*. `rocprof-sys-python` names
-# Python functions, but not those of threads that the program starts.
+# > **Note:** A real stack shows each Python function as `_PyEval_EvalFrameDefault` among C functions, so use the
+# > ranges for orientation. `rocprof-sys-python` names Python functions, except in threads that the program starts.
 #
-# ## Function above, GPU below
+# ## Measure the stack on your own CPU
 #
-# Did the GPU work when a function was seen?
+# What does the trainer do below `__getitem__`? Sample its data loader on your CPU, which takes about ten seconds on two
+# cores. A timer interrupts the program 200 times per second. Then Python calls `look` with the running function, and
+# `walk_stack` finds its callers. The cell keeps the functions of the trainer and of torchvision.
 
 # %%
-busy = tidyprof.Intervals.union(works["start_ns"], end)
-seen = samples[samples["thread"] == main_thread].groupby("sample").last()
-seen["gpu_works"] = busy.contains(seen["taken_ns"])
-pairs = seen.astype({"short_name": str}).value_counts(["short_name", "gpu_works"])
-pairs, columns = pairs.rename("samples").reset_index(), "short_name gpu_works samples"
-show_table(pairs, columns, "Function above, GPU below", rows=5, origin=sampled.origin)
+import re
+import signal
+import traceback
+
+seen = []
+
+
+def look(number, frame):
+    codes = [function.f_code for function, _ in traceback.walk_stack(frame)]
+    ours = [code for code in codes if re.search("cifar_train|torchvision", code.co_filename)]
+    seen.append({code.co_qualname for code in ours})
+
+
+# %%
+from collections import Counter
+
+from cifar_train.config import parse
+from cifar_train.data.loaders import build_loaders
+
+options = parse(["--num-workers", "0", "--batch-size", "64", "--data", "synthetic"])
+batches = iter(build_loaders(options, "synthetic", 0, 1, "cpu").train)
+signal.signal(signal.SIGALRM, look)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+for _ in range(10):
+    next(batches)
+signal.setitimer(signal.ITIMER_REAL, 0)
+for name, count in Counter(name for stack in seen for name in stack).most_common(10):
+    print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# The short gaps have another reason. With a GPU PyTorch runs backward on a thread of its own, which launches kernels
-# one by one, while the main thread sleeps in `pthread_cond_wait`; sampled by CPU time, that would be missing. In
-# forward the main thread launches them itself.
+# `Batches.__getitems__` fetches a batch. Below it, torchvision transforms a single image in each call to
+# `Compose.forward`, which fits the H200's `upsample_bilinear2d` for each image. `SyntheticImages.index_select` makes the
+# images in memory, so no file is read.
+#
+# ## Function above, kernel below
+#
+# What did the GPU run when a function was sampled? `merge_asof` finds the last kernel that started before each sample:
+
+# %%
+import pandas as pd
+
+innermost = samples.groupby("sample").last().sort_values("taken_ns")
+work = steady.profile.device_events.sort_values("start_ns")
+kernels = work[["short_name"]].rename(columns={"short_name": "kernel"}).astype(str)
+kernels["taken_ns"], kernels["end_ns"] = work["start_ns"], work["start_ns"] + work["duration_ns"]
+pairs = pd.merge_asof(innermost, kernels, on="taken_ns").astype({"short_name": str})
+pairs = pairs[pairs["taken_ns"] < pairs["end_ns"]].value_counts(["short_name", "kernel"])
+pairs, columns = pairs.rename("samples").reset_index(), "short_name kernel samples"
+show_table(pairs, columns, "Function above, kernel below", rows=8, origin=sampled.origin)
+
+# %% [markdown]
+# No kernel runs below `__getitem__`, so it isn't in the table. The short gaps have another cause: on a GPU, PyTorch runs
+# the backward pass on its own thread, which launches kernels one by one. Meanwhile, the main thread sleeps in
+# `pthread_cond_wait`.
 #
 # ## Trap: samples are not calls
 #
-# The same functions, traced and sampled:
+# Here are HIP calls, traced and sampled. `expected` is their total time multiplied by 500 samples per second:
 
 # %%
 calls = events.query("kind == 'runtime'").astype({"name": str}).groupby("name")["duration_ns"]
@@ -211,20 +258,21 @@ columns, caption = "name calls total_ms samples expected", "HIP calls of the ste
 show_table(both, columns, caption, origin=sampled.origin)
 
 # %% [markdown]
-# `expected` is 500 samples for each second. One long call and a thousand short ones get about as many: samples know a
-# share, never a count. Where you see *n*, another run may well differ by the square root of *n*.
+# One long call and a thousand short calls get about the same number of samples, so samples show a share of the time,
+# never a number of calls. If you see *n* samples, another run may differ by the square root of *n*.
 #
-# A share gives a time: one sample stands for a second divided by the frequency. Here images are slow to read:
+# A share becomes a time, because each sample represents one second divided by the frequency. In the next run, images
+# are slow to read:
 
 # %% language="bash"
 # rm -rf $FOLDER/unseen
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/unseen \
-#     -- $EXAMPLE --max-steps 8 --batch-size 16 --roctx --inject-fault slow-loader --batched-transforms \
-#     2>&1 | grep -v Outputting
+#     -- $EXAMPLE --max-steps 8 --batch-size 16 --roctx --inject-fault slow-loader \
+#     --batched-transforms 2>&1 | grep -v Outputting
 
 # %%
-# 4 minutes: how many milliseconds does this program sleep for each image, by its samples alone? The name of the
-# innermost function contains `sleep`, and the sampler looked 500 times a second.
+# 3 minutes: how many milliseconds does this program sleep per image? Use only the samples of `unseen`. The name of the
+# innermost function contains `sleep`, the frequency is 500 samples per second, and a step has 16 images.
 unseen = steady_part(own_run(lesson.folder / "unseen"))
 q = exercise("03.1", unseen)
 # solution
@@ -235,9 +283,9 @@ answer = 1000 * asleep / 500 / (unseen.steps * 16)
 q.check(answer)
 
 # %% [markdown]
-# ## A real recording, and two more traps
+# ## Two more traps in a real trace
 #
-# A small training on a processor:
+# This trace of a small training run was recorded on a CPU. Which function is most often the innermost one?
 
 # %%
 there = proflab.recording("rocprof-sys-cpu")
@@ -246,25 +294,26 @@ tree = tidyprof.call_stacks(real)
 own = tree.groupby("short_name")["self_count"].sum().sort_values(ascending=False)
 show_text(f"In `{own.index[0]}`: {own.iloc[0]} of {real.events['sample'].nunique()} samples.")
 show_table(tree.query("depth == 0"), "short_name percent", "Roots", rows=4, origin=real.origin)
-show_text(f"The reader warns: {real.meta['warnings'][1]}")
 
 # %% [markdown]
-# It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
-# `without=["__sigaction"]` takes it out, and with it the time of samples that hold nothing else.
+# **The tool samples itself.** Its signal handler is the innermost *frame*, or entry, of every stack.
+# `without=["__sigaction"]` removes the frame, and with it the time of samples that contain nothing else.
 #
-# The second trap is in the table. A program begins in `__libc_start_main`, so there should be one root. But the tool
-# keeps a limited number of frames, counted from the inside: a deeper stack loses its outer end.
+# **Stacks are cut.** A program starts in `__libc_start_main`, so there should be one root. However, the tool keeps a
+# limited number of frames, counted from the inside, and a deeper stack loses its outer end.
 #
-# The repair: begin all stacks at a function that you know, here `root="run_backward"`, the C++ function that starts a
-# backward pass. The picture is an *icicle*: callers above what they call, as wide as their samples.
+# To compare cut stacks, start all of them at a function that you know, such as `run_backward`, the C++ function that
+# starts a backward pass. In the *icicle* below, callers are above the functions that they call, and widths are shares of
+# the time. "…" replaces functions that only call the one that is named.
 
 # %%
 backward = tidyprof.call_stacks(real, root="run_backward", without=["__sigaction"])
-show_figure(plots.call_stacks(backward, title="What the CPU does in the backward pass"))
+title = "What the CPU does in the backward pass"
+show_figure(plots.call_stacks(backward, levels=4, smallest_percent=3, title=title))
 
 # %%
-# 4 minutes: what share of all sampled time of `real`, in percent, lies in the backward pass? The outermost functions
-# (`depth` 0) of a tree hold all its time, in `total_ns`.
+# 3 minutes: what share of all sampled time in `real`, in percent, is in the backward pass? Add up `total_ns` of the
+# outermost functions (`depth` 0) to get the total time of a tree.
 q = exercise("03.2", real)
 # solution
 whole = tidyprof.call_stacks(real).query("depth == 0")["total_ns"].sum()
@@ -274,10 +323,10 @@ answer = 100 * part / whole
 q.check(answer)
 
 # %% [markdown]
-# ## Close the gap
+# ## Fix 1: load the images in other processes
 #
-# Run the command of *Capture* with another option (`python -m cifar_train --help`) into `$FOLDER/fixed`, which is
-# `fixed` in Python, and let the GPU do the same work.
+# *Loader processes* prepare the next batches while the GPU computes. Run the command from *Capture* with one more option
+# (`python -m cifar_train --help` lists them), and write to `$FOLDER/fixed`. The GPU must do the same work.
 
 # %% language="bash"
 # # solution
@@ -287,10 +336,10 @@ q.check(answer)
 # # end solution
 
 # %%
-# 5 minutes, open: give the folder of a run in which the largest gap is at most half as long: `answer = fixed`.
+# 3 minutes, open: give the folder of a run whose longest gap is at most half as long: `answer = fixed`.
 q = exercise("03.3", steady)
 # solution
-# In the cell above, behind `rm -rf $FOLDER/fixed`:
+# In the cell above, after `rm -rf $FOLDER/fixed`:
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
 #     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2
 answer = fixed
@@ -298,164 +347,132 @@ answer = fixed
 q.check(answer)
 
 # %% [markdown]
-# ## The cure, measured
-#
-# A cure is proven without the tool. On the H200 the case ran four times, with and without *loader processes*, which
-# prepare the next batches while the GPU computes. `torch.profiler` was on in some steps of two of these runs; the table
-# has the others:
+# Check a fix without the profiler. This table has H200 runs without a trace:
 
 # %%
 recorded = case.measured()
-steps = recorded.query("part == 'steady' and not profiled and run in ['plain', 'loaders']")
-steps = steps.assign(profiler=steps["traced"].map({False: "off", True: "on before"}))
-sides = steps.groupby(["options", "profiler"])["duration_ns"]
-sides = sides.agg(steps="size", mean_ns="mean", median_ns="median", max_ns="max").reset_index()
-columns, origin = "options profiler steps mean_ms median_ms max_ms", recorded.attrs["origin"]
-show_table(sides, columns, "Four runs of the case", origin=origin)
-
-means = sides.pivot(index="profiler", columns="options", values="mean_ns")
-plain, loaders = means["--num-workers 0"], means["--num-workers 2"]
-gain = (plain / loaders)["off"]
+origin = recorded.attrs["origin"]
+steps = recorded.query("part == 'steady' and not traced").groupby("options")["duration_ns"]
+runs = steps.agg(steps="size", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
+two = runs[runs["options"].isin(["--num-workers 0", "--num-workers 2"])]
+columns, caption = (
+    "options steps mean_ms min_ms max_ms",
+    "The H200 without and with loader processes",
+)
+show_table(two, columns, caption, origin=origin)
 
 # %% [markdown]
-# Only the run without a profiler is the run: there two loaders more than halve the mean step. In the other the loaders
-# got ahead while the profiler wrote its file, and the cure looks twice as good. Some steps find a batch that is ready,
-# others wait long: the mean has both, the median hides it.
+# ## What limits the H200 run with two loaders?
 #
-# ## What does an image cost?
-#
-# How far loaders carry depends on what an image costs the processor:
-
+# Here are its steps one by one, and the longest gaps in a trace with two loaders:
 
 # %%
-import time
+times_ms = steps.get_group("--num-workers 2") / 1e6
+show_text(f"Steps with two loaders, in ms: {', '.join(f'{ms:.0f}' for ms in times_ms)}")
+h200 = proflab.recording("torch-h200-case-loaders")
+traced = tidyprof.read(h200.path, origin=h200.origin)
+columns = "duration_us cause host_range after before"
+show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", rows=3)
 
-from cifar_train.config import parse
-from cifar_train.data.loaders import build_loaders
-from cifar_train.models import build_model
+# %% [markdown]
+# Still data. Two processes prepare two batches side by side, so a step that finds a batch is short, and the next one
+# waits long. The longest gap in the trace is also in `data`.
+#
+# More processes need more CPU cores. Your stacks point to a cheaper way: torchvision transforms each image alone, but
+# `--batched-transforms` hands the whole batch to each operator. Compare the two on your CPU:
 
+# %%
+from timeit import timeit
 
-def batches(workers):
-    options = f"--num-workers {workers} --batch-size 4 --data synthetic"
-    return iter(build_loaders(parse(options.split()), "synthetic", 0, 1, "cpu").train)
+import torch
+from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
-
-alone, begin = batches(0), time.perf_counter()
-images = sum(len(next(alone)[0]) for _ in range(20))
+images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
+alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
+together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
 show_text(
-    f"An image takes {1e3 * (time.perf_counter() - begin) / images:.2f} ms here (measured), at "
-    f"most {plain.max() / 256e6:.2f} ms on the H200's node (recorded), "
-    f"{gap['duration_ns'] / 256e6:.2f} ms in the gap above ({sampled.origin.kind})."
+    f"Per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )
 
 # %% [markdown]
-# Without a GPU your own training gains next to nothing: its arithmetic needs the loaders' cores.
-#
-# ## The same training?
-#
-# The trainer draws the random numbers of a batch from the seed and the images in it. So batches have to be
-# equal to the last digit, and one of them has to teach the same. That is a *correctness gate*:
-
+# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would be about
+# as short as the fastest one in the table. How many times as fast as the first run will the mean step be with both changes?
 
 # %%
-import torch
-from proflab import CorrectnessGate
-from proflab.correctness_gate import Trial
-
-
-def trial(images, labels):
-    torch.manual_seed(55)
-    model = build_model("resnet").double()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    losses = []
-    for _ in range(2):
-        optimizer.zero_grad()
-        losses.append(torch.nn.functional.cross_entropy(model(images).logits, labels))
-        losses[-1].backward()
-        gradients = [weights.grad.clone() for weights in model.parameters()]
-        optimizer.step()
-    return Trial([loss.item() for loss in losses], gradients, 2 * len(images))
-
+# solution
+batched_guess = 5
+# end solution
+proflab.predict("03.b", batched_guess, unit="times", what="the speedup of both changes on an H200")
 
 # %%
-trials = {}
-for workers in (0, 2):
-    images, labels = next(batches(workers))
-    assert torch.equal(images, next(batches(0))[0])
-    trials[workers] = trial(images.double(), labels)
-    print(f"{workers} loader processes, loss: {trials[workers].losses}")
-show_text(f"Gate {CorrectnessGate.of(*trials.values())}")
+mean_ns = runs.set_index("options")["mean_ns"]
+speedup = mean_ns["--num-workers 0"] / mean_ns
+loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
+show_text(
+    f"Two loaders: {loaders:.1f} times as fast; with batched transforms: {batched:.1f} times."
+)
+proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# The other cure, `--batched-transforms`, lets the device transform a batch at once. The trainer then draws other random
-# numbers, so this gate, which compares its batches, can't pass it. From the same draws both ways make the same batch:
-# that is the gate of lesson 08.
+# The random numbers of batched transforms differ. Lesson 08 proves that the model still trains.
 #
 # ## Several ranks
 #
-# The tool stands inside the launcher: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. Each recorded call delays some
-# rank, and then all wait: take the time of communication from a lighter tool (lesson 07).
+# Put the tool inside the launcher: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. Each recorded call delays a rank,
+# and then all ranks wait. Measure communication with a lighter tool (lesson 07).
 #
 # ## Decide
 #
-# The next question follows the largest wait, or the kernels (05) where no wait is half as long as the computing. If it
-# still waits for data, try more loader processes before you go on.
-
-
-# %%
-THEN = {
-    "data_wait_ns": ("04", "Here the GPU still waits for data (03.3). And with that cured?"),
-    "launch_bound_ns": ("04", "In the model it then waits for launches: which kernels, how many?"),
-    "exposed_communication_ns": ("07", "The GPU then waits for other GPUs. For which one?"),
-    "compute_ns": ("05", "The GPU then computes: is its largest kernel near its ceiling?"),
-}
+# The training process prepared its images one by one, and both fixes follow from that. No H200 trace shows what limits
+# the run now, so the next lesson turns to a GPU that got its data faster.
 
 # %%
-cured = steady_part(own_run(fixed)) if fixed.exists() else steady
-left = tidyprof.step_budget(cured.profile)[[*THEN]].mean()
-wait = left.drop("compute_ns").idxmax()
-then, because = THEN[wait if left[wait] > left["compute_ns"] / 2 else "compute_ns"]
-proflab.reveal("03.b", 100 / gain, origin)
 lesson.conclude(
-    f"The longest gap, {gap['duration_ns'] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} "
-    f"ms ({sampled.origin.kind}), lies under `__getitem__`, which the training process calls "
-    f"itself. On an H200 two loader processes make the mean step {gain:.1f} times as fast "
-    "(recorded, without a profiler).",
-    rules_out="the GPU as the reason of that gap: the host makes it",
-    because=because,
-    next=then,
+    f"The longest gap, {gap['duration_ns'] / 1e6:.0f} of {steady.step_ns / 1e6:.0f} ms per step "
+    f"({sampled.origin.kind}), is in `__getitem__`, and stacks on this CPU show that it transforms "
+    "images one by one. On an H200, two loader processes make the mean step "
+    f"{loaders:.1f} times as fast, and batched transforms {batched:.1f} times.",
+    rules_out="the GPU as the cause of that gap, because the CPU makes it",
+    because="With data on time, which kernels run, how many, and how small are they?",
+    next="04",
     origin=f"{steady.profile.origin}; {origin}",
 )
 
 # %% [markdown] tags=["given"]
+# ## Three takeaways
+#
+# - Tracing finds a gap on the GPU, and call-stack samples show which function runs on the CPU in the meantime.
+# - Samples measure shares of time, so never read them as numbers of calls.
+# - A fix follows from the evidence, and only a run without the profiler shows its speedup.
+#
 # ## What this view cannot see
 #
-# It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). A function that has
-# no symbol is shown under the nearest one that has, which can be wrong: [compile][tips] your own C++ with `-g1` and
-# optimized. With sampling on, no time of this run is that of your training. A known issue: [DataLoader workers crash
-# under sampling](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
+# - **Operators, shapes and the quality of a kernel:** see lessons 02 and 05.
+# - **Functions without symbols:** they appear under the nearest function that has one, which can be wrong.
+#   [Compile][tips] your own C++ code with `-g1` and with optimization.
+# - **The real duration:** sampling slows the run down, so don't use its times.
+#
+# - **Some data loaders:** [workers can crash](../docs/known-issues.md#dataloader-workers-crash-under-sampling).
 #
 # [tips]: https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/how-to/general-tips-using-rocprof-sys.html
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Ranges for any training loop. Without a GPU, and without ROCTX, the file does nothing and says so once:
-#
 # {snippet 03_ranges.py}
-
-# %% [markdown]
-# Settings and command for any program:
+#
+# Mark ranges in any training loop. Without ROCTX, it only prints one line.
 #
 # {snippet 03_sample.sh}
-
-# %% [markdown]
-# `ROCPROFSYS_PROFILE` adds up what was traced: count, mean, smallest, largest and standard deviation. Where that is
-# larger than the mean, calls are of several kinds, and the mean describes none. As a table:
+#
+# Record any program with these settings.
 #
 # {snippet 03_wall_clock.py}
 #
-# Read on: [AMD's manual of rocprof-sys](https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/).
+# Turn the sums from `ROCPROFSYS_PROFILE` into a table with count, mean, minimum, maximum and standard deviation. If the
+# deviation is larger than the mean, the calls are of several kinds, and the mean describes none of them.
+#
+# Read on: [AMD's rocprof-sys manual](https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/).
 
 # %% [markdown]
-# Next question: which kernels, how often, how small?
+# Next question: which kernels run, how often, and how small are they?

@@ -1,4 +1,4 @@
-"""Call stacks of each thread over time, above the share of time in which the GPU was busy."""
+"""A figure with the call stacks of each thread above the share of time when the GPU was busy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 Box = tuple[int, float, float, str]
-"""A function in a stack: its depth, begin and end in ns, and its name."""
+"""Depth, start and end in ns, and name of a function in a stack."""
 
 MAX_THREADS = 2
-"""Number of threads that are drawn, those with the most different stacks first: a sleeping thread
-has one stack all the time.
+"""Maximum number of threads in the figure. Those with the most different stacks come first, because
+a sleeping thread always has the same stack.
 """
 
 BINS, LEVELS = 300, 7
@@ -30,16 +30,16 @@ INCHES = 7.6
 """Width of the axes, in inches."""
 
 LONE_NS = np.array([500_000, 500_000])
-"""Time in ns that a thread's only sample reaches to either side."""
+"""Time in ns before and after the only sample of a thread."""
 
 REACH = 3
-"""A sample stands for at most this many usual distances between two samples of its thread: a thread
-that sleeps has no samples.
+"""Maximum length of a sample, as a multiple of the median distance between two samples of its
+thread. A sleeping thread has no samples.
 """
 
 RANGES = (115, 20, 127, 147)
-"""Middle and height of the ranges, above the 100 % of the GPU; where names of narrow ones are; and
-the end of the axis; in percent of the GPU.
+"""Positions on the GPU's axis, in percent: the middle and the height of the ranges, the names of
+narrow ranges, and the end of the axis.
 """
 
 LOOKS = {
@@ -47,17 +47,17 @@ LOOKS = {
     "range": (style.GREY, ""),
     "on the device": (style.BLUE, ""),
 }
-"""What is drawn -> color and hatch."""
+"""Color and hatch of each kind of box."""
 
 
 def stacks_over_kernels(
     profile: Profile, begin_ns: int, end_ns: int, title: str | None = None
 ) -> TidyFigure:
-    """Draw what each thread was doing, by its samples, and how busy the GPU was in which range.
+    """Draw the sampled call stacks of each thread above the ranges and the share of busy GPU time.
 
-    The main thread is the one that marks the ranges. A sample is drawn up to half the way to the
-    next one of its thread. Callers that all samples share are left out, and so are functions that
-    are too narrow for a name. Raises ValueError if no call stack was sampled in this time.
+    The main thread is the one that marks the ranges. A sample extends at most half the distance to
+    its neighbors. The figure leaves out callers that all samples share, and functions that are too
+    narrow for a name. Raises ValueError if there are no samples in this time.
     """
     stacks = _stacks(profile, begin_ns, end_ns)
     most = stacks.groupby("thread")["stack"].nunique().nlargest(MAX_THREADS).index
@@ -67,7 +67,7 @@ def stacks_over_kernels(
         one: "main thread" if one in marking else f"thread {place}"
         for place, one in enumerate(most, start=1)
     }
-    # In whole ns: a float can't hold every ns of a time since 1970.
+    # Use integers, because a float can't represent every ns since 1970.
     edges = begin_ns + (end_ns - begin_ns) * np.arange(BINS + 1, dtype=np.int64) // BINS
     device = profile.device_events
     busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
@@ -89,9 +89,7 @@ def stacks_over_kernels(
         last = panes[-1]
         last.stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
         last.set(ylim=(0, RANGES[3]), yticks=range(0, 101, 20), ylabel="GPU busy, %")
-        last.set_xlabel(
-            "time since the beginning of the window, ms; above the GPU the ranges of the host"
-        )
+        last.set_xlabel("time since the start of the step, ms; ranges of the CPU are above the GPU")
         _draw_ranges(last, ranges, begin_ns, end_ns)
         add_legend(panes[0], LOOKS)
         for axes in panes:
@@ -99,8 +97,7 @@ def stacks_over_kernels(
     figure.alternative_text = (
         f"Call stacks of {len(threads)} thread{'s' * (len(threads) > 1)} over"
         f" {(end_ns - begin_ns) / 1e6:.1f} ms, {len(stacks)} samples in all, above the"
-        f" share of time in which the GPU ran something: {share.mean():.0f} % on average."
-        + _in_the_gap(profile, stacks[stacks["thread"].isin(marking)], begin_ns, end_ns)
+        f" share of time when the GPU was busy: {share.mean():.0f}% on average."
     )
     figure.closer = _closer(profile, ranges, boxes, threads, begin_ns, end_ns, title)
     return figure
@@ -115,13 +112,13 @@ def _closer(
     end_ns: int,
     title: str | None,
 ) -> str:
-    """Return the viewer's data, with which a learner zooms into stacks and device work."""
+    """Return the data of the viewer that zooms into stacks and device work."""
     lanes, rows = [], []
     for thread, label in threads.items():
         rows += [(len(lanes) + depth, *box, 0) for depth, *box in boxes[thread]]
         lanes += [label] + [""] * max((depth for depth, *_ in boxes[thread]), default=0)
     for look, (label, table, name) in enumerate(
-        [("ranges of the host", ranges, "phase"), ("device", profile.device_events, "short_name")],
+        [("ranges of the CPU", ranges, "phase"), ("device", profile.device_events, "short_name")],
         start=1,
     ):
         ends = table["start_ns"] + table["duration_ns"]
@@ -140,40 +137,20 @@ def _closer(
         title=title,
         unit="ns",
         things="boxes",
-        axis="A stack reaches half the way to the samples beside it, callers above what they call",
+        axis="A stack extends halfway to its neighbors; callers are above the functions they call",
         deep=True,
     )
 
 
-def _in_the_gap(profile: Profile, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> str:
-    """A sentence: the function in which most samples of the main thread end, in the longest gap of
-    this time; "" without a gap or without samples in it.
-    """
-    gaps = tidyprof.gaps(profile)
-    begins = gaps["start_ns"].clip(begin_ns, end_ns)
-    lengths = (gaps["start_ns"] + gaps["duration_ns"]).clip(begin_ns, end_ns) - begins
-    if not lengths.any():
-        return ""
-    begin, length = begins[lengths.idxmax()], lengths.max()
-    inside = stacks[stacks["taken_ns"].between(begin, begin + length)]
-    if not len(inside):
-        return ""
-    ends = inside["stack"].str[-1].value_counts()
-    return (
-        f" In the longest gap of the GPU, {length / 1e6:.1f} ms, {ends.iloc[0]} of the"
-        f" {len(inside)} samples of the main thread end in {ends.index[0]}."
-    )
-
-
 def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
-    """One row for each sample taken in this time: taken_ns, thread, and the stack from the
-    outermost function inwards.
+    """Return one row per sample in this time: taken_ns, thread, and the stack from the outermost
+    function inwards.
     """
     frames = profile.events[profile.events["kind"] == "sample"]
     frames = frames.assign(taken_ns=frames["start_ns"] + frames["duration_ns"])
     frames = frames[frames["taken_ns"].between(begin_ns, end_ns, inclusive="left")]
     if not len(frames):
-        raise ValueError("no call stack was sampled in this time; look at a longer time")
+        raise ValueError("There is no call-stack sample in this time. Select a longer time.")
     moments = frames.sort_values(["taken_ns", "depth"]).groupby("sample", sort=False)
     return moments.agg(
         taken_ns=("taken_ns", "first"), thread=("thread", "first"), stack=("short_name", tuple)
@@ -181,21 +158,21 @@ def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
 
 
 def _fits(share: float, name: str) -> bool:
-    """Whether a name has room in this share of the width."""
+    """Return True if the name fits into this share of the width."""
     return bool(fitting(name, int(share * INCHES * 72 / style.CHARACTER_POINTS - 1)))
 
 
 def _named(boxes: Iterable[Box], whole: float) -> Iterator[Box]:
-    """The boxes with room for their name, each under a caller that has it; narrow neighbors become
-    one box, if that has room.
+    """Yield the boxes that have room for their names, each under a caller that has room.
+    Narrow neighbors become one box if that box has room.
 
-    boxes -- level by level, from the outermost function inwards.
+    boxes -- sorted by level, from the outermost function inwards.
     """
 
     def fits(box: Box) -> bool:
         return _fits((box[2] - box[1]) / whole, box[3])
 
-    # A reader could not place a box without a named caller above it.
+    # Readers couldn't place a box without a named caller above it.
     parents = [(-np.inf, np.inf)]
     for depth, level in groupby(boxes, key=itemgetter(0)):
         found, named, narrow = list(level), [], []
@@ -217,8 +194,8 @@ def _named(boxes: Iterable[Box], whole: float) -> Iterator[Box]:
 
 
 def _draw_ranges(axes: Axes, ranges: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
-    """Draw the parts of the step, as the program names them. A name that is wider than its range is
-    above it, unless one of a longer range is there.
+    """Draw the parts of the step. A name that is wider than its range goes above it, unless the
+    name of a longer range is there.
     """
     whole = end_ns - begin_ns
     left = ranges["start_ns"].clip(begin_ns, end_ns) - begin_ns
@@ -240,7 +217,7 @@ def _draw_ranges(axes: Axes, ranges: pd.DataFrame, begin_ns: int, end_ns: int) -
 def _bar(
     axes: Axes, y: float, height: float, left: float, right: float, whole: float, name: str, what
 ) -> None:
-    """Draw one named box; times in ns."""
+    """Draw one box with its name; times are in ns."""
     look, width = LOOKS[what], (right - left) / 1e6
     edge = {"edgecolor": style.TEXT, "linewidth": 0.3}
     axes.barh(y, width, left=left / 1e6, height=height, color=look[0], **edge)
@@ -248,8 +225,8 @@ def _bar(
 
 
 def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
-    """Depth, begin, end and name of every function of one thread; neighbors with the same callers
-    are one box.
+    """Yield depth, start, end and name of each function of one thread. Neighbors with the same
+    callers become one box.
     """
     taken = stacks["taken_ns"].to_numpy()
     between = np.diff(taken)
@@ -258,7 +235,7 @@ def _boxes(stacks: pd.DataFrame) -> Iterator[Box]:
         half = np.pad(np.minimum(between, REACH * np.median(between)) / 2, 1, mode="edge")
     begins, ends = taken - half[:-1], taken + half[1:]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
-    # Of the shared callers the innermost one stays, as the ground of the stacks.
+    # Keep only the innermost caller that all samples share.
     outer = max(0, len(list(shared)) - 1)
     rows = [stack[outer : outer + LEVELS] for stack in stacks["stack"]]
     for depth in range(LEVELS):
