@@ -1,34 +1,34 @@
 #!/bin/bash -l
 # Several ranks of any PyTorch program under Slurm, with a trace for each rank:
 #     sbatch 07_ranks_job.sh
-# Fill in these lines (Slurm reads them before any shell does: no variables in them), then the values below.
+# Fill in these lines, then the values below. Slurm reads the lines before the shell, so don't use variables in them.
 #SBATCH --account=my_project --partition=mi300x
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=7 --time=00:15:00
 #SBATCH --job-name=ranks --output=%x_%j.out
 
 program=(python train.py)
 results=$PWD/ranks_$SLURM_JOB_ID
-# A tool around each rank, and the file that it has to leave for each. tool=() for a program that profiles itself.
+# The tool around each rank, and the file that it must leave for each. Use tool=() for a program that profiles itself.
 tool=(rocprofv3 --kernel-trace --memory-copy-trace --marker-trace --output-format csv
     --output-directory "$results" --output-file 'rank%env{RANK}%_pid%pid%' --)
 expected='rank*_kernel_trace.csv'
 
 set -euo pipefail
 mkdir -p "$results"
-# Ranks meet on the first node, at a port of this job's own. Each shall see all GPUs and take that of its local rank.
+# Ranks meet on the first node, at a port that only this job uses. Each rank sees all GPUs and takes the one of its local rank.
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 MASTER_ADDR=${hosts%%$'\n'*}
-# A name that only Slurm knows has an address that it knows, too.
+# If only Slurm knows the name of the node, ask Slurm for its address.
 getent hosts "$MASTER_ADDR" >/dev/null ||
     MASTER_ADDR=$(scontrol show node --oneliner "$MASTER_ADDR" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
-# A rank that fails shall not end the others while they write their traces.
+# A failed rank must not end the others while they write their traces.
 export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE_DIR=$results STEP_TIMER_DIR=$results
-# Since Slurm 22.05 srun no longer takes the cores of a task from sbatch: without this each rank has one core.
+# Since Slurm 22.05, srun no longer inherits the cores per task from sbatch. Without this line, each rank has one core.
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
-# Runs a command on every rank, with the variables that torchrun would set. MIOpen's databases stay on the node's own
-# disk, since network file systems can't lock them.
+# Run a command on every rank, with the variables that torchrun would set. MIOpen's databases stay on the node's local
+# disk, because network file systems can't lock them.
 on_every_rank() {
     # shellcheck disable=SC2016 # the variables are those of the rank
     srun bash -c '
@@ -39,7 +39,7 @@ on_every_rank() {
         exec "$@"' rank "$@"
 }
 
-# Ranks that can't meet shall cost a minute, not a profile.
+# If the ranks can't meet, fail after a minute, before the profile.
 on_every_rank python -c '
 import datetime, os, torch, torch.distributed as dist
 gpu = torch.cuda.is_available()
@@ -49,10 +49,10 @@ dist.init_process_group("nccl" if gpu else "gloo", timeout=datetime.timedelta(se
 ones = torch.ones(1, device="cuda" if gpu else "cpu")
 dist.all_reduce(ones)
 assert int(ones) == dist.get_world_size()
-dist.destroy_process_group()' || { echo "the ranks did not meet within a minute: try NCCL_SOCKET_IFNAME" >&2; exit 1; }
+dist.destroy_process_group()' || { echo "The ranks did not meet within a minute. Try to set NCCL_SOCKET_IFNAME." >&2; exit 1; }
 
 on_every_rank "${tool[@]}" "${program[@]}"
 
 files=$(find "$results" -name "$expected" | wc -l)
 echo "$files files $expected in $results, $SLURM_NTASKS ranks"
-[ "$files" -ge "$SLURM_NTASKS" ] # one name for several ranks: the last one has replaced the others
+[ "$files" -ge "$SLURM_NTASKS" ] # fails if several ranks wrote to the same name

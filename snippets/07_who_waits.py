@@ -1,14 +1,13 @@
-"""Who waits for whom in a job with several ranks, from the traces of torch.profiler, one file for
-each rank.
+"""Show who waits for whom in a job with several ranks. Reads one torch.profiler trace per rank.
 
     python 07_who_waits.py traces/*.json.gz
     python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
 
-For each collective: how long the ranks waited for the last one, how long the transfer took, who
-came last. Then the rank that comes latest, and whether it is later than chance explains: later in
-its median step than any rank of the healthy run in any step; without such a run, later in each step
-than any other rank in any. Below 1 % of a step it does not matter. What torch writes a second time,
-a range above its work on the GPU, is left out.
+For each collective, the script prints how long the ranks waited for the last one and how long the
+transfer took. Then it names the latest rank and decides whether this can be chance. With a healthy
+run, a straggler is later in its median step than any rank of the healthy run in any step. Without
+one, it is later in each step than any other rank in any step. Less than
+1% of a step doesn't matter.
 """
 
 import argparse
@@ -25,11 +24,11 @@ TOGETHER = re.compile(
 
 
 def read(path):
-    """The collectives of one rank, in order; times in ms. Those that the file's end cuts off are
-    left out.
+    """Return the collectives of one rank, in order, with times in ms. Ranges that PyTorch repeats
+    above their GPU work, and collectives that the end of the file cuts off, are left out.
     """
     if path.endswith(".zst"):
-        raise SystemExit(f"{path}: unpack it first: zstd -d {path}")
+        raise SystemExit(f"{path} is compressed. Unpack it first: zstd -d {path}")
     with (gzip.open if path.endswith(".gz") else open)(path) as file:
         trace = json.load(file)
     events = [
@@ -68,27 +67,25 @@ def read(path):
 
 
 def clock_errors(each):
-    """By how many ms each rank's clock is ahead: all ranks leave an all-reduce together, whatever
-    their clocks say.
-    """
+    """Return by how many ms each rank's clock is ahead. All ranks leave an all-reduce together."""
     together = each[each["name"].str.contains(TOGETHER)]
     ends = together["start"] + together["ms"]
     apart = ends - ends.groupby([together[key] for key in ("group", "step", "number")]).transform(
         "median"
     )
     errors = apart.groupby(together["rank"]).median()
-    if not errors.max() - errors.min() > 0.1:  # as much may be the exchange itself
+    if not errors.max() - errors.min() > 0.1:  # the exchange itself can cause a smaller difference
         return errors * 0
     print(
-        f"clocks differ by {errors.max() - errors.min():.3f} ms; the ends of the collectives put"
-        " them right\n"
+        f"Clocks differ by {errors.max() - errors.min():.3f} ms, corrected by the ends of the"
+        " collectives.\n"
     )
     return errors
 
 
 def with_waits(tables):
-    """All ranks' collectives with number, wait and transfer; numbers count within a group of ranks,
-    step and rank.
+    """Return the collectives of all ranks with number, wait and transfer. Numbers count within a
+    group of ranks, a step and a rank.
     """
     each = pd.concat(tables).sort_values("start", ignore_index=True)
     each["number"] = each.groupby(["group", "step", "rank"]).cumcount()
@@ -105,8 +102,8 @@ def with_waits(tables):
 
 
 def lateness(each):
-    """By how many ms each rank (column) starts later than the middle one, as a mean over each step
-    (row).
+    """Return by how many ms each rank (column) starts after the middle rank, averaged over each
+    step (row).
     """
     starts = each.pivot(index=["group", "step", "number"], columns="rank", values="start")
     middle = starts.quantile(0.5, axis=1, interpolation="lower")
@@ -114,39 +111,38 @@ def lateness(each):
 
 
 def verdict(each, healthy):
-    """One sentence about the rank that comes latest."""
+    """Return one sentence about the latest rank."""
     late, step_ms = lateness(each), each.groupby("step")["start"].min().diff().median()
     rank = late.median().idxmax()
     if healthy is not None:
         own, chance, what = (
             late[rank].median(),
             healthy.max(axis=None),
-            "any rank of the healthy run comes",
+            "the latest rank of the healthy run",
         )
     else:
         own, chance, what = (
             late[rank].min(),
             late.drop(columns=rank).max(axis=None),
-            "any other rank comes",
+            "the latest other rank",
         )
-    found = "too little to matter" if own < 0.01 * step_ms else "it is a straggler"
-    found = found if own > chance else "can't tell it from chance"
+    found = "This is too little to matter." if own < 0.01 * step_ms else "It is a straggler."
+    found = found if own > chance else "This can be chance."
     return (
-        f"rank {rank} comes latest, by {own:.3f} ms for each collective; {what} late by up to"
-        f" {chance:.3f} ms: {found}"
+        f"Rank {rank} is the latest, by {own:.3f} ms per collective; {what} is up to"
+        f" {chance:.3f} ms late. {found}"
     )
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Who waits for whom?")
+    parser = argparse.ArgumentParser(description="Show who waits for whom.")
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--healthy", nargs="+", default=[])
     options = parser.parse_args()
     each = with_waits(map(read, options.traces))
     if each["rank"].nunique() < 2:
         raise SystemExit(
-            "the files hold no collective that two ranks have in common: give one trace for each"
-            " rank"
+            "The files contain no collective that two ranks share. Pass one trace per rank."
         )
     print(
         each.groupby(["group", "step", "number", "name"])[["wait", "transfer"]]

@@ -1,9 +1,8 @@
-"""Which rank is missing when a job hangs? Dumps of PyTorch's flight recorder, and what each rank
-called last.
+"""Find the rank that is missing when a job hangs, from dumps of PyTorch's flight recorder.
 
-In a training script (this file beside it as find_missing_ranks.py):
+Save this file as find_missing_ranks.py next to your training script, and add to the script:
 
-    from find_missing_ranks import watch          # before init_process_group: it sizes the buffer
+    from find_missing_ranks import watch          # before init_process_group, to size the buffer
     dist.init_process_group(...)
     stop = watch("dumps", dist.get_rank())
     try:
@@ -11,7 +10,7 @@ In a training script (this file beside it as find_missing_ranks.py):
     finally:
         stop()
 
-After the time-out:
+After the timeout, print the last call of each rank:
 
     python 15_find_missing_ranks.py dumps
 """
@@ -23,19 +22,19 @@ import sys
 import threading
 from pathlib import Path
 
-# Calls that are kept. An older PyTorch calls this TORCH_NCCL_TRACE_BUFFER_SIZE, and records nothing
-# without it.
+# The number of calls to keep. An older PyTorch uses TORCH_NCCL_TRACE_BUFFER_SIZE instead, and
+# records nothing unless it is set.
 os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def watch(folder, rank, every=5.0):
-    """Write this rank's dump every `every` seconds, and once more when what this returns is
-    called.
+    """Write the dump of this rank every `every` seconds, and return a function that writes the
+    last one.
     """
     from torch._C import _distributed_c10d as recorder
     from torch.distributed import get_backend
 
-    # gloo has a recorder of its own; the one of NCCL is RCCL's, too.
+    # gloo has its own recorder. The NCCL recorder also covers RCCL.
     dump = recorder._dump_fr_trace if get_backend() == "gloo" else recorder._dump_nccl_trace
     target, ended = Path(folder, f"rank_{rank}"), threading.Event()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +42,7 @@ def watch(folder, rank, every=5.0):
     def write():
         partial = target.with_name(f".{target.name}.partial")
         partial.write_bytes(dump())
-        partial.replace(target)  # a dump is whole or the one before
+        partial.replace(target)  # readers never see an incomplete dump
 
     def repeat():
         while not ended.wait(every):
@@ -54,78 +53,68 @@ def watch(folder, rank, every=5.0):
 
 
 class Plain(pickle.Unpickler):
-    """A dump is a pickle, and a pickle can run code. This one may not."""
+    """A reader of dumps that runs no code. A dump is a pickle, and a pickle can contain code."""
 
     def find_class(self, module, name):
         """Refuse every class and function."""
-        raise pickle.UnpicklingError(f"{module}.{name} in a dump: not PyTorch's")
+        raise pickle.UnpicklingError(f"A dump of PyTorch never contains {module}.{name}.")
 
 
 def own_line(call):
-    """The innermost line of a call that is neither torch's nor a library's."""
-    frames = [
-        frame
-        for frame in call["frames"]
-        if not re.search("/torch/|/site-packages/|^<", frame["filename"])
-    ]
-    return f"{frames[0]['filename']}:{frames[0]['line']}" if frames else ""
+    """Return the innermost line outside PyTorch and other libraries."""
+    for frame in call["frames"]:
+        if not re.search("/torch/|/site-packages/|^<", frame["filename"]):
+            return f"{frame['filename']}:{frame['line']}"
+    return ""
 
 
 def last_calls(file):
-    """Group -> number, name and own line of a rank's last collective there, and its messages that
-    are pending.
+    """Return a rank's last collective for each group, and its messages that are pending.
+
+    A collective is its number, its name with the sizes, and its line.
     """
     try:
         with file.open("rb") as opened:
             calls = Plain(opened).load()["entries"]
     except EOFError:
         sys.exit(
-            f"{file}: empty or cut off: a full disk, or its rank was killed while it wrote. Move it"
-            " away"
+            f"{file} is empty or incomplete. The disk may be full, or the rank was killed while it"
+            " wrote the file. Move the file to another folder."
         )
     last, pending = {}, []
     for call in sorted(calls, key=lambda call: call["record_id"]):
         if not call["is_p2p"]:
             name = f"{call['profiling_name']} {call['input_sizes']}"
             last[call["process_group"][0]] = call["collective_seq_id"], name, own_line(call)
-        elif call["state"] != "completed":  # in a batch only the last one, coalesced, has a state
+        elif call["state"] != "completed":  # in a batch, only the last, coalesced one has a state
             pending.append(f"{call['profiling_name']} {own_line(call)}")
     return last, pending
 
 
 def dumps(folder):
-    """Rank -> last calls, of the dumps in a folder; a dump's name ends with its rank."""
-    files = [
-        file
-        for file in Path(folder).glob("*[0-9]")
-        if file.is_file() and file.read_bytes()[:1] in (b"\x80", b"")
-    ]
-    return {int(re.search(r"\d+$", file.name)[0]): last_calls(file) for file in files}
+    """Return the last calls of each rank. The name of a dump ends with its rank."""
+    files = [file for file in Path(folder).glob("*[0-9]") if file.is_file()]
+    return {
+        int(re.search(r"\d+$", file.name)[0]): last_calls(file)
+        for file in files
+        if file.read_bytes()[:1] in (b"\x80", b"")
+    }
 
 
 if __name__ == "__main__":
     found = dumps(sys.argv[1])
     if not found:
-        sys.exit(f"{sys.argv[1]}: no dumps here")
+        sys.exit(f"{sys.argv[1]} contains no dumps. Pass the folder that you gave to watch().")
     groups = sorted({group for last, _ in found.values() for group in last})
     for group in groups:
-        # Of other groups than the first one a dump does not say who belongs to them: those that
-        # called something.
-        ranks = (
-            range(max(found) + 1)
-            if group == "0"
-            else [rank for rank in sorted(found) if group in found[rank][0]]
-        )
-        newest = max(
-            found[rank][0][group][0] for rank in ranks if group in found.get(rank, ({},))[0]
-        )
+        calls = {rank: last[group] for rank, (last, _) in found.items() if group in last}
+        newest = max(calls.values())[0]
         if len(groups) > 1:
             print(f"group {group}:")
-        for rank in ranks:
-            none = (
-                (0, "no call", "") if rank in found else (0, "no dump: dead, or it wrote none", "")
-            )
-            number, call, line = found.get(rank, ({},))[0].get(group, none)
+        # Group 0 contains all ranks. For other groups, a dump doesn't list the members.
+        for rank in range(max(found) + 1) if group == "0" else sorted(calls):
+            none = "no call" if rank in found else "no dump: the rank died or wrote none"
+            number, call, line = calls.get(rank, (0, none, ""))
             behind = "  <-- behind, unless its dump is older" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")
     for rank, (_, pending) in sorted(found.items()):

@@ -1,4 +1,4 @@
-"""Hangs of three ranks on the processor, and a cure: python hangs.py FOLDER SNIPPET NAME..."""
+"""Run three ranks that hang, or a fix, on a CPU: python hangs.py FOLDER SNIPPET NAME..."""
 
 import importlib.util
 import os
@@ -29,7 +29,7 @@ def skipped(rank):
     dist.all_reduce(torch.ones(4))  # gradients
 
 
-def cured(rank):
+def fixed(rank):
     dist.all_reduce(torch.ones(4))  # the sum of the losses, on every rank
     dist.all_reduce(torch.ones(4))
     dist.all_reduce(torch.ones(4))
@@ -65,7 +65,7 @@ def run(hang, rank, folder):
     began = time.time()
     stop = find_missing_ranks.watch(folder, rank, every=WATCH_S)
     try:
-        dist.all_reduce(torch.ones(4))  # a step that goes well
+        dist.all_reduce(torch.ones(4))  # a step without a problem
         hang(rank)
         print(f"{time.time() - began:.1f} s: rank {rank} is done")
     except RuntimeError as error:
@@ -74,14 +74,20 @@ def run(hang, rank, folder):
         stop()
 
 
+def aborted(rank):
+    if rank != 1:
+        dist.all_reduce(torch.ones(1))  # the loss
+    dist.all_reduce(torch.ones(643))  # gradients
+
+
 def play(hangs, folder):
-    """Play all hangs at once; each rank is a process of its own."""
+    """Run all hangs at once, with one process per rank."""
     children = {}
     for hang in hangs:
         of_hang = Path(folder, hang.__name__)
         of_hang.mkdir(parents=True, exist_ok=True)
         for old in of_hang.iterdir():
-            old.unlink()  # dumps of an earlier run would be read with those of this one
+            old.unlink()  # dumps of an earlier run must not mix with those of this one
         for rank in range(RANKS):
             child = os.fork()
             if not child:
@@ -93,7 +99,7 @@ def play(hangs, folder):
     while children:
         hang = children.pop(os.wait()[0])
         if hang not in children.values():
-            print(f"{hang}: over", flush=True)
+            print(f"{hang}: finished", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Record the dumps of lesson 15 on this processor: python scripts/dev/record_hangs.py. Takes half a
-minute.
+"""Record the dumps of lesson 15 on this machine: python scripts/dev/record_hangs.py [NAMES].
 
-Paths are cut to what every machine has: the file's name, and torch's own path from `torch/` on.
-What the ranks printed is kept beside the dumps.
+This takes half a minute. Paths are shortened to what every machine has: the name of the file, or
+PyTorch's own path starting with `torch/`. The output of the ranks is kept next to the dumps.
 """
 
 from __future__ import annotations
@@ -17,29 +16,30 @@ from pathlib import Path
 
 LESSON = Path(__file__).resolve().parents[2] / "lessons/15_hang"
 SNIPPET = LESSON.parents[1] / "snippets/15_find_missing_ranks.py"
-KINDS = ("late", "skipped", "other_size", "other_order", "dead", "cured")
+KINDS = ("late", "skipped", "other_size", "other_order", "dead", "aborted", "fixed", "unknown")
 
 
 def main() -> None:
-    """Write lessons/15_hang/recorded anew."""
+    """Record the named kinds, or all, into lessons/15_hang/recorded."""
+    names = sys.argv[1:] or KINDS
     spec = importlib.util.spec_from_file_location("hangs", LESSON / "hangs.py")
     hangs = importlib.util.module_from_spec(spec)
     sys.argv = ["hangs.py", "", str(SNIPPET)]
     spec.loader.exec_module(hangs)
 
     def unknown(rank: int) -> None:
-        """The loader of rank 2 has two batches, those of the others have three; at the end all wait
-        for each other.
-        """
+        """Rank 2 has two batches, the other ranks have three, and all meet in a barrier."""
         for _ in range(2 if rank == 2 else 3):
             hangs.dist.all_reduce(hangs.torch.ones(8))
         hangs.dist.barrier()
 
     with tempfile.TemporaryDirectory() as folder:
-        hangs.play([getattr(hangs, kind) for kind in KINDS], folder)
-        hangs.RANKS = 4
-        hangs.play([unknown], folder)
-        shutil.rmtree(LESSON / "recorded", ignore_errors=True)
+        hangs.play([getattr(hangs, name) for name in names if name != "unknown"], folder)
+        if "unknown" in names:
+            hangs.RANKS = 4
+            hangs.play([unknown], folder)
+        for name in names:
+            shutil.rmtree(LESSON / "recorded" / name, ignore_errors=True)
         for file in sorted(Path(folder).glob("*/*_*")):
             target = LESSON / "recorded" / file.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def cut_paths(dump: dict) -> dict:
-    """The dump without this machine's folders."""
+    """Return the dump without the folders of this machine."""
     for entry in dump["entries"]:
         for frame in entry["frames"]:
             name = re.sub(r"^.*/(?=torch/)", "/", frame["filename"])

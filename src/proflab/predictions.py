@@ -99,11 +99,11 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
 
 def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
     """Return a phrase that compares a prediction with the result, both in `unit`."""
-    if isinstance(predicted, str) != isinstance(result, str):
-        return "not compared: one is a number, the other is not"
-    if isinstance(predicted, str) or isinstance(result, str):
-        same = str(predicted).strip().casefold() == str(result).strip().casefold()
+    if isinstance(result, str):  # a name, such as the number of a rank
+        same = number(predicted).strip().casefold() == result.strip().casefold()
         return "as predicted" if same else "different"
+    if isinstance(predicted, str):
+        return "not compared: one is a number, the other is not"
     if predicted == result:
         return "as predicted"
     factor, side = _times_off(predicted, result), "high" if predicted > result else "low"

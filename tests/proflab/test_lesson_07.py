@@ -1,6 +1,4 @@
-"""The exercises of lesson 07 by hand, on the modeled runs and on the recording; and its tables of
-facts.
-"""
+"""The exercises of lesson 07, computed manually on the modeled runs and on the trace, and its tables."""
 
 from __future__ import annotations
 
@@ -27,28 +25,28 @@ LAUNCHER_ROWS = (
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        (3, "A text such as"),
-        ("  ", "A text such as"),
-        ("rank%q{OMPI_COMM_WORLD_RANK}", "own placeholders"),
+        (3, "isn't a pattern"),
+        ("  ", "isn't a pattern"),
+        ("rank%q{OMPI_COMM_WORLD_RANK}", "placeholder of another tool"),
         (
             "rank%rank%_%pid%",
-            "`%rank%` asks Slurm's variable first, and each rank inherits SLURM_PROCID=0",
+            "`%rank%` checks Slurm's variable first, and each rank inherits SLURM_PROCID=0",
         ),
-        ("rank%nid%_%pid%", "`%rank%` asks Slurm's variable first"),
-        ("rank%env{SLURM_PROCID}%_%pid%", "that is no rank"),
+        ("rank%nid%_%pid%", "`%rank%` checks Slurm's variable first"),
+        ("rank%env{SLURM_PROCID}%_%pid%", "from the job's script"),
         (
             "rank%env{RANK}%_%pid%",
-            "This launcher does not set `RANK`, so there is nothing in its place. The process",
+            "This launcher doesn't set `RANK`",
         ),
-        ("rank%env{SLURM_LOCALID}%_%pid%", "does not set `SLURM_LOCALID`"),
-        ("rank%env{OMPI_COMM_WORLD_LOCAL_RANK}%_%pid%", "counts anew on each node"),
+        ("rank%env{SLURM_LOCALID}%_%pid%", "doesn't set `SLURM_LOCALID`"),
+        ("rank%env{OMPI_COMM_WORLD_LOCAL_RANK}%_%pid%", "starts again at 0"),
         ("%env{OMPI_COMM_WORLD_SIZE}%_%pid%", "the number of all ranks"),
         ("rank%rank%", "All 4 ranks write `rank0`"),
         (
             "%pid%",
-            "tells the rank. The process number helps on one node. Two nodes can count alike",
+            "no rank. Process IDs differ on one node",
         ),
-        ("%hostname%_%pid%", "The files stay apart, and you can't say whose they are"),
+        ("%hostname%_%pid%", "The files stay separate"),
     ],
 )
 def test_bad_names_are_told_why(pattern: object, words: str) -> None:
@@ -75,7 +73,7 @@ def test_every_mistake_is_refused_on_the_recording_in_full_and_cut(unknown: Prof
     late = lesson.lateness_ms(unknown, 3)
     question, others = find("07.2").on(unknown), late.drop(columns=3)
     for step in ("min", "median", "max"):
-        assert "Subtract their worst step" in question.evaluate(late[3].agg(step)).message
+        assert "Subtract the largest lateness" in question.evaluate(late[3].agg(step)).message
     assert (
         "You compared step by step"
         in question.evaluate((late[3] - others.max(axis=1)).min()).message

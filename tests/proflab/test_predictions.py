@@ -72,6 +72,8 @@ def test_a_guess_is_stored_as_a_number_or_a_word(bench: Path, guess, unit: str, 
         ("Late ", "late", "as predicted"),
         ("a", "b", "different"),
         ("a", 1, "not compared: one is a number, the other is not"),
+        (1.0, "1", "as predicted"),
+        (1.0, "0", "different"),
     ],
 )
 def test_verdict(predicted, result, words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
@@ -124,7 +125,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
             waits.to_numpy(float) / size,
             aspect="auto",
             cmap=WAIT_COLORS,
-            vmin=0,
+            norm=PowerNorm(0.5, vmin=0),
             interpolation="nearest",
         )
         bar = figure.colorbar(image, ax=axes, pad=0.01)

@@ -89,7 +89,7 @@ def write(
             ["Ranks 0, 2 call gloo:broadcast", "Rank 1 calls gloo:all_reduce"],
         ),
         ("dead", kinds.NO_DUMP, (1,), ["Rank 1 left no dump", "collective 2"]),
-        ("cured", kinds.NOBODY, (), ["all ranks made the same calls"]),
+        ("fixed", kinds.NOBODY, (), ["all ranks made the same calls"]),
         ("unknown", kinds.OTHER_CALL, (2,), ["Rank 2 calls gloo:barrier at train.py(33)"]),
     ],
 )
@@ -509,9 +509,9 @@ def test_the_command_shows_and_writes_it(tmp_path: Path, capsys) -> None:
 def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     program = [sys.executable, REPOSITORY / "lessons/15_hang/hangs.py", tmp_path]
     snippet = REPOSITORY / "snippets/15_find_missing_ranks.py"
-    write(tmp_path / "cured", {0: [call(99)], 1: [], 2: []})  # an earlier run's
-    subprocess.run([*program, snippet, "dead", "cured"], check=True, timeout=PATIENCE_S)
-    assert found(tmp_path / "cured").kind == kinds.NOBODY
+    write(tmp_path / "fixed", {0: [call(99)], 1: [], 2: []})  # an earlier run's
+    subprocess.run([*program, snippet, "dead", "fixed"], check=True, timeout=PATIENCE_S)
+    assert found(tmp_path / "fixed").kind == kinds.NOBODY
     hang = found(tmp_path / "dead")
     # The watcher may have written before the rank ended.
     assert (hang.kind, hang.ranks) in [(kinds.NO_DUMP, (1,)), (kinds.UNKNOWN, ())]
