@@ -1,10 +1,10 @@
-"""torch.profiler around a training loop, also under torchrun or srun.
+"""Trace a training loop with torch.profiler, also under torchrun or srun.
 
     python 02_profile_a_loop.py [FOLDER]
 
-Writes FOLDER/trace_rank0.json.gz (one file a rank) for https://ui.perfetto.dev, and prints two
-tables. Put your own model, data and loop between the dashed lines. Steps 0 to 4 are not recorded, 5
-to 7 are.
+The script writes one file per rank, such as FOLDER/trace_rank0.json.gz, for
+https://ui.perfetto.dev, and prints two tables. It traces steps 5 to 7. Put your model, data and
+loop between the two dashed lines.
 """
 
 import os
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 WAIT, WARMUP, ACTIVE = 4, 1, 3
 STEPS = 10
 assert STEPS >= WAIT + WARMUP + ACTIVE, (
-    "the schedule does not fit into the run: nothing would be written"
+    "The schedule is longer than the run, so no trace would be written."
 )
 
 rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
@@ -28,7 +28,7 @@ folder.mkdir(parents=True, exist_ok=True)
 
 activities = [ProfilerActivity.CPU]
 device = torch.device("cpu")
-if torch.cuda.is_available():  # AMD's GPUs too
+if torch.cuda.is_available():  # also AMD GPUs
     activities.append(ProfilerActivity.CUDA)
     device = torch.device("cuda", local % torch.cuda.device_count())
 elif hasattr(torch, "xpu") and torch.xpu.is_available():
@@ -37,7 +37,7 @@ elif hasattr(torch, "xpu") and torch.xpu.is_available():
 
 
 def ready(prof):
-    """Called once, when the last active step is over."""
+    """Write the trace and the tables after the last active step."""
     prof.export_chrome_trace(str(folder / f"trace_rank{rank}.json.gz"))
     if rank == 0:
         by = "self_cpu_time_total" if device.type == "cpu" else "self_device_time_total"
@@ -50,14 +50,14 @@ def ready(prof):
         )
 
 
-# ------------------------------------------------------------------------------ your model, data
-# and loop
+# Your model, data and loop:
+# ------------------------------------------------------------------------------
 model = torch.nn.Sequential(
     torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)
 ).to(device)
 optimizer = torch.optim.AdamW(model.parameters())
-# With num_workers above 0 the trace has none of the workers' operators: DataLoader's `__next__` is
-# the wait for them.
+# With num_workers above 0, the trace doesn't contain the workers' operators, and DataLoader's
+# `__next__` is the wait for a worker.
 loader = DataLoader(
     TensorDataset(torch.randn(64 * STEPS, 512)), 64, num_workers=0, pin_memory=device.type == "cuda"
 )
@@ -68,7 +68,7 @@ with profile(
     schedule=schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1),
     on_trace_ready=ready,
     record_shapes=True,
-    with_stack=False,  # True: functions and modules too; slower, larger, for a second run
+    with_stack=False,  # True adds functions and modules, but the run is slower
 ) as prof:
     for _ in range(STEPS):
         with record_function("data"):
@@ -80,5 +80,5 @@ with profile(
         with record_function("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
-        prof.step()  # the end of a step: without it nothing is recorded
+        prof.step()  # without this call, nothing is recorded
 # ------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Where each step of a torch.profiler trace goes on the GPU.
+"""Divide each step of a torch.profiler trace into parts of GPU time.
 
     python 02_step_budget.py trace.json[.gz] [MS]
 
-MS is what a step takes without the profiler, from any log. What the recorded steps take longer is
-taken off the launches, which the profiler makes slower. A trace of the block in lesson 14 states
-it. Data is waited for in the range called `data`.
+MS is the step time without the profiler, which you find in any log. The traced steps are longer,
+because the profiler slows down launches, so the script subtracts the difference from the
+launch-bound time. A trace of the block in lesson 14 contains MS. The data wait is idle time in the
+range `data`.
 """
 
 import gzip
@@ -14,19 +15,19 @@ import sys
 import numpy as np
 import pandas as pd
 
-WAITS = (  # calls that may hold the host up
+WAITS = (  # calls in which the host may wait
     r"(?:hip|cuda).*(?:Synchronize|Malloc|Free)|(?:hip|cuda)Memcpy(?!.*Async)"
 )
 
 path = sys.argv[1]
 if path.endswith(".zst"):
-    sys.exit(f"{path}: unpack it first: zstd -d {path}")
+    sys.exit(f"{path} is compressed. Unpack it first: zstd -d {path}")
 with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
     trace = json.load(file)
 events = pd.DataFrame(event for event in trace["traceEvents"] if event.get("ph") == "X")
 events["begin"] = (
     (10 * (events["ts"] - events["ts"].min())).round().astype(int)
-)  # the file has us, these are 0.1 us
+)  # from us to units of 0.1 us
 events["end"] = events["begin"] + (10 * events["dur"]).round().astype(int)
 events["correlation"] = [
     args.get("correlation") if isinstance(args, dict) else None for args in events["args"]
@@ -35,7 +36,7 @@ length = events["end"].max() + 1
 
 
 def during(rows):
-    """One entry for each 0.1 us: is any of these going on?"""
+    """Return for each 0.1 us whether one of these events is running."""
     change = np.zeros(length + 1, int)
     np.add.at(change, rows["begin"], 1)
     np.add.at(change, rows["end"], -1)
@@ -45,8 +46,7 @@ def during(rows):
 device = events[events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])].sort_values("begin")
 if device.empty:
     sys.exit(
-        "this trace has no work of a GPU: the ranges of its steps are all there is"
-        " (02_trace_to_table.py)"
+        "This trace has no GPU work. Use 02_trace_to_table.py, which prints the time of its steps."
     )
 calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver"])]
 is_collective, is_copy = (
@@ -56,7 +56,7 @@ is_collective, is_copy = (
 compute, busy = during(device[~is_collective & ~is_copy]), during(device)
 communication = during(device[is_collective]) & ~compute
 
-# If the next piece of work was launched after the GPU had run dry, the gap was made by the host.
+# If the next work was launched after the GPU had finished all earlier work, the host made the gap.
 launched = device["correlation"].map(
     calls.drop_duplicates("correlation").set_index("correlation")["begin"]
 )
@@ -94,6 +94,6 @@ if untraced:
     mean = table.mean() / 1e4
     left = max(0, mean["launches"] - max(0, mean["step"] - untraced))
     print(
-        f"Without the profiler a step takes {untraced:.2f} ms, of these for want of launches"
-        f" {left:.2f} at most."
+        f"Without the profiler, a step takes {untraced:.2f} ms. The GPU waits for launches for at"
+        f" most {left:.2f} ms of it."
     )

@@ -1,19 +1,17 @@
-"""What did the compiler make of your Triton kernels? Registers, spills, LDS and waves on an AMD
-GPU; none is needed.
+"""Print registers, spills, LDS and waves of compiled Triton kernels for AMD GPUs, without a GPU.
 
-    python 16_compiler.py ~/.triton/cache     # what was compiled here, or torch.compile's `triton`
-    python 16_compiler.py                     # an example; needs triton (tried: 3.6, 3.7, 3.9)
+    python 16_compiler.py ~/.triton/cache     # kernels that ran here, also those of torch.compile
+    python 16_compiler.py                     # an example; requires triton (tested: 3.6, 3.7, 3.9)
 
-For a kernel of your own (this file beside it as compiler.py):
+To compile your own kernel, save this file as compiler.py next to your script:
 
     from compiler import compile_for, facts_of
     types, constants = {"x": "*bf16", "n": "i32"}, {"block": 1024}
     file = compile_for("gfx942", kernel, types, constants, "compiled", num_warps=4)
     print(facts_of(file))
 
-"*bf16" is a pointer. All that is no constant counts as divisible by 16, as where Triton sees sizes
-and addresses that are; name what is not in `odd`. gfx90a is an MI200, gfx942 an MI300, gfx950 an
-MI350.
+"*bf16" is a pointer. Sizes and addresses count as divisible by 16, as Triton assumes when it sees
+such values. Name the exceptions in `odd`. gfx90a is an MI200, gfx942 an MI300, gfx950 an MI350.
 """
 
 import json
@@ -27,14 +25,14 @@ try:
 except ImportError:
     triton = None
 
-# Per compute unit: LDS in bytes, and in blocks of how many it is given out. LLVM's guide to its
-# AMDGPU back end.
+# LDS of a compute unit and the size of its blocks, in bytes, from LLVM's guide to AMDGPU
 LDS = {"gfx90a": (65536, 512), "gfx942": (65536, 512), "gfx950": (163840, 1280)}
 
 
 def compile_for(target, kernel, signature, constants, folder, odd=(), **options):
-    """Compile for an AMD GPU; the path of the assembly, which lies beside a JSON with the launch's
-    settings.
+    """Compile for an AMD GPU, and return the path of the assembly.
+
+    A JSON file next to it contains the launch settings.
     """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -49,49 +47,38 @@ def compile_for(target, kernel, signature, constants, folder, odd=(), **options)
     file.write_text(compiled.asm["amdgcn"])
     kept = ("name", "num_warps", "num_stages", "waves_per_eu", "shared")
     settings = {name: getattr(compiled.metadata, name) for name in kept}
-    file.with_suffix(".json").write_text(
-        json.dumps({**settings, "triton_version": triton.__version__})
-    )
+    settings["triton_version"] = triton.__version__
+    file.with_suffix(".json").write_text(json.dumps(settings))
     return file
 
 
 def blocks(amount, block):
-    """The amount as it is given out."""
+    """Round up to whole blocks."""
     return -(-amount // block) * block
 
 
 def facts_of(file):
-    """What the assembly and the JSON beside it state, and the wavefronts that a SIMD can hold at a
-    time.
-    """
+    """Return the facts in the assembly and its JSON file, and the wavefronts that fit on a SIMD."""
     text, settings = file.read_text(), json.loads(file.with_suffix(".json").read_text())
+    stated = dict(re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text, re.MULTILINE))
     facts = {
-        name: int(number)
-        for name, number in re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text, re.MULTILINE)
-    }
-    target = re.search(r"\.amdgcn_target \"\S*?(gfx\w+)", text)[1]
-    spills = len(re.findall(r"^\s+(?:scratch_|buffer_.* Folded )", text, re.MULTILINE))
-    found = {
-        "target": target,
-        "VGPR": facts["vgpr_count"],
-        "AGPR": facts["agpr_count"],
+        "target": re.search(r"\.amdgcn_target \"\S*?(gfx\w+)", text)[1],
+        "VGPR": int(stated["vgpr_count"]),
+        "AGPR": int(stated["agpr_count"]),
         "LDS": settings["shared"],
-    }
-    found |= {
-        "spilled": facts["vgpr_spill_count"],
-        "spill code": spills,
+        "spilled": int(stated["vgpr_spill_count"]),
+        "spill code": len(re.findall(r"^\s+(?:scratch_|buffer_.* Folded )", text, re.MULTILINE)),
         "warps": settings["num_warps"],
     }
-    if target in LDS:
-        whole, block = LDS[target]
-        slots = 4 * min(
-            8, 512 // blocks(max(1, found["VGPR"]), 8)
-        )  # 4 SIMDs, 8 waves and 512 registers each
-        groups = slots // found["warps"]
-        if found["LDS"]:
-            groups = min(groups, whole // blocks(found["LDS"], block))
-        found["waves"] = groups * found["warps"] / 4
-    return found
+    if facts["target"] in LDS:
+        whole, block = LDS[facts["target"]]
+        # A compute unit has 4 SIMDs, each with 8 wave slots and 512 registers.
+        slots = 4 * min(8, 512 // blocks(max(1, facts["VGPR"]), 8))
+        groups = slots // facts["warps"]
+        if facts["LDS"]:
+            groups = min(groups, whole // blocks(facts["LDS"], block))
+        facts["waves"] = groups * facts["warps"] / 4
+    return facts
 
 
 def example(folder):
@@ -109,27 +96,20 @@ def example(folder):
 
 if __name__ == "__main__":
     root = Path(sys.argv[1] if len(sys.argv) > 1 else "compiled").expanduser()
-    if len(sys.argv) > 1:
-        files = sorted(root.rglob("*.amdgcn"))
-    elif triton is None:
-        sys.exit(
-            "triton is not installed here: pip install triton (not over that of a ROCm torch), or"
-            " name a folder"
-        )
-    else:
-        files = [example(root)]
+    if len(sys.argv) == 1:
+        if triton is None:
+            sys.exit(
+                "Triton isn't installed. Pass a folder with compiled kernels, or install Triton"
+                " (pip install triton), but not over the Triton of a PyTorch for ROCm."
+            )
+        example(root)
+    files = sorted(root.rglob("*.amdgcn"))
     for file in files:
-        words = (
-            f"{name} {value:g}" if name != "target" else value
-            for name, value in facts_of(file).items()
-        )
-        print(
-            file.relative_to(root).with_suffix(""), *words
-        )  # the folder tells variants of a kernel apart
+        facts = facts_of(file)
+        words = (f"{name} {value:g}" for name, value in facts.items() if name != "target")
+        # The folder tells variants of a kernel apart.
+        print(file.relative_to(root).with_suffix(""), facts["target"], *words)
     if not files and any(root.rglob("*.amdgcn.gz")):
-        sys.exit(
-            f"{root}: only packed *.amdgcn.gz here: unpack a copy of the folder (gunzip -r), then"
-            " name that"
-        )
+        sys.exit(f"The files in {root} are compressed. Unpack a copy with gunzip -r and pass that.")
     if not files:
-        sys.exit(f"{root}: no *.amdgcn here, so nothing was compiled for an AMD GPU")
+        sys.exit(f"{root} contains no *.amdgcn, so no kernel there was compiled for an AMD GPU.")

@@ -4,6 +4,7 @@ click.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from proflab.recall import WIDGET
@@ -85,7 +86,9 @@ def joined_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
         if output.output_type != "stream":
             row = {}
         elif output.name in row:
-            row[output.name].text += output.text
+            # A program overwrites a line with \r, so only its last state counts.
+            text = row[output.name].text + output.text
+            row[output.name].text = re.sub(r"[^\n]*\r(?=[^\n])", "", text)
             continue
         else:
             output = row[output.name] = output.copy()

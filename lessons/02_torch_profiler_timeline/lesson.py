@@ -1,16 +1,17 @@
 # %% [markdown]
 # # Where does a step go?
 #
-# The GPU of the case works only part of the time. `torch.profiler` records what processor and GPU do on one time axis.
+# In the example run, the GPU works only part of the time. `torch.profiler` records what the CPU and the GPU do, and puts
+# both on one timeline. It works the same way on GPUs of every vendor.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - put the profiler into your own script, and say what it sees of a data loader;
-# - read a timeline, and make a step budget that counts no time twice;
-# - tell a GPU that waits for data from one that waits for launches, ranks or the host, or only for the profiler.
+# - add the profiler to your own script, and explain what it sees of a data loader;
+# - read a timeline, and divide a step into a budget that counts no time twice;
+# - tell what an idle GPU is waiting for: data, launches, other ranks, the host or only the profiler.
 #
-# You need lesson 00. The recordings are from an NVIDIA H200, and from MI300X with ROCm 6.4 to 7.2; the profiler writes
-# the same for both. Your own GPU is used where there is one.
+# **Before you start:** complete lesson 00. The traces come from an NVIDIA H200, and from MI300X GPUs with ROCm 6.4 to
+# 7.2. If your machine has a GPU, the lesson uses it.
 
 # %%
 import proflab
@@ -29,32 +30,38 @@ from tidyprof import Intervals, plots
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *trace* is the list of everything that the profiler saw, with begin and end. It is drawn in lanes:
+# A *trace* lists every event that the profiler saw, with its start and duration. A viewer draws the events in lanes:
 #
 # {drawing 02_launch}
 #
-# An *operator* is one of PyTorch's functions, such as an addition; with a GPU most of them launch kernels, through HIP,
-# AMD's library that drives the GPU, or CUDA. The queue that these are put into is a *stream*: work within a stream runs
-# in order, work in two may run at the same time. Without a GPU the operator does the work itself. The column `kind`
-# calls a range `annotation` and a runtime call `runtime`; in a stream are `kernel`, `collective` (more below), `copy`
-# and `fill`, which move or set memory.
+# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP, AMD's
+# GPU runtime, or through CUDA. Without a GPU, the operator does the work itself.
+#
+# Launched work goes into a *stream*, a queue on the GPU. Work in one stream runs in order. Work in different streams
+# can run at the same time. In the table of events, the column `kind` contains:
+#
+# | `kind` | what it is |
+# | --- | --- |
+# | `annotation` | a *range*: a named piece of your script |
+# | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
+# | `kernel`, `collective` | a GPU kernel; a collective communicates with other GPUs |
+# | `copy`, `fill` | moves memory; sets memory to a value |
 #
 # ## Predict
 #
-# The case, as it ran on one NVIDIA H200:
+# Guess, for the H200:
 
 # %%
 # solution
 wait_guess, cost_guess = 60, 10
 # end solution
-proflab.predict("02.a", wait_guess, unit="%", what="how much of a step the GPU waits for data")
-proflab.predict("02.b", cost_guess, unit="%", what="what the profiler adds to a step")
+proflab.predict("02.a", wait_guess, unit="%", what="time that the GPU waits for data in a step")
+proflab.predict("02.b", cost_guess, unit="%", what="time that the profiler adds to a step")
 
 # %% [markdown]
 # ## Capture: a loop of your own
 #
-# A small model reads images from a slow disk: each takes two milliseconds to arrive. `record_function` names a piece of
-# code, a *range*.
+# A small model reads images from a slow disk, where each image takes two milliseconds to arrive.
 
 # %%
 import time
@@ -82,19 +89,22 @@ model = nn.Sequential(*layers).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 # %% [markdown]
-# A whole run is too big for a viewer. So a *schedule* lets the profiler wait while libraries start, warm up, then keep
-# the active steps. `prof.step()` ends each step. A run that ends before the active steps records nothing, without an
-# error. So ask the schedule first:
+# A trace of a whole run is too large for a viewer. With a *schedule*, the profiler waits while libraries start, warms up,
+# and records the active steps. If the run ends too early, it records nothing and raises no error, so check the schedule
+# first.
 
 # %%
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
 print(*[plan(step).name for step in range(6)])
 
+# %% [markdown]
+# Run the loop with two loader processes and with none. `record_function` names a range, and `prof.step()` ends a step.
+
 
 # %%
 runs = {}
 for workers in (2, 0):
-    how = {"multiprocessing_context": "fork"} if workers else {}  # they know this class
+    how = {"multiprocessing_context": "fork"} if workers else {}  # workers know this class
     batches = iter(DataLoader(SlowDisk(), 16, num_workers=workers, **how))
     with profile(activities=activities, schedule=plan, record_shapes=True) as prof:
         for _ in range(6):
@@ -111,26 +121,28 @@ for workers in (2, 0):
     path = lesson.folder / f"own_trace_{workers}_workers.json.gz"
     prof.export_chrome_trace(str(path))
     runs[workers] = tidyprof.read(path, origin=tidyprof.Origin("measured", "this machine"))
+
+# %%
 for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)[:6]:
-    print(f"{row.self_cpu_time_total / 1e3:6.1f} ms itself, {row.count:2} calls: {row.key}")
+    print(f"{row.self_cpu_time_total / 1e3:6.1f} ms self time, {row.count:2} calls: {row.key}")
 
 # %% [markdown]
-# On a GPU sort by `self_device_time_total`; `key_averages().table()` prints every column. Notes such as
-# `USDT ... profiler_start` are harmless.
+# On a GPU, sort by `self_device_time_total`. `key_averages().table()` prints every column.
+#
+# *Self time* is spent in the operator alone, while *total time* includes the operators that it calls. Rows of ranges
+# contain operators. Never add up total times or the columns of a GPU, because they count each kernel several times.
 #
 # ## First look, and what loader processes do
 #
-# `tidyprof.read` makes tables with a row for each event; a table of phases is one `groupby`. On a GPU torch writes a
-# range twice: on the host, and again around the work on the device that it launched. Leave out the second one, which
-# has a `device`:
+# `tidyprof.read` returns tables with one row per event, so one `groupby` gives the time of each range. With a GPU,
+# PyTorch records each range twice: on the host, and on the device around the work that the range launched. Keep the
+# host's ranges, which have no `device`.
 
 # %%
 mine = runs[0]
-phases = tidyprof.phases(mine)
-ranges = mine.events.query("kind == 'annotation' and device.isna()")
-by_hand = ranges.groupby("name", observed=True)["duration_ns"].sum()
-assert by_hand[phases["phase"].unique()].sum() == phases["duration_ns"].sum()
-show_table(phases, "step phase calls duration_ms percent", "Where the host spent each step")
+ranges = mine.events.query("kind == 'annotation' and device.isna()").astype({"name": str})
+sums = ranges.groupby("name")["duration_ns"].sum().reset_index()
+show_table(sums, "name duration_ms", "Three steps of the host", origin=mine.origin)
 
 # %%
 for workers, run in sorted(runs.items()):
@@ -139,61 +151,48 @@ for workers, run in sorted(runs.items()):
     show_table(seen.reset_index(), "name calls mean_ms", f"{workers} workers", origin=mine.origin)
 
 # %% [markdown]
-# Without workers your process loads the images itself: `aten::flip`, which `SlowDisk` calls once an image, is in the
-# trace. With workers other processes do it, and the profiler does not follow them.
+# Without workers, your process loads the images, so the trace contains `aten::flip`, which `SlowDisk` calls once per
+# image. With workers, other processes call it, and the profiler doesn't see them.
 # `_MultiProcessingDataLoaderIter.__next__` **is the wait for a worker**. If it is long, the workers are too slow or too
-# few. The sleep is in no operator.
+# few.
 #
-# ## Trap: totals contain each other
+# ## The example run
 #
-# In the profiler's own summary above *self time* is spent in the operator alone, *total* includes the operators that it
-# called. The ranges are rows too, and contain the operators once more. So never add up `CPU total %`, nor the columns
-# that a GPU adds: an operator, its kernels and the range around them all show the same kernel time.
-
-# %%
-times = tidyprof.operators(mine)[["self_ns", "total_ns"]].sum()
-show_text(f"Totals add up to {100 * times.iloc[1] / times.iloc[0]:.0f} % of the operators' time.")
-
-# %% [markdown]
-# ## The case
-#
-# The trainer has the same block behind the switch `--torch-profile`. These options make it short on a processor; on a
-# GPU leave out `--batch-size 8`. Without a GPU the processor does the arithmetic, too, which takes nearly all of the
-# step. So the picture below is then that of an H200.
+# `--torch-profile` puts the same code around the trainer's loop. On a GPU, omit `--batch-size 8`. A CPU spends nearly all
+# of the step on arithmetic, so the figure then shows the H200. The run takes about 20 seconds.
 
 # %% language="bash"
-# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
+# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
 
 # %%
-live = tidyprof.read(lesson.folder / "case", origin=tidyprof.Origin("measured", "this machine"))
+live = tidyprof.read(lesson.folder / "example", origin=tidyprof.Origin("measured", "this machine"))
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 gpu = live if len(live.device_events) else recorded
 second = int(tidyprof.steps(gpu)["step"].iloc[1])
-show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
+show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
 
 # %% [markdown]
-# Read from the lowest lane: does the stream work while the host is in `data`? *Look closer* zooms to a kernel.
+# Start with the lowest lane: does the stream work while the host is in `data`?
 #
-# ## Which operator, which shape launched a kernel?
+# ## Which operator launched a kernel, and with which shapes?
 #
-# Both carry the same number in the file, `External id`, so a merge brings them together:
+# A kernel and its operator have the same `External id` in the file, so you can merge them:
 
 # %%
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
 operators = gpu.events.query("kind == 'operator'")[["external_id", "name", "input_shapes"]]
-both = kernels.merge(operators, on="external_id").groupby(
-    ["short_name", "name", "input_shapes"], observed=True
-)
-sums = both["duration_ns"].sum().nlargest(3).reset_index()
-show_table(sums, "short_name name input_shapes duration_ms", "Largest sums", origin=gpu.origin)
+both = kernels.merge(operators, on="external_id")
+sums = both.groupby(["short_name", "name", "input_shapes"], observed=True)["duration_ns"].sum()
+columns = "short_name name input_shapes duration_ms"
+show_table(sums.nlargest(3).reset_index(), columns, "Largest sums", origin=gpu.origin)
 
 # %% [markdown]
 # ## A GPU that is never idle
 #
-# Another trace: eight MI300X train one ResNet. Each *rank*, a process with its own GPU, writes a file; this is rank
-# 0's. While backward runs, the ranks begin to add up their gradients, which is called all-reduce. It is a *collective*:
-# all ranks take part. Its kernels, from AMD's library RCCL, still carry the name `nccl`.
+# In the next trace, eight MI300X GPUs train one ResNet. Each *rank*, a process with its own GPU, writes a file. This one
+# comes from rank 0. During backward, the ranks start to add up their gradients. This all-reduce is a *collective*,
+# because all ranks take part. Its kernels come from AMD's library RCCL, but their names contain `nccl`.
 
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
@@ -203,21 +202,18 @@ show_text(f"{found.entry.workload}. From {found.entry.source_repo}.")
 # %% [markdown]
 # ## Trap: how busy is this GPU?
 #
-# Add up the kernels, divide by the *span*, from first to last device event.
+# Add up the kernels, and divide by the *span* from the first to the last event on the device.
 
 # %%
 span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
 kernels = rank.device_events[rank.device_events["kind"].isin(["kernel", "collective"])]
-show_text(
-    f"Kernels: {kernels['duration_ns'].sum() / 1e6:.1f} ms. Span: {span_ns / 1e6:.1f} ms. "
-    f"Busy: {100 * kernels['duration_ns'].sum() / span_ns:.0f} %."
-)
+show_text(f"Busy: {100 * kernels['duration_ns'].sum() / span_ns:.0f}% of {span_ns / 1e6:.1f} ms.")
 step = int(tidyprof.steps(rank)["step"].iloc[1])
-show_figure(plots.timeline(rank, step=step, title="The rank of eight: a step of its host"))
+show_figure(plots.timeline(rank, step=step, title="Rank 0 of eight: one step of the host"))
 
 # %% [markdown]
-# More than all of it? Two streams run at once: the same moment counts twice. In a *union* it counts once. Sort events
-# by their start; of each, only what lies behind the latest end so far is new:
+# The result is above 100%, because two streams run at the same time and the sum counts some moments twice. A *union*
+# counts each moment once. Sort the events by start, and count only the part of each event after the latest end so far:
 
 
 # %%
@@ -228,26 +224,22 @@ def busy_ns(events):
     return (end - events["start_ns"].clip(lower=seen_until)).clip(lower=0).sum()
 
 
-busy = tidyprof.busy(rank, ["kernel", "collective"])
-assert busy_ns(kernels) == busy["busy_ns"].sum()
+show_text(f"Union: {100 * busy_ns(kernels) / span_ns:.0f}% of the span.")
 
 # %% [markdown]
 # ## Trap: busy with what?
 #
-# For most of the step only a collective runs. It ends when the last rank has arrived and the data is exchanged.
-# Communication beside computation is *hidden*; alone, *exposed communication*, it makes the step longer.
-# `tidyprof.overlap` divides the time:
+# For most of the step, only a collective runs. It ends after the last rank has arrived. If a kernel runs alongside it,
+# the communication is *hidden*. *Exposed communication* makes the step longer.
 
 # %%
 parts = tidyprof.overlap(rank).iloc[0]
-show_text(
-    f"Busy with kernels: {busy['busy_percent'].iloc[0]:.0f} % of the span. Computing: "
-    f"{parts['computation_percent']:.0f} %. Idle: {parts['idle_percent']:.0f} %."
-)
+share, idle = parts["computation_percent"], parts["idle_percent"]
+show_text(f"The GPU computes for {share:.0f}% of the span and is idle for {idle:.0f}%.")
 
 # %%
-# 4 minutes: for what share of the communication, in percent, does no kernel (kind `kernel`) run beside it? Use
-# `busy_ns`: how much longer is the union of both kinds, `kernels`, than that of one?
+# 4 minutes: For what share of the communication time, in percent, does no kernel (kind `kernel`) run? Use `busy_ns`, and
+# compare the union of both kinds in `kernels` with the union of one kind.
 q = exercise("02.1", rank)
 # solution
 others = kernels[kernels["kind"] == "kernel"]
@@ -259,50 +251,56 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the host runs ahead
 #
-# A kernel waits from the call that launched it to its start:
+# A kernel waits in the queue between the launch call and its start:
 #
 # {drawing 02_queue}
 
 # %%
-for name, run in {"the case": gpu, "the rank of eight": rank}.items():
+for name, run in {"the example run": gpu, "the rank of eight": rank}.items():
     delay_ns = run.device_events["start_ns"] - run.device_events["launch_ns"]
-    show_text(f"A kernel waits in the queue, median: {name} {delay_ns.median() / 1e3:,.0f} µs.")
+    show_text(f"Median time of a kernel in the queue, {name}: {delay_ns.median() / 1e3:,.0f} µs.")
 
 # %% [markdown]
-# **The depth of the queue is evidence.** Microseconds: it has run dry. A step or longer: it is deep, and what the GPU
-# does under the host's bar `ProfilerStep` belongs to an earlier step. A launch is `cudaLaunchKernel` on NVIDIA's GPUs.
+# **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If they wait for a step
+# or longer, the queue is deep. The GPU then works on an earlier step than the host's `ProfilerStep` above it.
 
 # %% [markdown]
-# ## Repair: the budget of the device's steps
+# ## The budget of the device's steps
 #
-# Give each event to the step that *launched* it: `timeline="device"` does that. Then divide the step into parts that
-# add up: a *step budget*. Read down; the first row that fits gets the moment. The device has *run dry* where it is
-# idle, and the next work was launched only after its last had ended: that gap the host made.
+# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into parts that add
+# up, a *step budget*. The first row that matches a moment counts it. *Out of work* means idle until the host launches more.
 #
-# | part | the moments in which |
+# | part | moments in which |
 # | --- | --- |
-# | compute | a kernel runs that is no collective, or a fill |
+# | compute | a kernel or a fill runs (no collective) |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
-# | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronizes |
-# | data wait | the device is idle, the host is in its range `data` |
-# | launch-bound idle | the device has run dry: the host has launched nothing yet |
-# | other | the device is idle: the next work is queued, or earlier work that the file lacks runs |
+# | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
+# | data wait | the device is idle, and the host is in its range `data` |
+# | launch-bound idle | the device is out of work, because the host hasn't launched any |
+# | other | the device is idle, although work is queued, or it runs earlier work that isn't in the file |
 #
-# `snippets/02_step_budget.py`, at the end, does it with pandas, for the host's steps. Make a shorter one yourself.
-# `Intervals` are sets of time: `&` is both, `|` is either, `-` takes away, and `.length` is in nanoseconds.
+# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals: `&` is the intersection, `|` the
+# union, `-` the difference, and `.length` the total in nanoseconds.
+
 
 # %%
+def union(events):
+    return Intervals.union(events["start_ns"], events["start_ns"] + events["duration_ns"])
+
+
+def data_of(run):
+    return union(run.events.query("kind == 'annotation' and name == 'data' and device.isna()"))
+
+
 step = tidyprof.steps(gpu, "device").iloc[1]
 whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
-use = tidyprof.DeviceTime.of(gpu.device_events)  # use.computation, use.exposed_copy, use.busy (any)
-data = gpu.events.query("kind == 'annotation' and name == 'data' and device.isna()")
-loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
+use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 6 minutes, open: a dictionary of parts that add up to `whole_step`, in ns. Call one `compute`, one `data_wait`, in
-# which the device does nothing and the host is in its range `data`, and one `idle`, in which the host is elsewhere.
-# What the device does besides is a part, too. `whole_step & use.computation` is the computing of this step alone.
+# 5 minutes, open: Divide `whole_step` into parts, in ns, that add up to it. Answer with a dictionary. `compute` is the
+# time of `use.computation`. In `data_wait`, the device does nothing (`use.busy` is all its work) and the host is in
+# `loading`. In `idle`, the device does nothing and the host is elsewhere. Add a part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -314,165 +312,153 @@ answer = {
 # end solution
 q.check(answer)
 
+# %% [markdown]
+# The library divides both traced steps. The figure sorts the parts by kind, not by time:
+
 # %%
 budget = tidyprof.step_budget(gpu, timeline="device")
-show_figure(plots.step_budget(budget, title="The case: the device's steps, divided"))
+show_figure(plots.step_budget(budget, title="Example run: the parts of a step"))
 
 # %% [markdown]
-# ## Trap: the trace is not the run
+# ## Trap: the trace isn't the run
 #
-# A budget of a trace is one of traced steps. The dashed line in the picture is the mean of steps of the same
-# run that were not recorded:
+# This budget describes *traced* steps. The dashed line is the mean of the run's other steps.
 
 # %%
-case_budget = tidyprof.step_budget(recorded, timeline="device")
-traced_ns, data_ns = case_budget[["duration_ns", "data_wait_ns"]].mean()
-added_ns = traced_ns - (unprofiled_step_ns := case_budget.attrs["unprofiled_step_ns"])
-events = recorded.events["kind"].isin(["operator", "runtime"]).sum() / len(case_budget)
+mean = tidyprof.step_budget(recorded, timeline="device")
+untraced_ns, mean = mean.attrs["unprofiled_step_ns"], mean[["duration_ns", "data_wait_ns"]].mean()
+added_ns = mean["duration_ns"] - untraced_ns
+at_least = 100 * (mean["data_wait_ns"] - added_ns) / untraced_ns
 show_text(
-    f"On the {recorded.origin.detail} {traced_ns / 1e6:.0f} ms, without the profiler "
-    f"{unprofiled_step_ns / 1e6:.0f} ms: {added_ns / events / 1e3:.1f} µs for each of "
-    f"{events:,.0f} operators and runtime calls. Were all that in the wait for data, "
-    f"it would still be {100 * (data_ns - added_ns) / unprofiled_step_ns:.0f} % of the step."
+    f"On the {recorded.origin.detail}, traced steps take {mean['duration_ns'] / 1e6:.0f} ms and "
+    f"the others {untraced_ns / 1e6:.0f} ms. If the data wait contains everything that the "
+    f"profiler adds, the GPU still waits for data for {at_least:.0f}% of an untraced step."
 )
 
 # %% [markdown]
-# So here the verdict holds. And on your processor? Fifty tiny layers:
-
-# %%
-import timeit
-
-narrow = nn.Sequential(*[nn.Linear(8, 8) for _ in range(50)])
-work = timeit.Timer(lambda: narrow(torch.ones(1, 8)).sum().backward())
-plain_s = min(work.repeat(20, number=1))
-with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as watching:
-    watched_s = min(work.repeat(20, number=1))
-count = sum(row.count for row in watching.key_averages()) / 20
-show_text(f"Measured: the profiler adds {1e6 * (watched_s - plain_s) / count:.1f} µs an operator.")
-
-# %% [markdown]
-# It costs the host, not the kernels:
+# So the verdict holds here. The profiler slows down the host, not the kernels:
 #
 # {drawing 02_observer}
 #
-# A GPU that is never idle loses nothing, a step of many small operators pays most.
-# More options cost more: `with_stack` (the call stack of Python, and the modules of the model), `profile_memory`
-# (every allocation), `with_flops` (arithmetic, for the few operators with a formula).
+# A step with many small operators becomes much longer. Some options cost more: `with_stack` (functions of Python and
+# modules of the model), `profile_memory` (every allocation) and `with_flops` (arithmetic of a few operators).
 #
-# Sometimes the cost makes the verdict. A ResNet-50 on the same H200: three traced steps, and dashed the step that the
-# script had timed before.
+# Sometimes, the profiler changes the verdict. This figure shows three traced steps of a ResNet-50 on the same H200. The
+# script measured the dashed step time before the trace.
 
 # %%
 found = proflab.recording("torch-h200-resnet50")
 traced = tidyprof.step_budget(tidyprof.read(found.path, origin=found.origin), timeline="device")
-unwatched_ns = traced.attrs["unprofiled_step_ns"]
+unprofiled_ns = traced.attrs["unprofiled_step_ns"]
 show_figure(plots.step_budget(traced, title="A ResNet-50 on an H200, traced"))
 
 # %%
-# 4 minutes: without the profiler, how much of a step is this GPU idle for launches, in percent of that step? `traced`
-# has a row for each traced step, in ns. Take their means. The step without the profiler takes `unwatched_ns`, and all
-# that the profiler adds is idleness of this sort.
+# 4 minutes: Without the profiler, for what percentage of a step is this GPU idle because of launches? `traced` has one
+# row per traced step, in ns. Use the means of `duration_ns` and `launch_bound_ns`. Assume that the profiler adds only
+# idle time of this kind. The step without the profiler takes `unprofiled_ns`.
 q = exercise("02.3", traced)
 # solution
 mean = traced[["duration_ns", "launch_bound_ns"]].mean()
-added = mean["duration_ns"] - unwatched_ns
-answer = 100 * (mean["launch_bound_ns"] - added) / unwatched_ns
+added = mean["duration_ns"] - unprofiled_ns
+answer = 100 * (mean["launch_bound_ns"] - added) / unprofiled_ns
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# So take the length of a step from a run without a profiler, and the difference off the idleness of the trace. Lesson
-# 14 measures both in one run. Elsewhere `python -m tidyprof triage TRACE --step-time-ms MS` takes the length from any log of
-# yours, and does the rest.
+# > **Tip:** `python -m tidyprof triage TRACE --step-time-ms MS` does this for you, with the step time of a run without
+# > the profiler.
 
 # %% [markdown]
 # ## Look for yourself
 #
-# Perfetto is a viewer in the browser. In JupyterLab the button opens [ui.perfetto.dev](https://ui.perfetto.dev) and
-# hands it the trace, without an upload. `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and the
-# arrow from a launch to its kernel. *Slices with the same name* in its details lists its runs and times.
+# In JupyterLab, the button passes the trace to the viewer [Perfetto](https://ui.perfetto.dev) without an upload. Zoom with
+# `w` and `s`, and move with `a` and `d`. Click an event to see its shapes, the arrow from launch to kernel, and *Slices
+# with the same name*, a list of all its runs.
 
 # %%
-proflab.perfetto(gpu, step=second, title="One step of the case")
+proflab.perfetto(gpu, step=second, title="One step of the example run")
 
 # %% [markdown]
 # ## Decide
 #
-# The largest part of the budget chooses the next lesson, for your own `$EXAMPLE`, too. `blocked host` asks for memory here
-# (lesson 11), `exposed communication`, as on the rank of eight, for the rank that is late (lesson 07).
-
-# %%
-NEXT = {"data_wait": "03", "launch_bound": "03", "compute": "04", "exposed_copy": "04"}
-NEXT |= {"exposed_communication": "07", "blocked_host": "11", "other": "03"}
-shares = 100 * budget[[f"{part}_ns" for part in NEXT]].sum() / budget["duration_ns"].sum()
-shares.index = list(NEXT)
-show_text(f"Largest: {shares.idxmax()} {shares.max():.0f} %. Next: lesson {NEXT[shares.idxmax()]}.")
-
-# %% [markdown]
-# What is known of the range in which the case waits?
+# The largest part of your budget chooses the next lesson:
+#
+# | largest part | next lesson |
+# | --- | --- |
+# | data wait, launch-bound idle, other | 03, call stacks |
+# | compute, exposed copy | 04, kernels |
+# | exposed communication, as on the rank of eight | 07, ranks |
+# | blocked host | 11, memory |
+#
+# The example run waits for data. What does the host do in its range `data`?
 
 
 # %%
 def in_data(run):
     named = run.events.query("kind in ['operator', 'runtime']")
-    data = run.events.query("kind == 'annotation' and name == 'data' and device.isna()")
-    pair = [Intervals.union(x["start_ns"], x["start_ns"] + x["duration_ns"]) for x in (named, data)]
-    within = named[pair[1].contains(named["start_ns"])].groupby("name", observed=True)
-    longest = within["duration_ns"].sum().nlargest(3).index
-    return 100 * (pair[1] - pair[0]).length / pair[1].length, ", ".join(longest)
+    named = named[data_of(run).contains(named["start_ns"])]
+    longest = named.groupby("name", observed=True)["duration_ns"].sum().nlargest(3).index
+    share = (data_of(run) - union(named)).length / data_of(run).length
+    return 100 * share, ", ".join(longest)
 
 
-looked = {f"the case ({gpu.origin})": gpu, "the case (measured)": live, "SlowDisk (measured)": mine}
-for name, run in looked.items():
-    unnamed, longest = in_data(run)
-    show_text(f"{name}: {unnamed:.0f} % of `data` is in no operator. Longest there: {longest}.")
+unnamed, longest = in_data(gpu)
+show_text(f"{unnamed:.0f}% of `data` is in no operator. Longest operators: {longest}.")
+inputs = gpu.events.query("name == 'aten::upsample_bilinear2d'")["input_shapes"].astype(str)
+show_text(f"`upsample_bilinear2d` works on {'; '.join(inputs.iloc[:6:2])} ...")
 
 # %% [markdown]
-# The H200's trace names a transform, run for one image at a time: `upsample_bilinear2d` enlarges a crop. But a large
-# part of `data` is in no operator: Python between them, or, as in `SlowDisk`, a sleep. Which function?
+# On the H200, the longest operator is `upsample_bilinear2d`. Its inputs start with 1, so it enlarges one cropped image
+# per call. But half of `data` is in no operator: Python code runs there or, as in `SlowDisk`, a sleep. Which function
+# is it?
 
 # %%
-step_ms, timed_ns = budget["duration_ns"].mean() / 1e6, budget.attrs["unprofiled_step_ns"]
-without = f" Without the profiler it takes {timed_ns / 1e6:.0f} ms." if timed_ns else ""
-small = [f"{part} ({share:.0f} %)" for part, share in shares.iloc[2:].items() if share < 15]
+shares = 100 * budget.filter(like="_ns").sum() / budget["duration_ns"].sum()
+copies = shares["exposed_copy_ns"]
 lesson.conclude(
-    f"In a traced step of {step_ms:.0f} ms the GPU waits for data for "
-    f"{shares['data_wait']:.0f} %, for launches for {shares['launch_bound']:.0f} %, and computes "
-    f"for {shares['compute']:.0f} %.{without}",
-    rules_out=", ".join(small).replace("_", " "),
-    because=f"{in_data(gpu)[0]:.0f} % of `data` is in no operator: which function is it?",
-    next=NEXT[shares.idxmax()],
+    f"In a traced step of {budget['duration_ns'].mean() / 1e6:.0f} ms, the GPU waits for data for "
+    f"{shares['data_wait_ns']:.0f}%, waits for launches for {shares['launch_bound_ns']:.0f}%, and "
+    f"computes for {shares['compute_ns']:.0f}%. In an untraced step on the H200, it waits for data "
+    f"for at least {at_least:.0f}%.",
+    rules_out=f"compute ({shares['compute_ns']:.0f}%) and copies ({copies:.0f}%)",
+    because=f"{unnamed:.0f}% of `data` is in no operator: which function is it?",
+    next="03",
     origin=gpu.origin,
 )
-proflab.reveal("02.a", shares["data_wait"], origin=gpu.origin)
-proflab.reveal("02.b", 100 * (traced_ns / unprofiled_step_ns - 1), origin=recorded.origin)
+proflab.reveal("02.a", shares["data_wait_ns"], origin=gpu.origin)
+proflab.reveal("02.b", 100 * added_ns / untraced_ns, origin=recorded.origin)
 
 # %% [markdown] tags=["given"]
-# ## What this tool cannot see
+# ## What this tool can't see
 #
-# It sees one process: no loader process, no other rank (lesson 07). It sees operators, not the Python between them
-# (lesson 03; `with_stack` names functions, and makes the traced step longer still). It knows when a kernel ran, not
-# whether it ran well (lesson 05). And Kineto, its recorder, can lose kernels, above all with ROCm 7.2.1: compare counts
-# between steps, see the [known issues](../docs/known-issues.md#roctracer-loses-kernels-on-rocm-721).
+# The profiler sees no other process, so it misses loader processes and other ranks (lesson 07). It misses the Python
+# code between operators (lesson 03). It records when a kernel ran, but not whether it ran well (lesson 05).
+#
+# > **Warning:** Kineto, the profiler's recorder, can lose kernels, above all with ROCm 7.2.1. Compare kernel counts
+# > between steps, and see the [known issues](../docs/known-issues.md#roctracer-loses-kernels-on-rocm-721).
+#
+# ## Three takeaways
+#
+# - Count each moment once: take the union of events, and divide a step into parts that add up.
+# - Find out what an idle GPU waits for before you change anything.
+# - A traced step is longer than the run, so check that the verdict survives without the profiler.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# The block in a script of your own. Replace what stands between the two lines of dashes with your model and loop:
-#
 # {snippet 02_profile_a_loop.py}
-
-# %% [markdown]
-# Busy time, gaps and the largest kernels of any trace:
+#
+# Replace the code between the two dashed lines with your model and loop.
 #
 # {snippet 02_trace_to_table.py}
-
-# %% [markdown]
-# And the step budget:
+#
+# This snippet prints busy time, gaps and the largest kernels of any trace.
 #
 # {snippet 02_step_budget.py}
 #
-# Read on: [PyTorch's manual](https://docs.pytorch.org/docs/stable/profiler.html).
+# This snippet divides the host's steps into the parts above, with pandas alone.
+#
+# Further reading: [PyTorch's manual](https://docs.pytorch.org/docs/stable/profiler.html).
 
 # %% [markdown]
-# Next question: what is the processor doing while the GPU waits?
+# Next question: what is the CPU doing while the GPU waits?

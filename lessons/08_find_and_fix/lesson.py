@@ -190,7 +190,7 @@ show_text(f"Eight loaders: {best_us:.0f} µs per image at best, {1.024 * best_us
 
 # %% [markdown]
 # The time at batch 1,024 is what the *device* needs per image, not what an epoch would take. To time loaders, run
-# more steps than the number of loaders times `prefetch_factor`.
+# more steps than loaders times `prefetch_factor`.
 #
 # ## Back to AMD's number
 #

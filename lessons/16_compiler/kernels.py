@@ -1,23 +1,22 @@
-"""The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...],
-without CASE all of them.
+"""Compile the kernels of lesson 16 without a GPU: python kernels.py SNIPPET FOLDER [CASE...].
+
+Without CASE, the program compiles all of them.
 """
 
 import importlib.util
 import os
 import sys
 
-os.environ.setdefault(
-    "TRITON_DISABLE_LINE_INFO", "1"
-)  # else half of the assembly says which line it is of
-os.environ.setdefault(
-    "TRITON_DEFAULT_FP_FUSION", "1"
-)  # the default up to Triton 3.9, which warns that it will change
+# Without line numbers, the assembly is half as long.
+os.environ.setdefault("TRITON_DISABLE_LINE_INFO", "1")
+# This is the default up to Triton 3.9, which warns that it will change.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 try:
     import triton
     import triton.language as tl
 except ImportError:
-    sys.exit("No Triton here: the lesson goes on with what was compiled before.")
+    sys.exit("Triton isn't installed, so the lesson continues with files compiled earlier.")
 
 
 @triton.jit
@@ -53,8 +52,8 @@ MATRICES = {**dict.fromkeys("abc", "*bf16"), **dict.fromkeys("mnk", "i32")}
 VECTORS = {"x": "*bf16", "residual": "*bf16", "weight": "*fp32", "out": "*bf16", "width": "i32"}
 
 
-def product(target, rows, columns, depth, **options):
-    tile = {"rows": rows, "columns": columns, "depth": depth}
+def product(side, depth, target="gfx942", **options):
+    tile = {"rows": side, "columns": side, "depth": depth}
     return target, matmul, MATRICES, tile, {"num_warps": 4, "num_stages": 2, **options}
 
 
@@ -63,20 +62,20 @@ def fused(**options):
 
 
 CASES = {
-    "64x64x64": product("gfx942", 64, 64, 64),
-    "64x64x64_gfx950": product("gfx950", 64, 64, 64),
-    "128x128x64": product("gfx942", 128, 128, 64),
-    "128x128x64_gfx950": product("gfx950", 128, 128, 64),
-    "128x128x64_1stage": product("gfx942", 128, 128, 64, num_stages=1),
-    "128x128x64_4waves": product("gfx942", 128, 128, 64, waves_per_eu=4),
-    "256x256x64": product("gfx942", 256, 256, 64),
-    "256x256x64_gfx950": product("gfx950", 256, 256, 64),
-    "256x256x64_8warps": product("gfx942", 256, 256, 64, num_warps=8),
-    "256x256x64_8warps_gfx950": product("gfx950", 256, 256, 64, num_warps=8),
-    "256x256x32": product("gfx942", 256, 256, 32),
-    "256x256x32_gfx950": product("gfx950", 256, 256, 32),
-    "256x256x32_8warps": product("gfx942", 256, 256, 32, num_warps=8),
-    "256x256x32_8warps_gfx950": product("gfx950", 256, 256, 32, num_warps=8),
+    "64x64x64": product(64, 64),
+    "64x64x64_gfx950": product(64, 64, "gfx950"),
+    "128x128x64": product(128, 64),
+    "128x128x64_gfx950": product(128, 64, "gfx950"),
+    "128x128x64_1stage": product(128, 64, num_stages=1),
+    "128x128x64_4waves": product(128, 64, waves_per_eu=4),
+    "256x256x64": product(256, 64),
+    "256x256x64_gfx950": product(256, 64, "gfx950"),
+    "256x256x64_8warps": product(256, 64, num_warps=8),
+    "256x256x64_8warps_gfx950": product(256, 64, "gfx950", num_warps=8),
+    "256x256x32": product(256, 32),
+    "256x256x32_gfx950": product(256, 32, "gfx950"),
+    "256x256x32_8warps": product(256, 32, num_warps=8),
+    "256x256x32_8warps_gfx950": product(256, 32, "gfx950", num_warps=8),
     "add_norm": fused(),
     "add_norm_odd": fused(odd=["width"]),
 }
@@ -85,9 +84,10 @@ if __name__ == "__main__":
     spec = importlib.util.spec_from_file_location("compiler", sys.argv[1])
     compiler = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(compiler)
-    for name in sys.argv[3:] or CASES:
+    names = sys.argv[3:] or [*CASES]
+    for number, name in enumerate(names, 1):
+        print(f"\r{number} of {len(names)}: {name:25}", end="", flush=True)
         target, kernel, signature, constants, options = CASES[name]
-        compiler.compile_for(
-            target, kernel, signature, constants, f"{sys.argv[2]}/{name}", **options
-        )
-    print(f"Compiled with Triton {triton.__version__}, without a GPU.")
+        to = f"{sys.argv[2]}/{name}"
+        compiler.compile_for(target, kernel, signature, constants, to, **options)
+    print(f"\nCompiled with Triton {triton.__version__}, without a GPU.")

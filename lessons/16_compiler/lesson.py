@@ -1,35 +1,34 @@
 # %% [markdown]
 # # What did the compiler make of my kernel?
 #
-# You write a kernel in Triton, or `torch.compile` writes one for you. A compiler then decides what lies in registers,
-# and how many wavefronts fit. All of it stands in a file, which you can read without a GPU.
+# You write a kernel in Triton, or `torch.compile` writes one for you. The compiler then decides which values stay in
+# registers and how many wavefronts fit. You can read these decisions in a file, without a GPU.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - compile a kernel for a GPU that is not there, and read registers, spills and LDS;
-# - compute the occupancy by hand, and say what limits it;
-# - choose a tile that spills on none of your GPUs, and keep it so after an upgrade.
+# - compile a kernel for a GPU that you don't have, and read its registers, spills and LDS;
+# - compute the occupancy manually, and say what limits it;
+# - choose a tile that doesn't spill on any of your GPUs, and check it again after an upgrade.
 #
-# You need lessons 00 and 05, and Triton to compile yourself (`make compiler`). Without it the lesson shows what was
-# compiled before. Numbers are *compiled*: nothing ran, so none says how fast a kernel is.
+# **Before you start:** complete lessons 00 and 05. To compile the kernels yourself, install Triton (`make compiler`).
+# Without Triton, the lesson uses files that we compiled earlier. All numbers are *compiled*: nothing ran on a GPU, so no
+# number shows how fast a kernel is.
 
 # %%
 import gzip
 import re
 import shutil
-from pathlib import Path
 
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import exercise, show_table, show_text
+from proflab import exercise, show_table
 
 lesson = proflab.start("16")
 folder = lesson.folder
 shutil.copy(lesson.file("kernels.py"), folder)
 shutil.copy(lesson.file("../../snippets/16_compiler.py"), folder / "compiler.py")
-shutil.rmtree(folder / "mine", ignore_errors=True)
-shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dirs_exist_ok=True))
+shipped = shutil.copytree(lesson.file("compiled"), folder / "compiled", dirs_exist_ok=True)
 
 # %%
 lesson.recall()
@@ -37,127 +36,111 @@ lesson.recall()
 # %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
-# A workgroup takes *LDS*, memory inside its compute unit. Each of its wavefronts takes a *wave slot* and, in eights,
-# *vector registers* (VGPR). What runs out first limits how many wavefronts fit. On MI200, MI300 and MI350:
+# A workgroup uses *LDS*, which is memory inside its compute unit. Each of its wavefronts uses a *wave slot* and *vector
+# registers* (VGPRs), in blocks of eight. The resource that runs out first limits how many wavefronts fit. The
+# drawing shows MI200, MI300 and MI350:
 #
 # {drawing 16_tile}
 #
-# From [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs: wavefronts of 32, 1,024 vector
-# registers, no AGPRs, 320 KiB of LDS.
+# The numbers come from [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs: it has wavefronts
+# of 32, 1,024 vector registers, no AGPRs and 320 KiB of LDS.
 #
 # | word | meaning |
 # | --- | --- |
 # | *tile* | the part of the result that one workgroup computes |
-# | *warp* | Triton's word for a wavefront; `num_warps` of them make a workgroup |
-# | *AGPR* | accumulation registers, which matrix instructions use; they are part of the 512 |
-# | *spill* | a value that found no register: it goes to memory, *scratch*, and comes back |
-# | *occupancy* | wavefronts that a SIMD holds at a time |
+# | *warp* | Triton's word for a wavefront; a workgroup has `num_warps` of them |
+# | *AGPR* | accumulation register, used by matrix instructions; AGPRs count toward the 512 registers |
+# | *spill* | a value for which no register was left; it moves to memory, called *scratch*, and back |
+# | *occupancy* | wavefronts that a SIMD holds at the same time |
 #
 # [amd]: https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html
 # [llvm]: https://llvm.org/docs/AMDGPUUsage.html
 
 # %% [markdown]
-# ## Why anybody wants large tiles
+# ## Why large tiles are attractive
 #
-# A product reads a tile of `rows` x `depth` and one of `depth` x `columns`, in two bytes each, and computes `2 * rows *
-# columns * depth`. So its intensity, the word from lesson 05, depends on the tile alone: `rows * columns / (rows +
-# columns)`. Twice the side, twice the intensity. But its sums stay in registers, and grow with the square.
+# A matrix product loads a tile of `rows` x `depth` and one of `depth` x `columns`, with two bytes per value. It computes
+# `2 * rows * columns * depth` operations on them. Its arithmetic intensity (lesson 05) therefore depends only on the
+# tile: `rows * columns / (rows + columns)`. A tile with twice the side has twice the intensity. However, its sums stay
+# in registers, and their number grows with the square of the side.
 #
 # ## Predict
 #
-# A product in bfloat16 for an MI300X, with four warps.
+# The kernel is a product in bfloat16 for an MI300X, with four warps per workgroup.
 
 # %%
 # solution
 registers_guess, spills_guess = 100, 0
 # end solution
-proflab.predict(
-    "16.a", registers_guess, unit="registers", what="a work-item of the tile 128 x 128 x 64"
-)
-proflab.predict(
-    "16.b", spills_guess, unit="spilled values", what="a work-item of the tile 256 x 256 x 64"
-)
+registers_text = "each work-item of the tile 128 x 128 x 64"
+proflab.predict("16.a", registers_guess, unit="registers", what=registers_text)
+spills_text = "each work-item of the tile 256 x 256 x 64"
+proflab.predict("16.b", spills_guess, unit="spilled values", what=spills_text)
 
 # %% [markdown]
 # ## Capture: compile
 #
-# The two kernels: a product, and a sum fused with a normalization, as `torch.compile` writes them (lesson 10).
-
-# %%
-print((folder / "kernels.py").read_text().partition("@triton.jit\n")[2].partition("MATRICES =")[0])
-
-# %% [markdown]
-# `compile_for`, from the snippet at the end, names a target instead of asking for a GPU. `gfx942` is an MI300, `gfx950`
-# an MI350.
+# There are two kernels: a matrix product, and an addition fused with a normalization, as `torch.compile` writes them
+# (lesson 10).
 
 # %% language="bash"
-# cd $FOLDER
-# python kernels.py compiler.py mine 2>&1 | tail -n 1
+# sed -n '/^def matmul/,/^MATRICES/p' $FOLDER/kernels.py | head -n -1
 
 # %% [markdown]
-# What follows reads files that three versions of Triton compiled before, the same for everybody.
+# `compile_for`, from the snippet at the end of this lesson, compiles for a target that you name: `gfx942` is an MI300, and
+# `gfx950` is an MI350. This compiles 16 variants in about half a minute.
+
+# %% language="bash"
+# cd $FOLDER && rm -rf mine
+# python kernels.py compiler.py mine 2> compile.err || tail -n 1 compile.err
+
+# %% [markdown]
+# The rest of the lesson reads the files that we compiled.
 
 
 # %%
 def table_of(path):
     kernels = tidyprof.read_assembly(path)
     table = kernels.join(tidyprof.occupancy(kernels))
-    table["case"] = table["file"].str.rpartition("/")[0].str.rpartition("/")[2]
-    return table, kernels.attrs["origin"]
+    table.attrs = kernels.attrs
+    return table.assign(case=table["file"].str.split("/").str[-2])
 
 
 newest = shipped / "3.9.0"
-table, origin = table_of(newest)
-cases = table.set_index("case")
-if (folder / "mine").is_dir():
-    mine, own_origin = table_of(folder / "mine")
-    same = mine.set_index("case")["vgprs"].eq(cases["vgprs"]).sum()
-    show_text(
-        f"Yours ({own_origin}): as many registers as in the shipped files in {same} of "
-        f"{len(cases)} kernels."
-    )
-
-# %% [markdown]
-# ## First look: one command
+cases = table_of(newest).set_index("case")
+origin = cases.attrs["origin"]
 
 # %% language="bash"
 # python -m tidyprof isa $FOLDER/compiled/3.9.0
 
 # %% [markdown]
-# `spilled` counts spilled values: what the code puts away, anywhere in the kernel. `scratch B` is the memory that each
-# work-item gets for them. `16 x 16 B` under `loads`: 16 lines of code that each bring a lane 16 bytes.
+# - `spilled` counts the values that the code stores to memory, anywhere in the kernel.
+# - `scratch B` is the memory that each work-item gets for spilled values, in bytes.
+# - `16 x 16 B` in `loads` means that 16 instructions each load 16 bytes per lane.
 #
-# ## Look by hand
+# ## Read the assembly manually
 #
-# At the end of the assembly stand the compiler's own numbers. Triton's JSON has what the launch adds: warps, and LDS as
-# `shared`.
+# The end of the assembly contains the compiler's own numbers. Triton's JSON file adds the launch settings: the warps,
+# and the LDS as `shared`.
 
-
-# %%
-def text_of(case):
-    return gzip.decompress((newest / case / "matmul.amdgcn.gz").read_bytes()).decode()
-
-
-def stated(case, *names):
-    found = dict(re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text_of(case), re.MULTILINE))
-    return {name: int(found[name]) for name in names}
-
-
-print(stated("256x256x64", "vgpr_count", "vgpr_spill_count", "private_segment_fixed_size"))
-print(stated("128x128x64", "vgpr_count", "agpr_count", "group_segment_fixed_size"))
-print((newest / "128x128x64" / "matmul.json").read_text())
+# %% language="bash"
+# cd $FOLDER/compiled/3.9.0
+# for case in 256x256x64 128x128x64; do
+#     zcat $case/matmul.amdgcn.gz | grep -E '^ .* \.([av]gpr_|private_|group_)' | sed "s/^/$case/"
+# done
+# cat 128x128x64/matmul.json
 
 # %% [markdown]
-# Three things mislead:
+# Three of these numbers are misleading:
 #
-# - `vgpr_count` includes the accumulation registers: don't add `agpr_count`.
-# - `group_segment_fixed_size` is 0, although the kernel uses LDS: Triton asks for it at launch.
-# - `vgpr_spill_count` is not how many spilled values lie in memory at a time. It counts [each that is
-#   stored](https://llvm.org/docs/AMDGPUUsage.html), anywhere in the code. Scratch, of four bytes a register, has
-#   fewer places, so values share them, one after the other. That is a deduction: the file doesn't list them.
+# - `vgpr_count` already includes the accumulation registers, so don't add `agpr_count`.
+# - `group_segment_fixed_size` is 0 although the kernel uses LDS, because Triton requests LDS at launch.
+# - `vgpr_spill_count` isn't the number of spilled values in memory at one time. It counts [each value that is
+#   stored](https://llvm.org/docs/AMDGPUUsage.html). Scratch, at four bytes per register, has room for fewer, so we
+#   conclude that values share a place one after the other.
 #
-# At least the sums need registers: float32, one each, shared by the lanes of all warps. The rest holds inputs on their
-# way, addresses, and what is loaded ahead.
+# A work-item needs at least one register for each of its sums, which are float32. The lanes of all warps share the sums
+# of a tile. The other registers hold inputs, addresses and data that is loaded early.
 
 # %%
 SIDES = (64, 128, 256)
@@ -165,30 +148,27 @@ bars = cases.loc[[f"{side}x{side}x64" for side in SIDES], ["vgprs", "spilled_vgp
 bars["intensity"] = [side * side / (side + side) for side in SIDES]
 bars["sums"] = [side * side / (4 * 64) for side in SIDES]  # four warps of 64 lanes
 columns = "case intensity sums vgprs spilled_vgprs"
-show_table(bars, columns, "Registers of a work-item, of 512 at most, for four warps", origin=origin)
+show_table(bars, columns, "Registers per work-item (at most 512) with four warps", origin=origin)
 
 # %% [markdown]
-# **Occupancy.** How many wavefronts fit on a SIMD? Eight at most, one for each wave slot. Registers are given out in
-# eights. A workgroup fits whole or not at all, and its warps are spread over four SIMDs: of four warps each SIMD gets
-# one. LDS is given out in blocks, too, of 512 bytes, on an MI350 of 1,280. The command rounds up; here it changes
-# nothing.
+# **Occupancy.** How many wavefronts fit on a SIMD?
+#
+# - At most eight fit, one per wave slot.
+# - Registers are allocated in blocks of eight.
+# - A workgroup fits as a whole or not at all, and its warps are spread over four SIMDs. With four warps, each SIMD gets
+#   one.
+# - LDS is allocated in blocks of 512 bytes, or 1,280 bytes on an MI350.
 
 
 # %%
 def waves_by_registers(vgprs):
-    given = -(-vgprs // 8) * 8
-    return min(8, 512 // given)
+    allocated = -(-vgprs // 8) * 8
+    return min(8, 512 // allocated)
 
-
-row = cases.loc["128x128x64"]
-by_lds = 64 * 1024 // row["lds_bytes"] * row["warps"] / 4
-show_text(
-    f"The tile of 128 x 128 on gfx942: {waves_by_registers(row['vgprs'])} by registers, "
-    f"{by_lds:g} by LDS."
-)
 
 # %%
-# 4 minutes: a kernel needs what `limits` says. How many wavefronts of it does a SIMD of an MI350 hold at a time?
+# 4 minutes: a kernel needs the resources in `limits`. How many wavefronts of this kernel does one SIMD of an MI350 hold
+# at the same time?
 limits = {"vgprs": 100, "lds_bytes": 20480, "warps": 4}
 q = exercise("16.1", limits)
 # solution
@@ -198,108 +178,91 @@ answer = min(waves_by_registers(limits["vgprs"]), workgroups * limits["warps"] /
 q.check(answer)
 
 # %% [markdown]
-# **Where are the spills?** A spill before the loop costs once. In the loop it costs in each step.
-
+# **Where are the spills?** A spill outside the loop costs time once, but a spill in it costs time in every iteration.
 
 # %%
-def loop_of(case):
-    return re.search(
-        r"^(\.LBB\w+):[^\n]*Loop Header.*?^\s+s_cbranch\w+ \1$",
-        text_of(case),
-        re.DOTALL | re.MULTILINE,
-    )[0]
-
-
-large = text_of("256x256x64")
-print("\n".join(re.findall(r"^.*Folded .*$", large, re.MULTILINE)[:4]))
+with gzip.open(newest / "256x256x64" / "matmul.amdgcn.gz", "rt") as file:
+    large = file.read()
+loop = large.partition("Loop Header")[2].partition("s_cbranch")[0]
+print(*re.findall(r"^.*Folded .*$", loop, re.MULTILINE)[:4], sep="\n")
 
 # %% [markdown]
-# The code has one step in the loop and one behind it: the next tile is loaded while this one is multiplied, and the
-# last step has none to load.
+# The code contains the same step twice: in the loop and after it. The loop loads the next tile while it multiplies the
+# current one, but the last step has nothing left to load.
 
 # %%
-# 3 minutes: how many instructions move spilled values in each step of the loop of `256x256x64`? Their names begin with
-# `scratch_`.
+# 2 minutes: how many instructions in `loop` move spilled values? Their names start with `scratch_`.
 q = exercise("16.2", large)
 # solution
-answer = len(re.findall(r"^\s+scratch_", loop_of("256x256x64"), re.MULTILINE))
+answer = len(re.findall(r"^\s+scratch_", loop, re.MULTILINE))
 # end solution
 q.check(answer)
 
 # %% [markdown]
 # ## Trap: fewer registers, more waves
 #
-# `waves_per_eu=4` asks the compiler to leave room for four wavefronts on a SIMD, which it calls an execution unit.
+# `waves_per_eu=4` makes the compiler leave room for four wavefronts on a SIMD, which Triton calls an execution unit.
 
 # %%
-pair = cases.loc[["128x128x64", "128x128x64_4waves"]]
-pair = pair.reset_index()[
-    ["case", "vgprs", "spilled_vgprs", "lds_bytes", "waves_by_registers", "waves_by_lds", "waves"]
-]
-show_table(pair, " ".join(pair), "The same tile, asked for four waves", origin=origin)
-claimed = re.search(r"; Occupancy: (\d+)", text_of("128x128x64_4waves"))[1]
-show_text(f"The compiler's own comment in the second file says `Occupancy: {claimed}`.")
+pair = cases.loc[["128x128x64", "128x128x64_4waves"]].reset_index()
+columns = "case vgprs spilled_vgprs lds_bytes waves_by_registers waves_by_lds waves"
+show_table(pair, columns, "The same tile, without and with `waves_per_eu=4`", origin=origin)
 
 # %% [markdown]
-# No wavefront more, but spills: the compiler does not know the LDS of the launch. And occupancy is not speed.
-# Wavefronts hide waiting: a product that keeps the matrix units busy with two of them needs no more.
+# The kernel spills, but not one more wavefront fits. The compiler doesn't know how much LDS the launch requests, so its
+# own comment in the assembly still promises four. Moreover, occupancy isn't speed. A product that keeps the matrix units
+# busy with two wavefronts doesn't need more.
 #
 # ## Trap: it fits on my GPU
 #
-# The large tile, on two GPUs, with four warps and with eight:
+# This table shows the large tile on two GPUs, with four and with eight warps:
 
 # %%
 wide = cases[cases.index.str.startswith("256x256x64")].reset_index()
 wide["setting"] = wide["case"].str.removesuffix("_gfx950")
-columns = ["setting", "target", "vgprs", "lds_bytes", "spilled_vgprs", "waves", "limited_by"]
-shown = wide[columns].sort_values(["setting", "target"])
-show_table(shown, " ".join(shown), "Tiles of 256 x 256 x 64, on MI300 and MI350", origin=origin)
+wide = wide.sort_values(["setting", "target"])
+columns = "setting target vgprs lds_bytes spilled_vgprs waves limited_by"
+show_table(wide, columns, "Tiles of 256 x 256 x 64 on MI300 and MI350", origin=origin)
 
 # %% [markdown]
-# Eight warps share the sums among twice as many lanes, and cure one GPU. On the other one Triton takes more LDS, and
-# the tile that was fine with four warps spills with eight.
+# With eight warps, twice the number of lanes share the sums, which removes the spills on the MI300. On the MI350, Triton
+# uses more LDS. There, the tile spills with eight warps but not with four.
 #
-# ## Trap: it fitted last year
+# ## Trap: it fit last year
 #
-# The same source, three versions of Triton. After an upgrade users saw attention kernels that took [three to four
-# times][a] as long on an MI350. [The pull request][b] that looks for a cure counts their spilled registers.
+# This table compares three versions of Triton. After an upgrade, users saw attention kernels on an MI350 that took
+# [three to four times][a] as long. [The pull request][b] that works on a fix counts their spilled registers.
 #
 # [a]: https://github.com/ROCm/aiter/issues/4137
 # [b]: https://github.com/triton-lang/triton/pull/11249
 
 # %%
-versions = {path.name: table_of(path)[0] for path in sorted(shipped.iterdir())}
+versions = {path.name: table_of(path) for path in sorted(shipped.iterdir())}
 history = pd.concat(versions, names=["triton"]).reset_index()
 history["setting"] = history["case"].str.removesuffix("_gfx950")
-# Only what was compiled for both GPUs, with every version.
 history = history[history.groupby("setting")["case"].transform("size") == 2 * len(versions)]
 wanted = history[history["setting"] == "256x256x64"]
-spills = wanted.pivot(
-    index=["setting", "target"], columns="triton", values="spilled_vgprs"
-).reset_index()
-show_table(
-    spills,
-    " ".join(spills),
-    "Spilled registers by version of Triton",
-    origin=f"compiled: Triton {', '.join(versions)}",
-)
+spills = wanted.pivot(index="target", columns="triton", values="spilled_vgprs").reset_index()
+title = "Spilled registers of 256 x 256 x 64 by version of Triton"
+show_table(spills, " ".join(spills), title, origin=f"compiled: Triton {', '.join(versions)}")
 
 # %% [markdown]
-# A number of spills belongs to a kernel, a tile, a GPU and a version, and a new one of any of them needs a new look.
+# The number of spills depends on the kernel, the tile, the GPU and the version. After you change any of these, check
+# again.
 #
-# ## Repair
+# ## Fix the spills
 #
-# | knob | what it changes |
+# | setting | what it changes |
 # | --- | --- |
-# | tile | sums, and so registers and intensity |
-# | `num_warps` | lanes that share the sums; all of them share the LDS of a workgroup |
-# | depth of the tile | registers and LDS for what is loaded, not the intensity |
-# | `num_stages` | tiles that are loaded ahead: one stage less halves the LDS, and makes room for waves |
-# | `waves_per_eu` | how many registers the compiler may use |
+# | tile | the number of sums, and with it registers and intensity |
+# | `num_warps` | the lanes that share the sums; all warps share the LDS of their workgroup |
+# | depth of the tile | registers and LDS for loaded data, but not the intensity |
+# | `num_stages` | tiles that are loaded early; one stage less halves the LDS and leaves room for more waves |
+# | `waves_per_eu` | the number of registers that the compiler may use |
 
 # %%
-# 3 minutes: `history` has each setting for both GPUs and three versions. Which one never spills there, and has the
-# highest intensity?
+# 3 minutes: `history` contains each setting for both GPUs and three versions. Which setting never spills there and has
+# the highest intensity? Answer with its name in the column `setting`.
 q = exercise("16.3", history)
 # solution
 clean = history.groupby("setting")["spilled_vgprs"].sum().eq(0)
@@ -308,36 +271,32 @@ answer = max(clean[clean].index, key=lambda name: int(name.split("x")[0]))
 q.check(answer)
 
 # %% [markdown]
-# Whether it is the fastest, only a measurement says: `triton.testing.do_bench`, or lesson 04.
+# To see whether it is also the fastest, measure it with `triton.testing.do_bench` or as in lesson 04.
 #
 # ## A fused kernel
 #
-# `add_norm` adds and normalizes in one go. It reads two numbers and writes one; apart, the sum is written and read
-# again: five.
+# `add_norm` adds and normalizes in one kernel, so it reads two numbers and writes one. Two kernels would also write the
+# sum and read it again, which makes five.
 
 # %%
-rows = cases.loc[
-    ["add_norm", "add_norm_odd"], ["vgprs", "lds_bytes", "waves", "limited_by", "loads"]
-].reset_index()
-show_table(
-    rows,
-    " ".join(rows),
-    "The same kernel, a width that is divisible by 16 and one that is not",
-    origin=origin,
-)
+rows = cases.loc[["add_norm", "add_norm_odd"]].reset_index()
+columns = "case vgprs lds_bytes waves limited_by loads"
+title = "The same kernel, with a width divisible by 16 and with an odd width"
+show_table(rows, columns, title, origin=origin)
 
 # %% [markdown]
-# Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once. Where it isn't, a row may
-# begin anywhere, so `x` and `residual` are read number by number (2 bytes), and so is `weight` (4 bytes), whose mask,
-# `column < width`, depends on the width. It costs more than loads: results pass through LDS, and fewer wavefronts fit.
-# So pad the last dimension, and look at `loads` when one shape is slower than its neighbors.
+# If the width is divisible by 16, each lane loads 16 bytes at once. Otherwise, a row may start anywhere, so the kernel
+# loads `x` and `residual` one number (2 bytes) at a time. It also loads `weight` (4 bytes) this way, because the mask
+# `column < width` depends on the width. Results now pass through LDS, and fewer wavefronts fit. So pad the last
+# dimension, and check `loads` if one shape is slower than similar ones.
 #
 # ## In your tests
 #
-# Triton's cache has all kernels of a run: in `~/.triton/cache`, or where `TRITON_CACHE_DIR` points.
+# Triton's cache contains all kernels of a run. It is in `~/.triton/cache` or in `TRITON_CACHE_DIR`. Finding the right
+# option in `python -m tidyprof isa --help` is part of the exercise.
 
 # %%
-# 2 minutes: write the shell command that reads the cache in `cache`, and fails if a kernel there spills.
+# 2 minutes: write the shell command that reads the cache in the folder `cache` and fails if a kernel there spills.
 cache = "ci/triton-cache"
 q = exercise("16.4", cache)
 # solution
@@ -348,35 +307,44 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# | you see | next |
+# | what you see | what to do next |
 # | --- | --- |
-# | spills | a smaller tile or more warps, then look again |
-# | no waves | it does not fit: less LDS |
+# | spills | use a smaller tile or more warps, then check again |
+# | no waves | the kernel doesn't fit, so use less LDS |
 # | loads of 1 or 2 bytes | pad the width, or tell Triton what is divisible |
-# | none of these | it is worth a measurement |
+# | none of these | measure the kernel |
 
 # %%
 proflab.reveal("16.a", int(cases.loc["128x128x64", "vgprs"]), origin)
 proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 
-# %% [markdown] tags=["given"]
-# ## What this view cannot see
+# %% [markdown]
+# ## Three takeaways
 #
-# - Speed. Nothing ran. A kernel that spills a little before its loop may be the fastest.
-# - How often a line runs: lines of code are counted.
-# - Cache hits, conflicts in LDS, and whether the grid fills the GPU (lesson 05).
-# - Kernels of libraries: hipBLASLt and MIOpen ship compiled code. rocprofv3 names registers and scratch of each kernel
+# - The assembly states registers, spills and LDS, so you can check a kernel before it runs on any GPU.
+# - The resource that runs out first limits the occupancy, so compare wave slots, registers and LDS.
+# - Spills depend on the kernel, the tile, the GPU and the compiler, so let a test fail when one appears.
+
+# %% [markdown] tags=["given"]
+# ## What this view can't show
+#
+# - **Speed:** nothing ran. A kernel that spills a little before its loop may be the fastest.
+# - **Frequency:** it counts lines of code, not how often they run.
+# - **Cache hits,** conflicts in LDS, and whether the grid fills the GPU (lesson 05).
+# - **Library kernels:** hipBLASLt and MIOpen ship compiled code. rocprofv3 shows the registers and scratch of each kernel
 #   that ran (lesson 04).
 #
-# Spills after an upgrade: see the [list of known
-# issues](../docs/known-issues.md#triton-kernels-spill-registers-after-an-upgrade). `out of resource: shared memory` at
-# launch: the tile needs more LDS than this GPU has, so fewer stages or less depth. No `.amdgcn` in the cache: the
-# kernels were compiled for another GPU.
+# For spills after an upgrade, see the [known
+# issues](../docs/known-issues.md#triton-kernels-spill-registers-after-an-upgrade). If a launch fails with `out of
+# resource: shared memory`, the tile needs more LDS than the GPU has, so use fewer stages or less depth. If the cache
+# contains no `.amdgcn`, the kernels were compiled for another GPU.
 
 # %% [markdown]
 # ## At work, without this course
 #
 # {snippet 16_compiler.py}
+#
+# Run it on Triton's cache, or import `compile_for` to compile your own kernel.
 
 # %% [markdown]
 # Next question: yours.

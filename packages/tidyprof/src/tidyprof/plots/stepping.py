@@ -57,7 +57,7 @@ def step_budget(
         figure, (axes,) = new_figure(origin, height=1.9 + 0.45 * len(rows), title=title)
         looks = {part: style.PART_LOOK[part] for part in parts}
         stack(axes, shown, looks, _row_labels(rows), ends, size, room=1.08)
-        axes.set_xlabel(f"time, {unit}")
+        axes.set_xlabel(f"time per part, {unit}")
         untraced = (
             table.attrs.get("unprofiled_step_ns")
             if unprofiled_step_ns is None
