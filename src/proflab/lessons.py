@@ -73,6 +73,14 @@ def lesson(number: str) -> Lesson:
     return known[number]
 
 
+def source_of(number: str) -> Path:
+    """Return the source of the lesson or workshop with this number; raises CourseError for an
+    unknown one.
+    """
+    workshop = next(lessons_folder().glob(f"{number}_*/workshop.py"), None)
+    return workshop or lesson(number).source
+
+
 def _read(folder: Path) -> Lesson:
     path = folder / "lesson.toml"
     if not re.fullmatch(r"\d\d_[a-z0-9_]+", folder.name):
