@@ -2,8 +2,7 @@
 # # Which kernel killed my job?
 #
 # A training job on a GPU ends with `Memory access fault` and `Aborted`. Python raises no error, and the log stops at an
-# unrelated line. The ROCm Debug Agent catches the GPU at that moment and prints what it was doing. In this lesson, you
-# read such a report.
+# unrelated line. The ROCm Debug Agent catches this moment and prints what the GPU was doing.
 #
 # After this lesson, you can:
 #
@@ -12,9 +11,8 @@
 # - find the kernel, the kind of fault and the launch in the agent's report;
 # - stop wrong labels before they reach the GPU.
 #
-# **Before you start:** complete lessons 00, 02 and 04. You don't need experience with debuggers or machine code. The
-# commands apply to ROCm 6.2 to {released rocm}. The lesson never causes a real fault, because on a shared node that would
-# disturb others.
+# **Before you start:** complete lessons 00, 02 and 04. You don't need to know debuggers or machine code. The commands
+# apply to ROCm 6.2 to {released rocm}. The lesson causes no real fault, which would disturb others on a shared node.
 
 # %%
 import re
@@ -70,7 +68,7 @@ proflab.predict("09.a", label_guess, what=what)
 # %% [markdown]
 # ## On the CPU
 #
-# Here is the same bug twice on your CPU, where PyTorch checks every index:
+# Here is the bug twice on your CPU, where PyTorch checks every index:
 
 # %%
 scores = torch.randn(8, 100, generator=torch.Generator().manual_seed(9))
@@ -118,7 +116,7 @@ proflab.reveal("09.a", with_cache, origin)
 #
 # ## Trap: the blamed line
 #
-# The host runs ahead of the GPU. Here, a thread imitates a GPU that works in order, and the second operation is wrong:
+# The host runs ahead of the GPU. Here, a thread imitates a GPU, and the second operation is wrong:
 
 # %%
 operations = {"forward": lambda: None, "loss": lambda: cross_entropy(scores, labels)}
@@ -163,13 +161,12 @@ answer |= {"d": "host", "e": "host", "f": "Python"}
 q.check(answer)
 
 # %% [markdown]
-# Use the agent for the first two only. For GPU memory, see lesson 11. For the host, use `faulthandler` and the scheduler's
-# log.
+# Use the agent for the first two only. For GPU memory, see lesson 11. For the host, use `faulthandler` and Slurm's log.
 #
 # ## Read a report
 #
-# A report starts with a line for the event. A block per wave follows, below a line of dashes. AMD published this report
-# of a kernel that stopped at a trap, as at a failed check:
+# A report starts with a line for the event, and a block per wave follows. AMD published this report of a kernel that
+# stopped at a trap, as at a failed check:
 
 # %%
 trap = lesson.file("published_assert.txt").read_text()
@@ -204,7 +201,7 @@ show_table(waves, "wave pc reason kernel", "What stopped, and why", origin=CONST
 # - **Kernel:** the name includes the types of the arguments.
 # - **Place:** the `pc` is *behind* the guilty access. A load only requests the data, and the waves stopped at `s_waitcnt`,
 #   which waits for it. If there are several values of `pc`, the most frequent one [may be innocent][place].
-# - **Page:** the report names one page, but more lanes may have read wrong addresses.
+# - **Page:** the report names one page, but more lanes may have read wrong ones.
 #
 # [place]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
 
@@ -223,9 +220,8 @@ q.check(answer)
 # %% [markdown]
 # ## From the kernel to its machine code
 #
-# A *code object* is a piece of machine code with one or more kernels. The agent can save all of a program's code objects,
-# each in a file that is named after its URI, with `_` instead of `:/#?&=`. The report names the URI of the faulting
-# kernel:
+# A *code object* is a piece of machine code with its kernels. The agent can save all code objects of a program. Each file
+# is named after the object's URI, with `_` instead of `:/#?&=`. The report contains the URI of the faulting kernel:
 
 # %%
 (uri,) = set(re.findall(r"code object: (\S+)", report))
@@ -264,9 +260,8 @@ q.check(answer)
 # ## Record your own report
 #
 # First, make the job small: one rank without a launcher, one step, no loader processes, and the model and data that
-# crashed. The runtime then loads the agent, a library, because an environment variable names it. The agent supports the
-# GPUs that its library [ROCdbgapi][readme] supports. Your own kernels show source lines if you compile them with
-# `-ggdb -O0`. A PyTorch wheel's kernels don't.
+# crashed. An environment variable makes the runtime load the agent, which supports the same GPUs as its library
+# [ROCdbgapi][readme]. Your own kernels show source lines if you compile them with `-ggdb -O0`.
 #
 # [readme]: https://github.com/ROCm/rocr_debug_agent/blob/amd-staging/README.md
 #
@@ -282,8 +277,8 @@ q.check(answer)
 # | `AMD_SERIALIZE_KERNEL=3` | waits before and after each kernel; `HIP_LAUNCH_BLOCKING=1` does much the same |
 # | `ulimit -c 0` | prevents core files, which can contain a GPU's memory and fill the disk |
 #
-# `ROCM_DEBUG_AGENT_OPTIONS` contains the agent's options. Spaces separate them, so paths must not contain spaces. These
-# settings make a program slow, so use them only for the search. Without a GPU, the last line doesn't run:
+# Spaces separate the options in `ROCM_DEBUG_AGENT_OPTIONS`, so paths must not contain spaces. These settings make a
+# program slow, so use them only for the search. Without a GPU, the last line doesn't run:
 
 # %% language="bash"
 # mkdir -p $FOLDER/one/objects
@@ -329,9 +324,9 @@ q.check(answer)
 # | `--output=dbg-%p.txt` | one file per process (`%h`: the host), since ROCm 10.1 |
 # | `--disable-linux-signals` | leaves SIGQUIT to another program, such as Slurm |
 #
-# > **Tip:** If a job *hangs*, send it a signal with `kill -s SIGQUIT PID`. The agent prints all waves, and the job
-# > continues. On a cluster, `scripts/slurm/debug_agent.sh` makes these settings (except the code objects), with a file per
-# > rank and `--all` for one rank. Put the options that crash, and `--max-steps 1`, into `TRAIN_OPTIONS`.
+# > **Tip:** If a job *hangs*, run `kill -s SIGQUIT PID`. The agent prints all waves, and the job continues. On a cluster,
+# > `scripts/slurm/debug_agent.sh` makes these settings (except the code objects), with a file per rank and `--all` for one
+# > rank. Put the options that crash, and `--max-steps 1`, into `TRAIN_OPTIONS`.
 #
 # ## A guard
 #
@@ -357,7 +352,7 @@ show_text(
 # ## What this tool can't see
 #
 # - **The guilty wave:** the report names one page. Waves stop a little later, and others stop with them.
-# - **The Python line, the operator and the shapes:** use lesson 02 and a run on the CPU.
+# - **The Python line, the operator, the shapes:** use lesson 02 and a CPU run.
 # - **Silent errors, host crashes, times and the past:** the memory may have been overwritten long before.
 #
 # Known issues:
