@@ -1,4 +1,4 @@
-"""A line every few seconds from a cell that takes long, so that nobody thinks that it hangs."""
+"""Print progress from a slow cell every few seconds."""
 
 from __future__ import annotations
 
