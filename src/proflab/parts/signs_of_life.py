@@ -1,4 +1,4 @@
-"""A line every few seconds from a cell that takes long, so that nobody thinks that it hangs."""
+"""A line that changes every few seconds while a cell runs, to show that it doesn't hang."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 
+def overwrite(text: str) -> None:
+    """Print a line that the next one overwrites."""
+    print(f"\r{text}", end="", flush=True)
+
+
 @contextmanager
 def signs_of_life(
-    doing: str, every_s: float = 5.0, tell: Callable[[str], object] = print
+    doing: str, every_s: float = 5.0, tell: Callable[[str], object] = overwrite
 ) -> Iterator[None]:
-    """While the block runs, print every `every_s` seconds what it is doing and for how long."""
+    """While the block runs, show every `every_s` seconds what it is doing and for how long."""
     begin, ended = time.perf_counter(), Event()
 
     def signs() -> None:
