@@ -1,11 +1,12 @@
-"""Kernels, busy time and gaps from rocprofv3's traces.
+"""Print kernels, busy time and gaps from rocprofv3's traces.
 
     python 04_busy_time.py FOLDER_OR_FILE...
 
-Reads <name>_kernel_trace.csv (rocprofv3 --kernel-trace --output-format csv), of a folder all of
-them, and prints for each file and GPU the largest kernels, the time in which at least one ran
-(their union), and the idle time by length. Names that contain nccl or rccl are collectives: their
-time includes waiting for other ranks, so they also stand apart.
+The script reads <name>_kernel_trace.csv files (rocprofv3 --kernel-trace --output-format csv). For a
+folder, it reads all of them. For each file and GPU, it prints the largest kernels, the busy time
+when at least one kernel ran (the union), and the idle time by length. Kernels with nccl or rccl in
+the name are collectives. Their time includes waiting for other ranks, so it is also listed
+separately.
 """
 
 import re
@@ -16,11 +17,11 @@ from pathlib import Path
 import pandas as pd
 
 GAPS = [1, 10, 100, 1000, float("inf")]
-"""Limits between kinds of gaps, in microseconds."""
+"""Limits of the gap lengths, in microseconds."""
 
 
 def busy_ns(kernels: pd.DataFrame) -> int:
-    """Time in which at least one of the kernels runs; they are sorted by their start."""
+    """Return the time when at least one kernel runs. `kernels` is sorted by start time."""
     if kernels.empty:
         return 0
     start, end = kernels["Start_Timestamp"], kernels["End_Timestamp"]
@@ -38,8 +39,8 @@ def report(name: str, kernels: pd.DataFrame) -> None:
     alone_ns = any_ns - busy_ns(kernels[~is_collective])
     print(f"\n{name}: {len(kernels):,} kernels in {span_ns / 1e6:.1f} ms")
     print(
-        f"busy {100 * any_ns / span_ns:.1f} %, of which collectives alone"
-        f" {100 * alone_ns / span_ns:.1f} %"
+        f"busy {100 * any_ns / span_ns:.1f}%, of which only collectives"
+        f" {100 * alone_ns / span_ns:.1f}%"
     )
 
     table = kernels.groupby("Kernel_Name")["us"].agg(["count", "sum", "mean", "min", "max"])
@@ -52,7 +53,7 @@ def report(name: str, kernels: pd.DataFrame) -> None:
     for low, high in pairwise(GAPS):
         some = gaps_us[(gaps_us >= low) & (gaps_us < high)]
         print(
-            f"gaps of {low} to {high} µs: {len(some):,}, {100 * some.sum() * 1000 / span_ns:.1f} %"
+            f"gaps of {low} to {high} µs: {len(some):,}, {100 * some.sum() * 1000 / span_ns:.1f}%"
             " of the time"
         )
 
@@ -65,7 +66,7 @@ def main() -> None:
         for file in (sorted(path.rglob("*kernel_trace.csv")) if path.is_dir() else [path])
     ]
     if not files:
-        sys.exit(f"usage: python {sys.argv[0]} FOLDER_OR_FILE...; no *_kernel_trace.csv was found")
+        sys.exit(f"usage: python {sys.argv[0]} FOLDER_OR_FILE...; found no *_kernel_trace.csv")
     for file in files:
         trace = pd.read_csv(file).sort_values("Start_Timestamp")
         for device, kernels in trace.groupby("Agent_Id"):

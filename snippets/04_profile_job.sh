@@ -1,8 +1,8 @@
 #!/bin/bash -l
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8 --time=00:15:00 --output=%x_%j.out
-# Kernel trace of every rank of any program, with rocprofv3 (ROCm 6.4 and later), on Slurm:
+# Record a kernel trace of every rank of any program with rocprofv3 (ROCm 6.4 and newer) on Slurm:
 #     sbatch 04_profile_job.sh train.py --steps 20
-# A few steps are enough. Site values, such as --partition, and `module load` lines go above. RESULTS names the
+# A few steps are enough. Put site values, such as --partition, and `module load` lines above. RESULTS names the
 # folder in which each rank writes rank<N>_pid<M>_kernel_trace.csv and more.
 set -euo pipefail
 
@@ -14,21 +14,21 @@ results=${RESULTS:-profile_${SLURM_JOB_ID:?submit this script with sbatch}}
 
 mkdir -p "$results"
 
-# torch.distributed needs a meeting point: the first node, or its address where only Slurm knows the name. Two jobs on
-# one node must not choose the same port.
+# torch.distributed connects the ranks at the first node. Use the node's address if only Slurm can resolve its name. Two
+# jobs on one node need different ports.
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 MASTER_ADDR=${hosts%%$'\n'*}
 getent hosts "$MASTER_ADDR" >/dev/null ||
     MASTER_ADDR=$(scontrol show node --oneliner "$MASTER_ADDR" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
-# Each rank shall see all GPUs and take that of its local rank; one that fails shall not end the others as they write.
+# Each rank must see all GPUs, because it picks the GPU of its local rank. If one rank fails, the others can still write.
 export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0
-# Since Slurm 22.05 srun no longer takes the cores of a task from sbatch: without this each rank has one core.
+# Since Slurm 22.05, srun ignores sbatch's cores per task. Without this line, each rank has one core.
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
-# The tool stands inside srun: around it, it would watch srun. Rank and process keep the files of the ranks apart.
-# RANK and the like are what torch.distributed reads, and are known only inside a task: hence the single quotes.
-# MIOpen's databases are SQLite files, which fail on many network file systems: they stay on the node's own disk.
+# The tool comes after srun, because otherwise it would profile srun. Rank and process ID keep the ranks' files apart.
+# torch.distributed reads RANK and so on, which are known only inside a task, hence the single quotes.
+# MIOpen's databases are SQLite files, which fail on many network file systems, so they stay on the node's own disk.
 # shellcheck disable=SC2016
 srun bash -c '
     export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
@@ -41,4 +41,4 @@ srun bash -c '
 
 files=$(find "$results" -name 'rank*_kernel_trace.csv' | wc -l)
 echo "$files kernel traces of $SLURM_NTASKS ranks in $results"
-[ "$files" -ge "$SLURM_NTASKS" ] # with one name for several ranks the last one has replaced the others
+[ "$files" -ge "$SLURM_NTASKS" ] # if ranks share a name, the last one overwrites the others

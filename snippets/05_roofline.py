@@ -1,18 +1,19 @@
-"""Draw kernels under the roofs of a GPU, and print how near each comes to its own roof.
+"""Draw kernels below the roofs of a GPU, and print how close each is to its roof.
 
     # TFLOP/s and TB/s, from the data sheet
     python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3
-    # what rocprof-compute counted and measured
+    # counters and roofs from rocprof-compute
     python 05_roofline.py FOLDER/pmc_perf.csv --roofs FOLDER/roofline.csv
 
-points.csv has the columns name, flop, bytes, seconds: your own counts, sums over all calls. Else
-the file is a pmc_perf.csv of `rocprof-compute` on an MI200 or MI300, with a column or with a row
-for each counter. From ROCm 7.13 on `rocprof-compute analyze -p FOLDER` makes it, from 10.2 on it
-ends in .gz. FOLDER is workloads/NAME and the GPU, such as workloads/NAME/MI300X_A1, or in a Slurm
-step the rank, from 7.12 on. A launch that was timed in several runs of the program counts with its
-first time. Roofs come from --peak and --bandwidth, or are those that rocprof-compute measured: HBM
-and FP16 matrix, of GPU 0. The traffic is that between L2 and the memory. Writes roofline.png, or
-what --out says.
+points.csv contains your own counts, as sums over all calls, in the columns name, flop, bytes and
+seconds. pmc_perf.csv is written by `rocprof-compute` on an MI200 or MI300, with one column or one
+row per counter. From ROCm 7.13, `rocprof-compute analyze -p FOLDER` writes it, and from 10.2, its
+name ends in .gz. FOLDER is workloads/NAME plus the GPU, such as workloads/NAME/MI300X_A1. In a
+Slurm step, it is workloads/NAME plus the rank (ROCm 7.12 and newer).
+
+If a launch was timed in several runs of the program, its first time counts. The roofs come from
+--peak and --bandwidth, or from rocprof-compute's own measurement of GPU 0: HBM and FP16 matrix. The
+bytes are those between L2 and the memory. The figure is written to roofline.png, or to --out.
 """
 
 import argparse
@@ -28,14 +29,14 @@ NEEDED = ["flop", "bytes", "seconds"]
 
 
 def points_of(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per kernel with flop, bytes and seconds, summed over its calls."""
+    """Return one row per kernel with the sums of flop, bytes and seconds over its calls."""
     if {"name", *NEEDED} <= {*table.columns}:
         return table.groupby("name")[NEEDED].sum()
     if "Kernel_Name" not in table:
         raise SystemExit(
-            f"the columns are neither name, {', '.join(NEEDED)} nor those of pmc_perf.csv"
+            f"The columns must be name, {', '.join(NEEDED)}, or those of pmc_perf.csv."
         )
-    if "Counter_Name" in table:  # one row per counter: make it one row per launch
+    if "Counter_Name" in table:  # turn one row per counter into one row per launch
         launch = table.groupby("Dispatch_ID")[
             ["Kernel_Name", "Start_Timestamp", "End_Timestamp"]
         ].first()
@@ -47,9 +48,9 @@ def points_of(table: pd.DataFrame) -> pd.DataFrame:
     missing = {f"{edge}_RDREQ_sum", f"{edge}_WRREQ_sum", "SQ_INSTS_VALU_FMA_F32"} - {*table.columns}
     if missing:
         raise SystemExit(
-            f"not counted: {', '.join(sorted(missing))}; profile block 2 or all blocks, as CSV"
+            f"Missing counters: {', '.join(sorted(missing))}. Profile block 2 or all, as CSV."
         )
-    large = table.get("TCC_BUBBLE_sum", 0)  # reads of 128 bytes, 64 more than the others
+    large = table.get("TCC_BUBBLE_sum", 0)  # reads of 128 bytes instead of 64
     found = pd.DataFrame({"name": table["Kernel_Name"]})
     found["flop"] = 512 * table.filter(regex="^SQ_INSTS_VALU_MFMA_MOPS_B?F").sum(axis=1)
     found["flop"] += 64 * table.filter(regex="^SQ_INSTS_VALU_(ADD|MUL|TRANS)_F").sum(axis=1)
@@ -87,8 +88,8 @@ def main() -> None:
     points["percent_of_bandwidth"] = 100 * points["bytes"] / points["seconds"] / bandwidth
     print(f"knee at {peak / bandwidth:.0f} FLOP per byte")
     for name, row in points.iterrows():
-        share = f"{row['percent']:.1f} % of its roof" if row["flop"] else "no FLOP"
-        memory = f"{row['percent_of_bandwidth']:.1f} % of the bandwidth"
+        share = f"{row['percent']:.1f}% of its roof" if row["flop"] else "no FLOP"
+        memory = f"{row['percent_of_bandwidth']:.1f}% of the bandwidth"
         print(
             f"{row['seconds'] * 1e6:10.1f} us  {row['intensity']:8.3g} FLOP/byte  {share}, {memory}"
             f"  {name[:60]}"
@@ -98,14 +99,14 @@ def main() -> None:
     x = np.logspace(-3, 4, 400)
     axes.loglog(x, np.minimum(peak, x * bandwidth), "k-")
     for name, row in points[points["flop"] > 0].head(8).iterrows():
-        label = f"{name[:40]}: {row['percent']:.1f} %"
+        label = f"{name[:40]}: {row['percent']:.1f}%"
         axes.plot(row["intensity"], row["flop"] / row["seconds"], "o", markersize=9, label=label)
     axes.set(xlabel="FLOP per byte of memory traffic", ylabel="FLOP/s")
     axes.set_title(f"roofs: {peak / 1e12:.0f} TFLOP/s and {bandwidth / 1e12:.2f} TB/s")
     if len(points[points["flop"] > 0]):
         axes.legend(fontsize=8)
     figure.savefig(options.out, dpi=150)
-    print(f"{options.out}: {(points['flop'] > 0).sum()} of {len(points)} kernels have FLOP to draw")
+    print(f"{options.out}: {(points['flop'] > 0).sum()} of {len(points)} kernels have FLOP")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Which of two versions of a program is faster? Compare the step times and losses of their runs.
 
-    python 08_compare_two_runs.py 'plain_*.csv' 'cured_*.csv'
+    python 08_compare_two_runs.py 'plain_*.csv' 'fixed_*.csv'
 
 Each file is one run, with a row for each step and a column `seconds`. A column `loss` is optional.
-Leave the warm-up out. Make at least five runs of each version, alternating (plain, cured, cured,
+Leave the warm-up out. Make at least five runs of each version, alternating (plain, fixed, fixed,
 plain, ...), so that a machine that gets slower affects both. The steps of one run aren't repeats,
 because whatever slows down the run is in all of them.
 
@@ -81,7 +81,7 @@ def judge_losses(before, after):
     )
     if last_before >= first_before:
         return (
-            f"losses: inconclusive: even before the change the loss doesn't fall,"
+            f"losses: inconclusive, because the loss doesn't fall even before the change:"
             f" {first_before:.4g} to {last_before:.4g}"
         )
     # The difference as a share of the fall, because equal losses prove little before they fall.

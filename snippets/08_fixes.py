@@ -1,11 +1,11 @@
-"""A training with every cure behind a switch; writes seconds and loss of each step to a file.
+"""Train with any of the fixes, and write the seconds and the loss of each step to a file.
 
     python 08_fixes.py plain_1.csv
-    python 08_fixes.py cured_1.csv --fused --channels-last --pin --workers 2
+    python 08_fixes.py fixed_1.csv --fused --channels-last --pin --workers 2
 
-Run each at least five times, with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...) for
-08_compare_two_runs.py. Exchange `Pictures` and `build` for your own. It runs on a GPU where torch
-sees one, otherwise on the processor.
+Run each version at least five times, with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...), and pass
+the files to 08_compare_two_runs.py. Replace `Pictures` and `build` with your own. The script uses a
+GPU if PyTorch detects one, otherwise the CPU.
 """
 
 import argparse
@@ -30,9 +30,7 @@ layout = torch.channels_last if options.channels_last else torch.contiguous_form
 
 
 def augment(images):
-    """uint8 [N, 3, H, W] to float in 0..1: each image is mirrored and brightened by draws of its
-    own.
-    """
+    """Convert uint8 [N, 3, H, W] to float in 0..1. Flip and brighten each image independently."""
     images = images.float() / 255
     flips = torch.rand(len(images), device=images.device) < 0.5
     images = torch.where(flips[:, None, None, None], images.flip(-1), images)
@@ -41,7 +39,7 @@ def augment(images):
 
 
 class Pictures(Dataset):
-    """Made-up images of ten classes; with --whole-batches they are handed over as they are."""
+    """Synthetic images of ten classes. With --whole-batches, they are returned untransformed."""
 
     def __init__(self, count=5000):
         noise = torch.Generator().manual_seed(1)
@@ -58,7 +56,7 @@ class Pictures(Dataset):
 
 
 def build():
-    """The model and its optimizer, with the same weights in every run."""
+    """Return the model and its optimizer, with the same weights in every run of a seed."""
     torch.manual_seed(options.seed)
     layers, channels = [], 3
     for wider in (32, 64, 128):
@@ -75,7 +73,7 @@ def build():
 
 
 def main():
-    """Train, and write a row for each step after the warm-up."""
+    """Train, and write one row per step after the warm-up."""
     model, optimizer = build()
     data = {
         "shuffle": True,

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from proflab.parts.clinic import vital_signs
+from proflab.parts.faulty_runs import indicators_of
 
 import tidyprof
 from tidyprof import Intervals, Profile, analyses, plots
@@ -132,7 +132,7 @@ WITH_OPTIONS = {
     ],
     "timeline": plots.timeline,
     "timeline of a step": lambda profile: plots.timeline(profile, step=6),
-    "vital signs": vital_signs,
+    "indicators": indicators_of,
 }
 
 

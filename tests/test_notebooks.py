@@ -33,7 +33,7 @@ def test_python_that_a_text_shows_can_be_copied() -> None:
         if cell["cell_type"] == "markdown"
         for block in re.findall(r"```python\n(.*?)```", "".join(cell["source"]), re.DOTALL)
     ]
-    assert len(shown) > 3
+    assert shown
     for block in shown:
         ast.parse(block)
 

@@ -303,7 +303,8 @@ rates = steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]].
 rates["images_per_second"] = 1e9 * rates["images"] / rates["duration_ns"]
 rates["steps"] = rates["profiled"].map({True: "traced", False: "not traced"})
 rates["of"] = rates["traced"].map({True: "second run", False: "first run"})
-show_table(rates, "run of steps images_per_second", "Each command twice", origin=h200.attrs["origin"])
+columns, origin = "run of steps images_per_second", h200.attrs["origin"]
+show_table(rates, columns, "Each command twice", origin=origin)
 loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_second"]
 
 # %% [markdown]
@@ -330,9 +331,9 @@ proflab.reveal("00.b", float(f"{100 * (loaders_again / loaders_once - 1):.2g}"),
 amd = 12_787  # images/s, the median of AMD's published lines (docs/gpumodel.md)
 lesson.conclude(
     f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which is "
-    f"{plain_once:,.0f} images/s. With two loader processes, the same GPU trains {loaders_once:,.0f} "
-    f"images/s, {loaders_once / plain_once:.1f} times as many. AMD published {amd:,.0f} images/s for this "
-    "model and batch size on an MI300X.",
+    f"{plain_once:,.0f} images/s. With two loader processes, the same GPU trains "
+    f"{loaders_once:,.0f} images/s, {loaders_once / plain_once:.1f} times as many. AMD published "
+    f"{amd:,.0f} images/s for this model and batch size on an MI300X.",
     rules_out="that this model must be this slow on this GPU; nothing about the GPU yet",
     because="An option that helps isn't a diagnosis: was the GPU busy, or did it wait?",
     next="01",

@@ -166,7 +166,7 @@ def _modeled(path: Path, command: str, profile: Profile) -> WatchedRun:
     import pandas as pd
 
     from cifar_train.peaks import peak_flops
-    from proflab.parts.clinic_runs import ERROR
+    from proflab.parts.modeled_runs import ERROR
     from tidyprof.tables.contract import Origin
 
     known = pd.read_csv(HERE / "modeled_runs.csv", comment="#", index_col="command")

@@ -212,7 +212,7 @@ step = int(tidyprof.steps(rank)["step"].iloc[1])
 show_figure(plots.timeline(rank, step=step, title="Rank 0 of eight: one step of the host"))
 
 # %% [markdown]
-# The result is above 100%, because two streams run at the same time and the sum counts some moments twice. A *union*
+# The sum exceeds the whole span, because two streams run at the same time and it counts some moments twice. A *union*
 # counts each moment once. Sort the events by start, and count only the part of each event after the latest end so far:
 
 

@@ -1,7 +1,7 @@
 """Exercises of lesson 04: which kernels, how often, how small?
 
-04.1 takes tables of rocprofv3 as `pandas.read_csv` gives them, 04.2 a `SteadyPart`, 04.3 the name
-of a program, 04.4 the steps of a measured run in ms.
+Exercise 04.1 takes rocprofv3's tables as `pandas.read_csv` returns them, 04.2 a `SteadyPart`, 04.3
+the name of a program, and 04.4 the steps of a recorded run in ms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proflab.parts.steady_part import SteadyPart
 
 LOADERS = 2
-"""Loader processes of the run that 04.4 asks about."""
+"""Number of loader processes in the run of 04.4."""
 
 JOB = r"""#!/bin/bash
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --time=00:15:00
@@ -27,40 +27,59 @@ srun rocprofv3 --kernel-trace --output-format csv --output-directory ranks \
     --output-file 'rank%rank%_pid%pid%' -- python train.py
 """
 
+WRONG_JOBS = {
+    "profiles srun": (
+        JOB[JOB.index("srun") :],
+        "rocprofv3 --kernel-trace -- srun python train.py\n",
+    ),
+    "All ranks write `ranks/gpu`": ("rank%rank%_pid%pid%", "gpu"),
+    "before srun starts": ("'rank%rank%_pid%pid%'", "rank$SLURM_PROCID"),
+    "identify the rank": ("rank%rank%_pid%pid%", "%pid%"),
+    "Put `--` before the program": ("-- python", "python"),
+    "start `srun`": ("srun ", ""),
+    "Add `--kernel-trace`": ("--kernel-trace ", ""),
+    "Add `--output-format csv`": ("--output-format csv ", ""),
+    "the number of ranks": ("--ntasks-per-node=4 ", ""),
+    "sbatch rejects a script": ("#!/bin/bash\n", ""),
+}
+"""Part of the reply to a wrong script, and the change of JOB that makes the script wrong."""
 
-def copies_in_backward(tables: tuple[pd.DataFrame, pd.DataFrame], by: str = "launched") -> float:
-    """Copies in a step whose time in the column `by` lies within a range `backward`, on average."""
-    copies, marks = tables
-    own = marks[marks["Function"] == "backward"]
+
+def ranges_named_backward(tables: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of the ranges `backward`, one per step."""
+    return tables[1][tables[1]["Function"] == "backward"]
+
+
+def copies_in(
+    tables: tuple[pd.DataFrame, pd.DataFrame], by: str = "launched", function: str = "backward"
+) -> float:
+    """Return the mean number of copies per step whose time `by` is within a range `function`."""
+    own = tables[1][tables[1]["Function"] == function]
     ranges = zip(own["Start_Timestamp"], own["End_Timestamp"], strict=True)
-    return float(sum(copies[by].between(start, end).sum() for start, end in ranges) / len(own))
+    found = sum(tables[0][by].between(start, end).sum() for start, end in ranges)
+    return float(found / len(ranges_named_backward(tables)))
 
 
 def steady_table(steady: SteadyPart) -> pd.DataFrame:
-    """All dispatches of the steady steps by name, as rocprofv3's own statistics count them."""
+    """Return all dispatches of the steady steps by name, counted as rocprofv3 does."""
     return tidyprof.kernels(steady.profile, include=tidyprof.DEVICE_KINDS)
 
 
 def share_of_step(steady: SteadyPart) -> float:
-    """Time of the largest name in percent of the steady steps."""
+    """Return the time of the first kernel in percent of the steady steps."""
     return float(100 * steady_table(steady)["total_ns"].iloc[0] / steady.duration_ns)
 
 
 def job_problem(answer: Any, program: str) -> str | None:
-    """What is wrong with a job script; None if nothing was found."""
+    """Return what is wrong with a job script, or None."""
     if not isinstance(answer, str):
-        return f"A script as one text is asked, this is a {type(answer).__name__}."
+        return f"You gave a value of type {type(answer).__name__}. Give the script as one string."
     return problem(answer)
 
 
-def job_with(old: str, new: str) -> str:
-    """The right script with one part of it changed."""
-    return JOB.replace(old, new)
-
-
 def loaders_needed(steps_ms: pd.Series, typical_ms: float | None = None) -> float:
-    """How many loaders keep up with the shortest step, if LOADERS of them deliver a batch in each
-    mean step.
+    """Return the number of loaders that keep up with the shortest step, if LOADERS of them deliver
+    one batch per mean step.
     """
     return float(LOADERS * (typical_ms or steps_ms.mean()) / steps_ms.min())
 
@@ -68,34 +87,44 @@ def loaders_needed(steps_ms: pd.Series, typical_ms: float | None = None) -> floa
 EXERCISES = (
     Exercise(
         id="04.1",
-        answer=Number(copies_in_backward, relative=0),
+        answer=Number(copies_in, relative=0),
         mistakes=(
             Mistake(
-                lambda tables: (
-                    copies_in_backward(tables) * (tables[1]["Function"] == "backward").sum()
-                ),
-                "These are the copies of all steps. How many steps are there?",
+                lambda tables: copies_in(tables) * len(ranges_named_backward(tables)),
+                "You counted the copies of all steps. Divide by the number of steps, which is the"
+                " number of ranges `backward`.",
             ),
             Mistake(
-                lambda tables: copies_in_backward(tables, "Start_Timestamp"),
-                "This counts where the copies run. A range is a time of the host: ask when they"
-                " were launched.",
+                lambda tables: copies_in(tables, "Start_Timestamp"),
+                "You used the time when a copy runs on the GPU. A range is a time of the CPU, so use"
+                " the column `launched`.",
             ),
             Mistake(
-                lambda tables: len(tables[0]) / (tables[1]["Function"] == "backward").sum(),
-                "These are all copies of a step. Keep those that are launched within a range"
+                lambda tables: len(tables[0]) / len(ranges_named_backward(tables)),
+                "You counted all copies of a step. Keep only those that are launched within a range"
                 " `backward`.",
+            ),
+            Mistake(
+                lambda tables: copies_in(tables, function="forward"),
+                "You used the ranges `forward`. The question asks for the ranges `backward`.",
+            ),
+            Mistake(
+                lambda tables: (
+                    100 * copies_in(tables) * len(ranges_named_backward(tables)) / len(tables[0])
+                ),
+                "You computed the share of the copies in percent. The question asks for their number"
+                " per step.",
             ),
         ),
         hints=(
             (
-                "A range `backward` lasts from its `Start_Timestamp` to its `End_Timestamp`, in"
-                " `marks`."
+                "Select the rows of `marks` whose `Function` is `backward`. Each range lasts from"
+                " `Start_Timestamp` to `End_Timestamp`."
             ),
-            '`copies["launched"].between(start, end).sum()` counts what was launched in one range.',
-            "Add up over the ranges `backward`, and divide by how many of them there are.",
+            'Count the launches in one range with `copies["launched"].between(start, end).sum()`.',
+            "Add up these numbers over all ranges `backward`, and divide by the number of ranges.",
         ),
-        insight="One for each parameter of the network? The next cell counts them.",
+        insight="The network has the same number of parameters, so each is copied once.",
     ),
     Exercise(
         id="04.2",
@@ -103,110 +132,89 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: float(steady_table(data)["percent"].iloc[0]),
-                "That is its share of the kernel time. Divide its time by the time of the steps,"
-                " idle time included.",
+                "You gave the share of the kernel time. Divide the kernel's time by the time of the"
+                " steps, which includes idle time.",
             ),
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
                 lambda data: (
-                    f"The total is of all {data.steps} steady steps, but you divided by one step."
+                    f"You divided by one step, but the kernel's total covers all {data.steps} steady"
+                    " steps. Divide by `steady.duration_ns`."
                 ),
             ),
         ),
         hints=(
-            "`table` has the total time of each name in all steady steps.",
-            "`steady.duration_ns` is how long these steps took.",
-            '`100 * table["total_ns"].iloc[0] / steady.duration_ns`',
+            "Look up the first kernel's total time in all steady steps in `table`.",
+            "Compare it with `steady.duration_ns`, which is the time of these steps.",
+            'Compute `100 * table["total_ns"].iloc[0] / steady.duration_ns`.',
         ),
         insight=lambda data: (
-            f"Without it a step would be at most {share_of_step(data):.1f} % shorter, not"
-            f" {steady_table(data)['percent'].iloc[0]:.1f} %, and less where the GPU idles anyway."
+            f"Without this kernel, a step would be at most {share_of_step(data):.1f}% shorter, not"
+            f" {steady_table(data)['percent'].iloc[0]:.1f}%. While the GPU is idle anyway, it gains"
+            " even less."
         ),
     ),
     Exercise(
         id="04.3",
         answer=Property(job_problem, lambda program: JOB),
-        mistakes=(
-            Mistake(
-                lambda program: job_with("srun rocprofv3", "rocprofv3").replace(
-                    "-- python", "-- srun python"
-                ),
-                "profiles srun",
-            ),
-            Mistake(
-                lambda program: job_with("rank%rank%_pid%pid%", "gpu"),
-                "All ranks write `ranks/gpu`",
-            ),
-            Mistake(
-                lambda program: job_with("'rank%rank%_pid%pid%'", "rank$SLURM_PROCID"),
-                "before srun starts",
-            ),
-            Mistake(
-                lambda program: job_with("rank%rank%_pid%pid%", "%pid%"),
-                "identify the rank",
-            ),
-            Mistake(
-                lambda program: job_with("-- python", "python"),
-                "Put `--` before the program",
-            ),
-            Mistake(lambda program: job_with("srun ", ""), "start `srun`"),
-            Mistake(lambda program: job_with("--kernel-trace ", ""), "Add `--kernel-trace`"),
-            Mistake(lambda program: job_with("--output-format csv ", ""), "Add `--output-format csv`"),
-            Mistake(lambda program: job_with("--ntasks-per-node=4 ", ""), "the number of ranks"),
-            Mistake(
-                lambda program: job_with("#!/bin/bash\n", ""), "sbatch rejects a script"
-            ),
+        mistakes=tuple(
+            Mistake(lambda program, change=change: JOB.replace(*change), words)
+            for words, change in WRONG_JOBS.items()
         ),
         hints=(
             (
-                "Three parts: `#!/bin/bash`, a line `#SBATCH` with nodes, ranks and GPUs of a node,"
-                " and `srun`."
+                "Write three parts: `#!/bin/bash`, a line `#SBATCH` with the nodes, and the ranks and"
+                " GPUs per node, and a line with `srun`."
             ),
             (
-                "`srun` starts the tool for each rank, and the tool the program: `srun rocprofv3"
+                "Let `srun` start the tool on each rank, and the tool the program: `srun rocprofv3"
                 " ... -- python train.py`."
             ),
             (
-                "`--output-file 'rank%rank%'` names the files. In `$SLURM_PROCID` the script itself"
-                " would fill in its own."
+                "Name the files with `--output-file 'rank%rank%'`. Don't use `$SLURM_PROCID`, because"
+                " the script itself would expand it."
             ),
         ),
         insight=(
-            "The snippet at the end is such a script with what real jobs need"
-            f" besides:\n\n```bash\n{JOB}```"
+            "The snippet at the end of the lesson is such a script, with everything else that a real"
+            f" job needs.\n\n```bash\n{JOB}```"
         ),
     ),
     Exercise(
         id="04.4",
-        answer=Number(loaders_needed, relative=0.01),
+        answer=Number(loaders_needed),
         mistakes=(
             Mistake(
                 lambda steps: loaders_needed(steps, steps.median()),
-                "That is by the median, which hides the steps that waited for the loaders.",
+                "You used the median, which ignores how long steps wait for the loaders. Use the"
+                " mean.",
             ),
             Mistake(
                 lambda steps: loaders_needed(steps) / LOADERS,
-                f"That is how many times as fast they must be. There are {LOADERS} of them"
-                " already.",
+                f"You computed how many times as fast the loaders must be. Multiply by {LOADERS},"
+                " the number of loaders in this run.",
             ),
             Mistake(
                 lambda steps: float(LOADERS * steps.mean() / steps.median()),
-                "The median step is one that waited, too, or not. Take the shortest as the step"
-                " that never waits.",
+                "You divided by the median step, which may have waited as well. Divide by the"
+                " shortest step.",
+            ),
+            Mistake(
+                lambda steps: float(math.ceil(loaders_needed(steps))),
+                "You rounded up. The question asks for the number before rounding.",
             ),
         ),
         hints=(
             (
-                "In the long run the two deliver a batch in each mean step, so one of them takes"
-                " twice as long."
+                "The two loaders deliver one batch per mean step, so each of them takes twice that"
+                " time per batch. Compute this time."
             ),
-            "Divide that by the shortest step.",
-            "`2 * two.mean() / two.min()`",
+            "Divide it by the shortest step.",
+            "Compute `2 * two.mean() / two.min()`.",
         ),
         insight=lambda steps: (
-            f"So {math.ceil(loaders_needed(steps))} at least. In the second run of the same command"
-            " it is nine, as its mean step took twice as long. One run says how many are too few,"
-            " not how many are enough."
+            f"At least {math.ceil(loaders_needed(steps))} loaders are necessary. A single run shows"
+            " how many are too few, not how many are enough."
         ),
     ),
 )

@@ -1,7 +1,7 @@
-"""Exercises of lesson 05, is this kernel near its ceiling?
+"""Exercises of lesson 05: is this kernel near its ceiling?
 
-Each says what it is put to: a layer, a run of rocprof-compute made here, or counters of a recording
-as its CSV file has them.
+Exercise 05.1 takes a layer, 05.2 a run of rocprof-compute, and 05.3 the recorded counters from a
+CSV file.
 """
 
 from __future__ import annotations
@@ -14,114 +14,106 @@ import tidyprof
 from proflab.exercises import Exercise, Mistake, Number
 from tidyprof import Profile
 
-BANDWIDTH, PEAK, ACHIEVABLE = 5.3e12, 1307.4e12, 654e12
-"""Bytes per second and FLOP/s of an MI300X in half precision: the sources stand in the lesson."""
+KNEE = 1307.4e12 / 5.3e12
+"""FLOP per byte at the knee of an MI300X in half precision. The lesson names the sources."""
 
 
 def intensity(
     layer: Mapping[str, int],
     operations: int = 2,
-    bytes_each: int = 2,
     weights_too: bool = True,
     squared: tuple[int, int] = (2, 2),
 ) -> float:
-    """FLOP per byte of a convolution with a padded border; `squared` has the powers of size and
-    filter_width.
+    """Return the FLOP per byte of a convolution with padding and numbers of two bytes.
+
+    squared -- the powers of size and filter_width.
     """
     pixels = layer["images"] * layer["size"] ** squared[0]
     weights = layer["filters"] * layer["channels"] * layer["filter_width"] ** squared[1]
     moved = pixels * (layer["channels"] + layer["filters"]) + weights * weights_too
-    return operations * pixels * weights / (bytes_each * moved)
+    return operations * pixels * weights / (2 * moved)
 
 
 def share_of_roof(profile: Profile, flat: bool = False, moved: float = 1.0) -> float:
-    """What the longest kernel reaches, in percent of the lower of its two roofs, or of the vector
-    units' peak.
+    """Return what the longest kernel reaches, in percent of the lower of its two roofs.
 
-    `moved` is the part of the bytes that is counted.
+    flat  -- compare with the peak of the vector units.
+    moved -- share of the bytes that count.
     """
     row, limits = tidyprof.roofline_points(profile).iloc[0], tidyprof.roofline_ceilings(profile)
     known = limits.set_index("name")["value"]
-    roofs = [known["vector fp32"], row["flops"] / (moved * row["hbm_bytes"]) * known["HBM"]]
-    return float(
-        100 * row["flops"] / (row["duration_ns"] / 1e9) / (roofs[0] if flat else min(roofs))
-    )
+    roof = known["vector fp32"]
+    if not flat:
+        roof = min(roof, row["flops"] / (moved * row["hbm_bytes"]) * known["HBM"])
+    return float(100 * row["flops"] / (row["duration_ns"] / 1e9) / roof)
 
 
-def fabric_bytes(
-    counts: pd.DataFrame | pd.Series, reads: bool = True, writes: bool = True
-) -> pd.Series | float:
-    """Bytes through the fabric: reads of 64 bytes, some of 128 or 32, and writes of 32 or 64."""
-    read = (
-        64 * (counts["TCC_EA0_RDREQ_sum"] + counts["TCC_BUBBLE_sum"])
-        - 32 * counts["TCC_EA0_RDREQ_32B_sum"]
-    )
-    return (
-        read * reads
-        + (32 * counts["TCC_EA0_WRREQ_sum"] + 32 * counts["TCC_EA0_WRREQ_64B_sum"]) * writes
-    )
+def fabric_bytes(raw: pd.DataFrame, writes: bool = True, bubble: bool = True) -> pd.Series:
+    """Return the bytes through the fabric: reads of 64 bytes, some of 128 or 32, and writes of 32
+    or 64.
+    """
+    read = 64 * (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_BUBBLE_sum"] * bubble)
+    written = 32 * (raw["TCC_EA0_WRREQ_sum"] + raw["TCC_EA0_WRREQ_64B_sum"])
+    return read - 32 * raw["TCC_EA0_RDREQ_32B_sum"] + written * writes
 
 
-def moved_for_needed(
-    raw: pd.DataFrame,
-    kernel: str = "stride",
-    bytes_each: int = 8,
-    reads: bool = True,
-    writes: bool = True,
+def moved_per_needed(
+    raw: pd.DataFrame, kernel: str = "stride", needed: int = 8, **counted: bool
 ) -> float:
-    """Bytes that a kernel moves for each that its work-items have to: one number in, one out."""
-    return float(
-        fabric_bytes(raw, reads, writes)[kernel] / (bytes_each * raw.at[kernel, "Grid_Size"])
-    )
+    """Return the bytes that a kernel moves per byte that its work-items need.
+
+    needed  -- bytes per work-item.
+    counted -- as in `fabric_bytes`.
+    """
+    moved = fabric_bytes(raw, **counted)[kernel]
+    return float(moved / (needed * raw.at[kernel, "Grid_Size"]))
 
 
 def growth(values: pd.Series) -> float:
-    """The kernel with the stride by the coalesced one."""
+    """Return the value of the kernel `stride` divided by that of `coalesced`."""
     return float(values["stride"] / values["coalesced"])
 
 
 EXERCISES = (
     Exercise(
         id="05.1",
-        answer=Number(intensity),
+        answer=Number(intensity, unit="FLOP per byte"),
         mistakes=(
             Mistake(
                 lambda layer: intensity(layer, operations=1),
-                "Half of it. Either multiplying and adding count as one, and are two; or a number"
-                " has four bytes, and in half precision it has two.",
+                "Your answer is half of the intensity. Count a multiplication and an addition as two"
+                " operations, and two bytes (not four bytes) per number.",
             ),
             Mistake(
-                lambda layer: intensity(layer, bytes_each=1),
-                "That is per number, of two bytes each.",
+                lambda layer: intensity(layer, operations=4),
+                "You computed FLOP per number. Each number has two bytes, so divide by two.",
             ),
             Mistake(
                 lambda layer: intensity(layer, weights_too=False),
-                "The weights have to be read too.",
+                "You left out the weights. The kernel reads them as well.",
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(1, 2)),
-                "One row of each image: `size` is its width and its height, so it has `size**2`"
-                " numbers a channel.",
+                "You counted one row of each image. `size` is width and height, so an image has"
+                " `size**2` numbers per channel.",
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(2, 1)),
-                "One row of each filter: it has `filter_width**2` weights for each channel.",
+                "You counted one row of each filter. A filter has `filter_width**2` weights per"
+                " channel.",
             ),
         ),
         hints=(
             (
-                "Count three things: input, `images * channels * size**2`, output with `filters`"
-                " channels, all weights."
+                "Count three kinds of numbers: the input (`images * channels * size**2`), the output"
+                " with `filters` channels, and all weights."
             ),
             (
-                "Operations: two for each output number and each weight of *one* filter. Bytes: two"
-                " for each number."
+                "Count two operations for each number of the output and each weight of *one* filter."
+                " Count two bytes per number."
             ),
         ),
-        insight=(
-            f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} and {PEAK / BANDWIDTH:.0f}: where does"
-            " that put it?"
-        ),
+        insight=f"The peak's knee is at {KNEE:.0f}. Is this convolution left or right of it?",
     ),
     Exercise(
         id="05.2",
@@ -129,82 +121,85 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda profile: share_of_roof(profile, flat=True),
-                "That is of the flat roof. Is it the lower?",
+                "You divided by the flat roof. At this intensity, the slanted roof is lower, so use"
+                " that one.",
             ),
             Mistake(
                 lambda profile: (
                     share_of_roof(profile) / tidyprof.roofline_points(profile)["calls"].iloc[0]
                 ),
-                "You divided by the calls once more: `duration_ns` is the sum over all of them,"
-                " like the bytes.",
+                "You divided by the number of calls. `duration_ns`, `flops` and `hbm_bytes` are all"
+                " sums over the calls, so leave that out.",
             ),
             Mistake(
                 lambda profile: share_of_roof(profile, moved=0.5),
-                "That is half of the bytes: a normalization reads and writes.",
+                "You counted half of the bytes. A normalization reads and writes, so use all of"
+                " `hbm_bytes`.",
             ),
         ),
         hints=(
-            'The slanted roof is `point.flops / point.hbm_bytes` times `limits["HBM"]`.',
-            "FLOP/s are `point.flops / (point.duration_ns / 1e9)`.",
-            "Divide them by the `min` of both roofs, and multiply by 100.",
+            'Compute the slanted roof: `point.flops / point.hbm_bytes * limits["HBM"]`.',
+            "Compute the rate: `point.flops / (point.duration_ns / 1e9)`.",
+            "Divide the rate by the `min` of both roofs, and multiply by 100.",
         ),
         insight=(
-            "Under the slanted roof this is the same as bytes per second by the bandwidth: the"
-            " operations cancel. The tool has it, too, reads and writes apart: add up rows 2.1.23"
-            " and 2.1.24 (`L2-Fabric ... BW`)."
+            "Below the slanted roof, this is also bytes per second divided by the bandwidth, because"
+            " the operations cancel. The tool reports reads and writes separately: add up rows"
+            " 2.1.23 and 2.1.24 (`L2-Fabric ... BW`)."
         ),
     ),
     Exercise(
         id="05.3",
-        answer=Number(moved_for_needed, unit="bytes per byte"),
+        answer=Number(moved_per_needed, unit="bytes per byte"),
         mistakes=(
             Mistake(
                 lambda raw: growth(fabric_bytes(raw)),
-                "That is by what the coalesced kernel moved, a little more than it has to. Count"
-                " what *must* be moved: four bytes in and four out for each of the `Grid_Size`"
-                " work-items.",
+                "You divided by what the coalesced kernel moved. Divide by what *must* be moved: four"
+                " bytes in and four out for each of the `Grid_Size` work-items.",
             ),
             Mistake(
-                lambda raw: moved_for_needed(raw, bytes_each=4),
-                "Each number is read and written: two times four bytes have to be moved for a"
-                " work-item.",
+                lambda raw: moved_per_needed(raw, kernel="coalesced"),
+                "You computed the kernel `coalesced`. The question is about `stride`.",
             ),
             Mistake(
-                lambda raw: moved_for_needed(raw, writes=False),
-                "These are the reads, over what has to be read and written. The writes go through"
-                " the fabric too.",
+                lambda raw: moved_per_needed(raw, bubble=False),
+                "You left out `TCC_BUBBLE_sum`. Each of these reads has 128 bytes, so add 64 bytes"
+                " more for each.",
             ),
             Mistake(
-                lambda raw: moved_for_needed(raw, bytes_each=4, writes=False),
-                "That is right for the reads alone. Writing counts too.",
+                lambda raw: moved_per_needed(raw, needed=4),
+                "You counted four needed bytes per work-item. Each number is read and written, so"
+                " count eight.",
+            ),
+            Mistake(
+                lambda raw: moved_per_needed(raw, writes=False),
+                "You counted only the reads. The writes go through the fabric as well.",
+            ),
+            Mistake(
+                lambda raw: moved_per_needed(raw, needed=4, writes=False),
+                "Your answer is correct for the reads alone. Count the writes as well.",
             ),
             Mistake(
                 lambda raw: float(
                     (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_EA0_WRREQ_sum"])["stride"]
                     / (8 * raw.at["stride", "Grid_Size"])
                 ),
-                "These are requests. They move 128, 64 or 32 bytes each.",
-            ),
-            Mistake(
-                lambda raw: 1 / moved_for_needed(raw),
-                "That is the useful part of what is moved: turn the fraction round.",
+                "You counted requests. A request moves 128, 64 or 32 bytes, so multiply by the size.",
             ),
         ),
         hints=(
-            'What must be moved is `8 * raw["Grid_Size"]`: four bytes in, four out.',
+            'Compute the needed bytes: `8 * raw["Grid_Size"]`, four in and four out.',
             (
-                "Reads: 64 bytes each, 64 more for a `BUBBLE`, 32 less for a `32B`. Writes: 32"
-                " bytes, 32 more for a `64B`."
+                "Count 64 bytes per read, 64 more for a `BUBBLE`, and 32 less for a `32B`. Count 32"
+                " bytes per write, and 32 more for a `64B`."
             ),
-            (
-                "Write `raw[...]` for `c[...]` in the two lines of `read` and `written`, add,"
-                " divide, and take `stride`."
-            ),
+            "Add the bytes of reads and writes, divide by the needed bytes, and select `stride`.",
         ),
         insight=lambda raw: (
-            f"The coalesced kernel moves {moved_for_needed(raw, kernel='coalesced'):.2f}. Yet the"
-            f" time grew only {growth(raw['End_Timestamp'] - raw['Start_Timestamp']):.1f} times: so"
-            " small a launch mostly waits for answers."
+            f"The coalesced kernel moves {moved_per_needed(raw, kernel='coalesced'):.2f} bytes per"
+            " byte, so using more bandwidth isn't an achievement by itself. The time is only"
+            f" {growth(raw['End_Timestamp'] - raw['Start_Timestamp']):.1f} times as long, because such"
+            " a small launch mostly waits for answers."
         ),
     ),
 )

@@ -1,41 +1,40 @@
 # %% [markdown]
 # # Is this kernel near its ceiling?
 #
-# In the model, at batch 1,024, the kernels now fill the step (lesson 04). Could one of them be faster? That depends on
-# the GPU, and on what the kernel asks of it: `rocprof-compute` (formerly Omniperf) lets the hardware count that.
+# Lesson 04 gave the GPU more work per launch. `$EXAMPLE` is therefore now the run with `--num-workers 8 --batch-size 1024
+# --fused-optimizer`, and in the model, kernels fill its steps. Could one kernel be faster? The evidence again comes from
+# MI300X GPUs: AMD's recorded kernels, and a model for what the tool prints.
 #
-# After this lesson you can
+# `rocprof-compute` (formerly Omniperf) lets the hardware count what a kernel does.
 #
-# - take a kernel from its counters to its point under the roof, and say which block it is near to;
-# - tell a percentage with a wrong average or filter, and say what a faster kernel would bring.
+# After this lesson, you can:
 #
-# You need lessons 02 and 04. Commands hold from ROCm 7.0 to {newest rocm} (rocprof-compute 3.2.3 to
-# {newest rocprof-compute}).
+# - place a kernel below its roof from its counters, and name the hardware block that it comes closest to;
+# - recognize a percentage with a wrong average or filter, and calculate what a faster kernel gains.
+#
+# **Before you start:** complete lessons 02 and 04. Commands apply to ROCm 7.0 through {newest rocm} (rocprof-compute
+# 3.2.3 through {newest rocprof-compute}).
 
 # %%
-import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import case, exercise, ledger, show_table, show_text
-from proflab.parts.clinic_runs import modeled
+from proflab import exercise, show_table, show_text
 from proflab.parts.roofline import show_roofline
 from proflab.parts.steady_part import own_run
 
 lesson = proflab.start("05")
+lesson.findings()
 
 # %%
 lesson.recall()
 
-# %%
-lesson.findings()
-
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A kernel computes and moves data. The lower limit counts. In a *roofline* plot a kernel stands at its *arithmetic
-# intensity*, what it computes for each byte that it moves, and at its FLOP/s. The roofs meet at the *knee*: left of it a
-# kernel is called *memory-bound*, right of it *compute-bound*. Fill in the blanks as you go:
+# A kernel computes and moves data, and the slower of the two is its limit. In a *roofline* plot, a kernel's *arithmetic
+# intensity* is how much it computes per byte that it moves. The roofs meet at the *knee*. Left of the knee, a kernel is
+# *memory-bound*, and right of it, *compute-bound*. Fill in the blanks as you go:
 #
 # {drawing 05_roofline}
 
@@ -46,32 +45,32 @@ lesson.findings()
 # | --- | --- |
 # | *work-item* | one thread of a kernel; 64 of them (32 on an MI400) run together as a *wavefront* |
 # | *workgroup* | wavefronts that run on the same compute unit (CU) |
-# | *VALU*, *MFMA* | units that do the same to 64 numbers, and those with the highest flat roof |
-# | *F16* | numbers of half precision, two bytes each |
+# | *VALU*, *MFMA* | vector units, which do the same to 64 numbers; matrix units, which have the highest flat roof |
+# | *F16* | half-precision numbers, two bytes each |
 #
 # ## Predict
 #
-# The forward batch normalization, fourth in AMD's table of lesson 04 and first in the model, brings its input to mean 0
-# and variance 1.
+# Forward batch normalization scales its input to mean 0 and variance 1. It is fourth in AMD's kernel table.
 
 # %%
 # solution
 intensity_guess, share_guess = 50, 40
 # end solution
-proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="intensity of batch normalization")
+proflab.predict(
+    "05.a", intensity_guess, unit="FLOP/byte", what="the intensity of batch normalization"
+)
 proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that it reaches")
 
 # %% [markdown]
-# ## By hand first
+# ## Calculate the roof first
 #
-# All follows from `min(peak, intensity * bandwidth)`. AMD's [data
-# sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html) gives an MI300X's *peak* in half precision and
-# its bandwidth. The *achievable* rate is what AMD's best matrix products
-# [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/): the clock falls
-# under load.
+# The roof at an intensity is `min(peak, intensity * bandwidth)`. An MI300X's *peak* in half precision and its bandwidth
+# are in AMD's [data sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). AMD's best matrix products
+# [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/) the *achievable*
+# rate, because the clock slows down under load.
 #
-# Count what *must* be done in the first normalization of the case: each input is read once, each output written once.
-# We take eight operations per number.
+# Count what the first normalization of the example run *must* do: read each input once, write each output once, and
+# compute. We assume eight operations per number.
 
 # %%
 PEAK, ACHIEVABLE, BANDWIDTH = 1307.4e12, 654e12, 5.3e12  # FLOP/s, FLOP/s, bytes per second
@@ -79,23 +78,20 @@ PEAK, ACHIEVABLE, BANDWIDTH = 1307.4e12, 654e12, 5.3e12  # FLOP/s, FLOP/s, bytes
 numbers = 1024 * 64 * 16 * 16  # images, channels, height, width
 norm_flops, norm_bytes = 8 * numbers, 2 * 2 * numbers
 norm_intensity = norm_flops / norm_bytes
-norm_roof = min(PEAK, norm_intensity * BANDWIDTH)
-layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
+norm_us = 1e6 * norm_flops / min(PEAK, norm_intensity * BANDWIDTH)
 show_text(
-    f"The normalization: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, "
-    f"**{norm_intensity:.0f} FLOP per byte**, at least {1e6 * norm_flops / norm_roof:.0f} µs. "
-    f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} "
-    "FLOP per byte (peak)."
+    f"{norm_flops / 1e6:.0f} MFLOP and {norm_bytes / 1e6:.0f} MB take at least {norm_us:.0f} µs."
 )
+show_text(f"Intensity: {norm_intensity:.0f} FLOP per byte; knee: {PEAK / BANDWIDTH:.0f} (peak)")
 
 # %% [markdown]
-# A convolution slides `filters` filters over the images, each of `channels * filter_width**2` weights. Each number of
-# the output takes a multiplication and an addition for each of them. The output has the input's `size`, in width and in
-# height.
+# A convolution slides `filters` filters over the images. Each filter has `channels * filter_width**2` weights, and each
+# number of the output takes one multiplication and one addition per weight. Input and output are `size` wide and high.
 
 # %%
-# 3 minutes: the intensity of this convolution, in FLOP per byte? Input and weights are read once, the output is written
-# once. Use `layer["images"]`, `layer["channels"]` and so on.
+# 3 minutes: what is the intensity of this convolution, in FLOP per byte? Input and weights are read once, and the output
+# is written once. All numbers have two bytes. Use the values of `layer`.
+layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
 q = exercise("05.1", layer)
 # solution
 inputs = layer["images"] * layer["channels"] * layer["size"] ** 2
@@ -109,48 +105,52 @@ q.check(answer)
 # %% [markdown]
 # ## Capture
 #
-# *Counters* in the hardware say what was really done. It counts few kinds of events at a time, so the tool **runs your
-# program again for each group of counters**, each run a *replay pass*. Hence: one process, few steps, few counters.
+# Hardware *counters* show what a kernel really did. The hardware counts only a few kinds of events at a time, so the tool
+# **runs your program again for each group of counters**. Each run is a *replay pass*. Use one process, few steps and few
+# counters.
 #
-# | option | why |
+# | option | purpose |
 # | --- | --- |
-# | `--name` | results go to `workloads/NAME/GPU`, such as `workloads/all/MI300X_A1`; for ranks `workloads/NAME/RANK` |
-# | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); by number since ROCm 7.0 |
-# | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression in newer releases |
-# | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
+# | `--name` | Write to `workloads/NAME/GPU`, such as `workloads/all/MI300X_A1`, or to `workloads/NAME/RANK` for ranks |
+# | `-b 2 10` | Count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); numbers since ROCm 7.0 |
+# | `-k TEXT` | Only kernels with this text in the name, case-sensitive; a regular expression in newer releases |
+# | `--no-roof` | Skip the benchmark of the GPU's roofs, which takes a while |
 #
-# On a real GPU run the program once before, for MIOpen's search. Without a GPU the course replays a *modeled*
-# MI300X: operations and bytes come from shapes, and times from AMD's runs. The model has no caches, so their
-# counters are missing.
+# On a real GPU, run the program once before, so that MIOpen's search is over. Without a GPU, the course replays a
+# *modeled* MI300X. It derives operations and bytes from shapes, and times from AMD's runs. It models no caches, so their
+# counters are missing. The cell takes up to a minute.
 
 # %% language="bash"
 # mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads; echo "Counting, up to a minute"
 # rocprof-compute profile --name all --no-roof -b 2 10 -- $EXAMPLE --max-steps 2 2>&1
 
 # %% [markdown]
-# `analyze` prints tables; `--gui` shows them in a browser, `--tui` in the terminal (`--experimental` from ROCm 7.14
-# on).
+# `analyze` prints tables, `--gui` shows them in a browser, and `--tui` in the terminal (with `--experimental` since ROCm
+# 7.14).
 #
 # ## Trap: an average of what?
 #
-# The names of convolutions begin with `igemm` (*implicit GEMM*: done as a matrix product). On your GPU MIOpen may
-# choose others: take names from your own table.
+# Names of convolutions start with `igemm` (*implicit GEMM*, a matrix product). MIOpen may choose other kernels on your
+# GPU, so take the names from your own table (`analyze --list-stats`, or as here):
 
 # %%
 mine = own_run(lesson.folder / "workloads/all")
-launched = mine.events.query("kind == 'kernel'").astype({"name": str})  # without runtime's copies
-for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
+launched = mine.events.query("kind == 'kernel'").astype(
+    {"name": str}
+)  # without the runtime's copies
+for text in ("igemm", "BatchNorm", "batch_norm"):
     kept = launched[launched["name"].str.contains(text)]
     time = 100 * kept["duration_ns"].sum() / launched["duration_ns"].sum()
-    show_text(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the time.")
+    show_text(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f}% of the time")
 
 # %% [markdown]
-# List names first (`analyze --list-stats`, or as above). `-b 2.1.4` asks for block 2, table 1, row 4; two folders make
-# a *baseline comparison*.
+# `-b 2.1.4` selects block 2, table 1, row 4. Two folders make a *baseline comparison*, here of all kernels with two kinds
+# of kernels. The cell takes up to a minute.
 
 # %% language="bash"
-# cd $FOLDER; echo "Counting two kinds of kernels, up to a minute"
-# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $EXAMPLE --max-steps 2 &>log
+# cd $FOLDER; rm -rf workloads/two; echo "Counting two kinds of kernels, up to a minute"
+# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm \
+#     -- $EXAMPLE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
 
 # %%
@@ -158,51 +158,53 @@ two = own_run(lesson.folder / "workloads/two")
 for way in ("dispatches", "totals"):
     tables = [tidyprof.speed_of_light(run, average=way).set_index("metric") for run in (mine, two)]
     shares = [table.at["MFMA FLOPs (F16)", "percent"] for table in tables]
-    show_text(f"F16 share by {way}: all {shares[0]:.2f} % of the peak, both {shares[1]:.2f} %.")
+    show_text(
+        f"F16 share by {way}: {shares[0]:.2f}% of the peak (all), {shares[1]:.2f}% (two kinds)"
+    )
 
 # %% [markdown]
-# None is wrong. Up to release 3.6 the tool averages over *dispatches*, so that a
-# copy of a few microseconds weighs as much as the longest convolution. From 3.7 (ROCm 7.14) on it divides *totals*. The
-# repair: one kernel at a time, and the filter beside every number.
+# Both are right. Up to release 3.6, the tool averages over *dispatches*, so a copy of a few microseconds weighs as
+# much as the longest convolution. Since 3.7 (ROCm 7.14), it divides *totals*. To avoid the trap, look at one kernel at a
+# time, and state the filter with every number.
 
 # %% language="bash"
-# cd $FOLDER; echo "Counting one kernel"
-# rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $EXAMPLE --max-steps 2 &>log
+# cd $FOLDER; rm -rf workloads/norm; echo "Counting one kernel, up to a minute"
+# rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd \
+#     -- $EXAMPLE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 --max-stat-num 1 2>&1
 
 # %% [markdown]
-# The peak of `VALU FLOPs` is one *without* packed instructions, which do two numbers at once: with them the roof of
-# FP32 is twice as high, and so it is below.
+# The tool's peak of `VALU FLOPs` is *without* packed instructions, which process two numbers at once. With them, the FP32
+# roof is twice as high, and so it is below.
 #
 # ## One kernel, from its counters to its point
 #
-# A vector instruction is one operation for each of the 64 work-items, a *fused multiply-add* (`FMA`) two. One count of
-# `MOPS` stands for 512 operations of the matrix units. `EA` is the traffic of the *fabric*, which connects the last
-# cache to the memory: a read brings 64 bytes (128 if a `BUBBLE`, or 32), a write 32 or 64. These are the counters of
-# MI300A and MI300X (architecture `gfx942`); an MI200's begin with `TCC_EA_`, and know no `BUBBLE`.
+# | counter | meaning |
+# | --- | --- |
+# | `VALU_ADD`, `_MUL`, `_TRANS` | one vector instruction: 64 operations, one per work-item |
+# | `VALU_FMA` | *fused multiply-add*: 128 operations |
+# | `MFMA_MOPS` | 512 operations of the matrix units |
+# | `EA0_RDREQ`, `EA0_WRREQ` | reads of 64 and writes of 32 bytes through the *fabric*, which connects the last cache to the memory |
+# | `BUBBLE`, `RDREQ_32B`, `WRREQ_64B` | those of them that have 128, 32 and 64 bytes; `BUBBLE` is AMD's name for a long read |
+#
+# These are the counters of MI300A and MI300X (architecture `gfx942`). An MI200's names start with `TCC_EA_`, and
+# it lacks `BUBBLE`.
 
 # %%
 norm = own_run(lesson.folder / "workloads/norm")
 first = norm.counters.drop_duplicates(["dispatch_id", "name"])  # some are counted in several runs
 c = first.groupby("name", observed=True)["value"].sum()
-point = tidyprof.roofline_points(norm).iloc[0]
 flops = 512 * c.filter(regex="MFMA_MOPS_B?F").sum()
 flops += 64 * c.filter(regex="VALU_(ADD|MUL|TRANS)_F").sum()
 flops += 128 * c.filter(regex="VALU_FMA_F").sum()
-if "TCC_BUBBLE_sum" in c:
-    read = 64 * c["TCC_EA0_RDREQ_sum"] + 64 * c["TCC_BUBBLE_sum"] - 32 * c["TCC_EA0_RDREQ_32B_sum"]
-    written = 32 * c["TCC_EA0_WRREQ_sum"] + 32 * c["TCC_EA0_WRREQ_64B_sum"]
-    assert np.allclose([flops, read + written], [point.flops, point.hbm_bytes])
+point = tidyprof.roofline_points(norm).iloc[0]
 limits = tidyprof.roofline_ceilings(norm).set_index("name")["value"]
-show_text(
-    f"`{point.short_name}`: {point.calls} calls, {point.duration_ns / 1e6:.2f} ms, "
-    f"{point.flops / 1e9:.2f} GFLOP, {point.hbm_bytes / 1e9:.2f} GB. It uses vector units: the "
-    f"roofs are {limits['vector fp32'] / 1e12:.0f} TFLOP/s and {limits['HBM'] / 1e12:.2f} TB/s."
-)
+show_text(f"By hand {flops / 1e9:.2f} GFLOP, by the library {point.flops / 1e9:.2f} GFLOP.")
+show_text(f"It uses vector units, so its flat roof is {limits['vector fp32'] / 1e12:.0f} TFLOP/s.")
 
 # %%
-# 3 minutes: how many percent of the lower of its two roofs does this kernel reach, over all its calls? `point` has
-# `flops`, `hbm_bytes` and `duration_ns`, `limits` has the roofs "vector fp32" and "HBM".
+# 3 minutes: what percentage of the lower of its two roofs does this kernel reach, over all its calls? `point` has
+# `flops`, `hbm_bytes` and `duration_ns`. `limits` has the roofs "vector fp32" in FLOP/s and "HBM" in bytes per second.
 q = exercise("05.2", norm)
 # solution
 roof = min(limits["vector fp32"], point.flops / point.hbm_bytes * limits["HBM"])
@@ -211,93 +213,95 @@ answer = 100 * point.flops / (point.duration_ns / 1e9) / roof
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# This very kernel is the model's worst: 12.97 µs on average in a step of 256 images, where AMD recorded 9.39 ([what the
-# model gets wrong](../docs/gpumodel.md)). By AMD's time it reaches a third more of its roof.
+# > **Warning:** The model gets this kernel wrong more than any other: 12.97 µs on average in a step of 256 images, where
+# > AMD recorded 9.39 µs ([details](../docs/gpumodel.md)). By AMD's time, it reaches a third more of its roof.
 #
-# The point, the largest convolution, and ten of AMD's, recorded with 256 images:
+# The figure compares it with the largest modeled convolution, and with ten that AMD recorded with 256 images. `vector
+# FP32` is the flat roof of the normalization, and the other two belong to convolutions. Two points coincide, so their
+# mean is drawn.
 
 # %%
 layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
-its_roof = (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
-layers["rate"] = layers["pct_of_roof"] / 100 * its_roof
-points = tidyprof.roofline_points(mine)
-points = points[points["name"].isin(launched["name"])]
-convolution = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
-shown = {"the normalization": point, "largest convolution": convolution}
-for name, row in shown.items():
-    share = 100 * row.flops_per_second / min(PEAK, row.hbm_intensity * BANDWIDTH)
-    show_text(f"{name}: {row.hbm_intensity:.3g} FLOP per byte, {share:.1f} % of its roof.")
-show_text(f"AMD's ten convolutions, recorded: {layers['pct_of_roof'].mean():.1f} % on average.")
-
-# %%
+roof = (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
+layers["rate"] = layers["pct_of_roof"] / 100 * roof
+layers = layers.groupby(["direction", "flop_per_byte"])["rate"].mean().reset_index()
+points = tidyprof.roofline_points(mine).query("main_type.str.startswith('matrix', na=False)")
+shown = {"normalization, modeled": point, "largest convolution, modeled": points.iloc[0]}
+groups = {name: ([row.hbm_intensity], [row.flops_per_second]) for name, row in shown.items()}
+for direction, rows in layers.groupby("direction", sort=False):
+    groups[f"convolutions, recorded: {direction}"] = rows["flop_per_byte"], rows["rate"]
+roofs = {"peak": PEAK, "achievable": ACHIEVABLE, "vector FP32": limits["vector fp32"]}
 origin = f"{mine.origin}; hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
-recorded = ("AMD's convolutions, recorded", layers["flop_per_byte"], layers["rate"])
-placed = {name: (row.hbm_intensity, row.flops_per_second) for name, row in shown.items()}
-roofs = {"peak": PEAK, "achievable": ACHIEVABLE}
-title = "Far below both roofs, with either knee"
-show_roofline(placed, roofs, BANDWIDTH, title, origin, recorded)
+show_roofline(groups, roofs, BANDWIDTH, "All kernels are far below their roofs", origin)
 
 # %% [markdown]
-# So far below, neither roof holds you back. What does? A workgroup runs on one compute unit, so a launch with few
-# of them leaves most of the GPU empty. `grid` is the number of work-items, here in AMD's recording of this kernel:
+# Neither roof limits a kernel so far below it. What does? A workgroup runs on one compute unit, so a launch with few
+# workgroups leaves most of the GPU empty. In AMD's trace of this kernel, `grid` is the number of work-items, and each
+# channel is one workgroup:
 
 # %%
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
 recorded = tidyprof.read(there.path, origin=there.origin).events.astype({"name": str})
-place = ["rank", "external_id"]
-asked = recorded[recorded["name"] == "aten::miopen_batch_norm"].set_index(place)["input_shapes"]
-own = recorded[recorded["name"] == "MIOpenBatchNormFwdTrainSpatial"]
-own = own.drop(columns="input_shapes").join(asked.astype(str), on=place)
-sizes = own[["grid", "block"]].astype(str).apply(lambda text: text.str.extract(r"(\d+)")[0])
-own["workgroups"] = sizes["grid"].astype(int) // sizes["block"].astype(int)
-groups = own[own["input_shapes"].str.contains(", 8, 8]", regex=False)].groupby("workgroups")
-groups = groups["duration_ns"].agg(calls="size", mean_ns="mean").reset_index()
-moved = 2 * 2 * 256 * 8 * 8 * groups["workgroups"]  # bytes: a workgroup for each channel
-groups["hbm_percent"] = 100 * moved / groups["mean_ns"] * 1e9 / BANDWIDTH
-show_table(groups, "workgroups calls mean_us hbm_percent", "Images of 8 x 8", origin=there.origin)
-few, many = groups.iloc[0], groups.iloc[-1]
-show_text(
-    f"Each workgroup does the same: {many.workgroups / few.workgroups:.0f} times the channels take "
-    f"{many.mean_ns / few.mean_ns:.2f} times the time. At the top "
-    f"{few.workgroups:.0f} compute units have work. The library chose so."
+names, key = ("aten::miopen_batch_norm", "MIOpenBatchNormFwdTrainSpatial"), ["rank", "external_id"]
+operators, own = (recorded[recorded["name"] == name] for name in names)
+shapes = operators.set_index(key)["input_shapes"].astype(str)
+own = own.join(
+    shapes[shapes.str.contains(", 8, 8]", regex=False)].rename("shape"), on=key, how="inner"
 )
+grid, block = (
+    own[size].astype(str).str.extract(r"(\d+)")[0].astype(int) for size in ("grid", "block")
+)
+sizes = own.groupby(grid // block)["duration_ns"].agg(calls="size", mean_ns="mean")
+sizes = sizes.rename_axis("workgroups").reset_index()
+moved = 2 * 2 * 256 * 8 * 8 * sizes["workgroups"]  # bytes: one workgroup per channel
+sizes["hbm_percent"] = 100 * moved / sizes["mean_ns"] * 1e9 / BANDWIDTH
+show_table(sizes, "workgroups calls mean_us hbm_percent", "Images of 8 x 8", origin=there.origin)
 
 # %% [markdown]
-# ## Which block is it near to?
+# Four times the channels take hardly longer, because each workgroup does the same work. In the first row, only 64 compute
+# units have work. The library chose this launch.
 #
-# The second drawing has the way of a number from HBM through *L2* and *vL1D* (also called L1), and *LDS*, which a
-# workgroup shares. The table *Speed-of-Light* (2.1) compares each with its peak.
+# ## Which hardware block is it near?
 #
-# Here are four small kernels, recorded on an MI300X. Two copy the same numbers:
-# once neighboring work-items read neighboring numbers (*coalesced*), once numbers far apart (with a *stride*). Two
-# transpose a matrix through LDS. LDS of an MI300X has 32 *banks* (an MI350's has 64): numbers 0 and 32 lie in bank 0,
-# number 1 in bank 1.
-# Work-items that want different numbers of one bank at once are in *conflict*, and wait for each other.
+# A number travels from HBM through *L2* and *vL1D* (also called L1). A workgroup shares the memory *LDS*. The table
+# *Speed-of-Light* (2.1) compares each block with its peak. Four small kernels were recorded on an MI300X:
+#
+# - `coalesced` and `stride` copy the same numbers. Neighboring work-items read neighboring numbers in `coalesced`, and
+#   distant numbers in `stride`.
+# - `conflict` and `padded` transpose a matrix through LDS. The LDS of an MI300X has 32 *banks* (64 on an MI350), so
+#   numbers 0 and 32 are in bank 0. Work-items that want different numbers from one bank are in *conflict* and wait for
+#   each other.
 
 # %%
 copied = proflab.recording("rocprof-compute-mi300x-coalescing")
 turned = proflab.recording("rocprof-compute-mi300x-bank-conflict")
-kinds = {"coalesced": (copied, "coalesced"), "stride": (copied, "uncoalesced")}
-kinds |= {"conflict": (turned, "conflict"), "padded": (turned, "no_conflict")}
-homes = {k: there.path / f"{kind}_profile" / "MI300X_A1" for k, (there, kind) in kinds.items()}
-raw = {name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}
-raw = pd.concat(raw).droplevel(1).copy()
-raw = raw.assign(ns=raw["End_Timestamp"] - raw["Start_Timestamp"]).select_dtypes("number")
+folders = {
+    "coalesced": copied.path / "coalesced_profile",
+    "stride": copied.path / "uncoalesced_profile",
+}
+folders |= {
+    "conflict": turned.path / "conflict_profile",
+    "padded": turned.path / "no_conflict_profile",
+}
+homes = {name: folder / "MI300X_A1" for name, folder in folders.items()}
+raw = pd.concat({name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()})
+raw = raw.droplevel(1).select_dtypes("number").copy()
+raw["ns"] = raw["End_Timestamp"] - raw["Start_Timestamp"]
 table = "analyze/2.1_Speed-of-Light.csv"
-percent = {name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()}
-percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in percent.items()})
+tables = {name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()}
+percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in tables.items()})
 blocks = pd.read_csv(lesson.file("blocks.csv"), comment="#", index_col="metric")["block"]
 nearest = percent.join(blocks, how="inner").groupby("block", sort=False).max().reset_index()
 show_table(nearest, f"block {' '.join(homes)}", "Highest percent of peak", origin=copied.origin)
 
 # %% [markdown]
-# `-b 3` draws the traffic between these levels, a *memory chart*. The stride brings the fabric higher: good news? Count
-# bytes against what the work needs.
+# `-b 3` draws the traffic between these blocks, a *memory chart*. `stride` uses more of the fabric's bandwidth than
+# `coalesced`. Is that good? Compare the bytes with what the work needs:
 
 # %%
-# 3 minutes: each work-item copies one number of four bytes: it reads it, and writes it. For each byte that has to be
-# moved, how many does the kernel `stride` move through the fabric? `raw` has a row for each kernel, with its
-# `Grid_Size` and the counters of the section before (`raw[...]` for `c[...]`).
+# 3 minutes: each work-item of `stride` reads one number of four bytes and writes it. How many bytes does the kernel move
+# through the fabric per byte that it must read or write? `raw` has one row per kernel, with its `Grid_Size` and counters:
+# `TCC_EA0_RDREQ_sum`, `TCC_BUBBLE_sum`, `TCC_EA0_RDREQ_32B_sum`, `TCC_EA0_WRREQ_sum` and `TCC_EA0_WRREQ_64B_sum`.
 q = exercise("05.3", raw)
 # solution
 read = 64 * (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_BUBBLE_sum"]) - 32 * raw["TCC_EA0_RDREQ_32B_sum"]
@@ -307,120 +311,86 @@ answer = ((read + written) / (2 * 4 * raw["Grid_Size"]))["stride"]
 q.check(answer)
 
 # %% [markdown]
-# A higher bandwidth is no success.
-#
-# The transposes: in the table LDS looks idle, since its row counts the bytes that were delivered, and not the
-# clocks that were lost. `SQ_LDS_IDX_ACTIVE` counts, over all compute units, the clocks in which LDS is busy, and
-# `SQ_LDS_BANK_CONFLICT` those that a conflict cost. `padded` takes room for one number more in each row of its tile,
-# so that the numbers of a column fall into different banks. Is it faster?
+# In the transposes, LDS looks idle, because its row counts delivered bytes and not lost clock cycles. `SQ_LDS_IDX_ACTIVE`
+# counts the cycles when LDS is busy, and `SQ_LDS_BANK_CONFLICT` those that a conflict costs. `padded` adds one number to
+# each row of its tile, so the numbers of a column are in different banks. Is it faster?
 
 # %%
 machine = pd.read_csv(homes["conflict"] / "sysinfo.csv").iloc[0]
 kernel, change = raw.loc["conflict"], raw.loc["padded"] / raw.loc["conflict"]
-clocks = kernel["GRBM_GUI_ACTIVE"] / machine.num_xcd  # each of the eight chiplets counts them
-busy = kernel["SQ_LDS_IDX_ACTIVE"] / (clocks * machine.cu_per_gpu)
+cycles = kernel["GRBM_GUI_ACTIVE"] / machine.num_xcd  # each of the eight chiplets counts them
+busy = kernel["SQ_LDS_IDX_ACTIVE"] / (cycles * machine.cu_per_gpu)
 lost = kernel["SQ_LDS_BANK_CONFLICT"] / kernel["SQ_LDS_IDX_ACTIVE"]
 show_text(
-    f"In `conflict` LDS is busy for {100 * busy:.0f} % of the clocks, {100 * lost:.0f} % of that "
-    f"are conflicts. `padded` needs {change['SQ_LDS_IDX_ACTIVE']:.2f} times these, "
-    f"{change['ns']:.2f} times the time in one run, {change['GRBM_GUI_ACTIVE']:.2f} times all "
-    "clocks in another."
+    f"`conflict`: LDS is busy for {100 * busy:.0f}% of the cycles, {100 * lost:.0f}% of them lost."
 )
-
-# %% [markdown]
-# Launches differ by more: **no gain is proven**.
-#
-# Which percentages to trust: [by which peak, and from which
-# run](../docs/more-of-rocprofv3.md#percentages-of-rocprof-compute).
-#
-# ## Trap: a cure by its name
-#
-# MIOpen's transposes (`batched_transpose`) turn the case's images to the layout that its convolutions want, and back.
-# With `--channels-last` PyTorch keeps that layout from the start. The model plays both:
-
-# %%
-options = case.options("05")
-plain, nhwc = modeled(options), modeled(f"{options} --channels-last")
-kernels = pd.read_csv(lesson.file("modeled_kernels.csv"), skiprows=3)
-before, after = (kernels[kernels["layout"] == layout] for layout in ("plain", "channels last"))
-totals = [table.set_index("short_name")["total_ns"].astype(float) for table in (before, after)]
-grown = totals[1].sub(totals[0], fill_value=0).sort_values()
-gone = before[before["name"].str.contains("batched_transpose")]["percent"].sum()
-refused = ledger.add(
-    "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
-)  # fmt: skip
 show_text(
-    f"The transposes, {gone:.0f} % of the kernel time, are gone. In three steps kernels that "
-    f"shrank save {-grown.clip(upper=0).sum() / 1e6:.0f} ms, those that grew cost "
-    f"{grown.clip(lower=0).sum() / 1e6:.0f}, `{grown.index[-1]}` above all."
+    f"`padded`: {change['SQ_LDS_IDX_ACTIVE']:.2f} times the LDS cycles; time: "
+    f"{change['ns']:.2f} times in one run, {change['GRBM_GUI_ACTIVE']:.2f} times in another"
 )
 
 # %% [markdown]
-# Yet an image takes no less. In this layout PyTorch does the normalization with its own kernels, not MIOpen's. A step
-# is a sum: look at all that changed. On a real GPU:
-
-# %%
-steady = case.measured().query("part == 'steady' and not profiled").groupby("run")["duration_ns"]
-there = steady.agg(["median", "mean"]).loc[["large", "channels"]] / 1e6
-show_text(
-    f"Median step {there.at['large', 'median']:.0f} ms, with channels last "
-    f"{there.at['channels', 'median']:.0f}; mean {there.at['large', 'mean']:.0f} and "
-    f"{there.at['channels', 'mean']:.0f} (recorded: NVIDIA H200, one run each)."
-)
-
-# %% [markdown]
-# Median and mean disagree: nothing is proven.
+# The difference is smaller than the variation between launches, so **no gain is proven**. Which percentages can you
+# trust? See [by which peak, and from which run](../docs/more-of-rocprofv3.md#percentages-of-rocprof-compute).
 #
 # ## Decide
 #
-# What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most
-# `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel of AMD's table with all that mainly carry numbers.
+# What could a perfect kernel gain? If a part of the time takes none, the rest remains, so the gain is at most
+# `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel in AMD's table with all its kernels that mainly move data:
 
 # %%
 table = lesson.file("../04_rocprofv3_kernel_stats/amd_kernel_tables.csv")
 amd = pd.read_csv(table, comment="#").query("run == 'one GPU'")
-carriers = amd[~amd["name"].str.startswith("igemm")]["percent"]
-one, five = (1 / (1 - part / 100) for part in (carriers.max(), carriers.sum()))
-reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
-proflab.reveal("05.a", norm_intensity, "by hand")
-proflab.reveal("05.b", reached_share, norm)
+movers = amd[~amd["name"].str.startswith("igemm")]["percent"]
+one, five = (1 / (1 - part / 100) for part in (movers.max(), movers.sum()))
+show_text(
+    f"At most {one:.2f} times without the first kernel, and {five:.2f} times without all five"
+)
+reached = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
+proflab.reveal("05.a", norm_intensity, "calculated")
+proflab.reveal("05.b", reached, norm)
 
 # %% [markdown]
-# So it is a sum of many. Which part of the step launches them: forward, backward, optimizer? Counters know no ranges, a
-# table of kernels knows no calls. A trace has all three, in a table each: ask across them.
+# Many kernels share the time. Which part of the step launches them? Counters don't show that, but a trace has ranges,
+# calls and kernels in tables, which the next lesson queries.
 
 # %%
+low, high = sizes["hbm_percent"].iloc[[0, -1]]
 lesson.conclude(
-    f"If the first kernel of AMD's table took no time, all kernels together would be {one:.2f} "
-    f"times as fast; if its five that mainly move data took none, {five:.2f} times. Forward "
-    "batch normalization reaches "
-    f"{few.hbm_percent:.0f} to {many.hbm_percent:.0f} % of the memory's roof in AMD's recording, "
-    f"in the model {reached_share:.0f} %.",
-    rules_out="one bad kernel",
-    because="A sum of many: which part of the step launches them? No counter tells.",
-    next="06" if five > 1.2 * one else "08",
+    f"Without the first kernel of AMD's table, all kernels together would be {one:.2f} times as "
+    f"fast, and without its five kernels that mainly move data, {five:.2f} times. Forward batch "
+    f"normalization reaches {low:.0f} to {high:.0f}% of the memory's roof in AMD's trace, and "
+    f"{reached:.0f}% in the model.",
+    rules_out="a single bad kernel",
+    because="Many kernels share the time. Which part of the step launches them?",
+    next="06",
     origin=f"recorded: AMD Instinct MI300 series, amd/HPCTrainingExamples; {mine.origin}",
-    changes=[refused],
 )
 
 # %% [markdown]
+# ## Three takeaways
+#
+# - The roof of a kernel follows from its intensity, and counters show how far below the roof it stays.
+# - A percentage needs its filter and its average, so look at one kernel at a time.
+# - Before you optimize a kernel, calculate what the whole run gains without that kernel.
+#
 # ## What this view cannot see
 #
-# It sees kernels one at a time: no host, no range, no queue, no collectives. Times under the counters are none of the
-# training, and *Wavefront Occupancy*, how many wavefronts the GPU holds at once, is not reliable for short kernels. An
-# experimental option (`--torch-trace`, since ROCm 7.12) notes the operator of each kernel.
+# - **Everything around a kernel:** CPU, ranges, queues, collectives. The experimental `--torch-trace` (since ROCm
+#   7.12) records the operator of each kernel.
+# - **The run's real times:** counting changes them. *Wavefront Occupancy* isn't reliable for short kernels.
 #
-# ## Known issues
-#
-# A collective waits for ever: profiled runs repeat, so one process, no other rank. "folder is not empty" from ROCm 10.0
-# on: add `--overwrite`. More: the [list of known issues](../docs/known-issues.md#rocprof-compute).
+# > **Note:** Profiled runs repeat, so a collective would wait forever. Use a single process. If the tool
+# > reports "folder is not empty" (since ROCm 10.0), add `--overwrite`. See the [list of known
+# > issues](../docs/known-issues.md#rocprof-compute).
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Points from your own counts or a folder of `rocprof-compute profile`, roofs (data sheet or `roofline.csv`), a picture:
-#
 # {snippet 05_roofline.py}
+#
+# Draw the roofline from your own counts or a `rocprof-compute profile` folder. The roofs come from the data sheet or from
+# `roofline.csv`.
 
 # %% [markdown]
-# Next question: which part of the step launches them? Can I ask my own question?
+# Next question: which part of the step launches the kernels? Can I ask my own question?

@@ -18,7 +18,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import case, exercise, show_figure, show_table, show_text
-from proflab.parts.clinic_runs import modeled
+from proflab.parts.modeled_runs import modeled
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 

@@ -1,100 +1,139 @@
-"""Exercises of lesson 08, the blind clinic: a measured ladder, a trial without gradients,
-patients.
-"""
+"""Exercises of lesson 08: a sequence of fixes, lost gradients, and faulty runs."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proflab.display import near
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.clinic import LETTERS, Patient, change
+from proflab.exercises.answers import likely_mistake
+from proflab.parts.faulty_runs import LETTERS, Run, change
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from proflab.correctness_gate import Trial
 
-CHANGE_TOLERANCE = 0.05
-"""How far a change may be off, as a fraction."""
-
 ASKED = "C"
-"""The patient of 08.3."""
+"""Letter of the run in 08.3."""
 
 
 @cache
 def suspects() -> dict[str, dict[str, str]]:
-    """The lesson's table of suspects by name."""
+    """Return the lesson's table of suspects by name."""
     text = (Path(__file__).parent / "suspects.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {row["suspect"]: row for row in rows}
 
 
-def fault_of(patient: Patient) -> str:
-    """The suspect that was put into a run."""
-    return next(name for name in suspects() if patient.is_ill_with(name))
+def fault_of(run: Run) -> str:
+    """Return the suspect that was injected into a run."""
+    return next(name for name in suspects() if run.has_fault(name))
 
 
-def against(fault: str, patient: Patient) -> str:
-    """What speaks against a suspect: its sign, and the figures of the control and of the
-    patient.
+def against(fault: str, run: Run) -> str:
+    """Return a sentence on what a fault would show, and the numbers of the control and the run."""
+    one, words = suspects()[fault], []
+    for name in (f"{one['lengthens']}_ms", one["decided_by"]):
+        if not math.isnan(run.indicators[name]):
+            before = f"{run.control.indicators[name]:.4g} → " if run.control else ""
+            words.append(f"{name.replace('_', ' ')} {before}{run.indicators[name]:.4g}")
+    compared = "From the control to this run" if run.control else "In this run"
+    return f"With {fault}, {one['effect']}. {compared}: {', '.join(words)}."
+
+
+def by_letter(answer: Any, check: Callable[[Any, str], str | None]) -> str | None:
+    """Return the problem of the first run whose entry fails the check, None if all entries pass."""
+    if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
+        return "Your answer needs one entry per run. Give a dictionary with the keys A, B and C."
+    problems = ((letter, check(answer[letter], letter)) for letter in LETTERS)
+    return next((f"Run {letter}: {problem}" for letter, problem in problems if problem), None)
+
+
+def unknown(name: str) -> str | None:
+    """Return a hint at similar names if a name isn't in the table of suspects."""
+    if name in suspects():
+        return None
+    return f"`{name}` is not in the table of suspects: {near(name, suspects())}"
+
+
+# 08.1: the measured sequence of fixes
+
+
+def gated_part(fixes: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows above the first row without a green gate. Raises ValueError if only one is
+    left.
     """
-    from_to = "From the control to this one" if patient.healthy else "In this one"
-    return f"With {fault}, {suspects()[fault]['sign']}. {from_to}: {figures(fault, patient)}."
-
-
-def figures(fault: str, patient: Patient) -> str:
-    """The part that a suspect lengthens and the sign that decides on it, in the control, if there
-    is one, and here.
-    """
-    one, after = suspects()[fault], patient.signs
-    names = (f"{one['lengthens']}_ms", one["decided_by"])
-    names = tuple(name for name in names if not math.isnan(after[name]))
-    before = {
-        name: f"{patient.healthy.signs[name]:.4g} → " if patient.healthy else "" for name in names
-    }
-    return ", ".join(f"{name.replace('_', ' ')} {before[name]}{after[name]:.4g}" for name in names)
-
-
-# 08.1: the measured ladder
-
-
-def gated_part(ladder: pd.DataFrame) -> pd.DataFrame:
-    """The rungs above the first one without a green gate, the plain trainer first; raises
-    ValueError if that is all.
-    """
-    open_ones = [place for place, gate in enumerate(ladder["gate"]) if gate != "green"]
-    kept = ladder.iloc[: open_ones[0]] if open_ones else ladder
+    kept = fixes[fixes["gate"].eq("green").cummin()]
     if len(kept) < 2:
-        raise ValueError("the first change of the ladder has no green gate already")
+        raise ValueError("the first change has no green gate")
     return kept
 
 
-def overall(ladder: pd.DataFrame, column: str = "image_ns") -> float:
-    """From the first row to the last, as a factor."""
-    return float(ladder[column].iloc[0] / ladder[column].iloc[-1])
+def overall(fixes: pd.DataFrame, column: str = "image_ns") -> float:
+    """Return the speedup from the first row to the last."""
+    return float(fixes[column].iloc[0] / fixes[column].iloc[-1])
+
+
+# 08.2: the gate
+
+
+def without_gradient(trials: tuple[Trial, Trial]) -> float:
+    """Return the percentage of weights that have a gradient only in the first trial."""
+    sizes = [one.numel() for one in trials[0].gradients]
+    pairs = zip(sizes, trials[1].gradients, strict=True)
+    return 100 * sum(size for size, one in pairs if one is None) / sum(sizes)
+
+
+def parameters_without(trials: tuple[Trial, Trial]) -> float:
+    """Return the percentage of parameters without a gradient, each counted once."""
+    return 100 * sum(one is None for one in trials[1].gradients) / len(trials[1].gradients)
 
 
 # 08.3: the changes
 
 
-def changes(ward: Mapping[str, Patient]) -> pd.Series:
-    """What is asked: the change of each part in ms, by the names of the budget's columns."""
-    return _named(ward[ASKED].changes)
+def changes(runs: Mapping[str, Run]) -> pd.Series:
+    """Return the right answer: the change of each part in ms, by the names of the budget's columns."""
+    return _named(runs[ASKED].changes)
 
 
-def _named(change: pd.Series) -> pd.Series:
-    return change.rename(index=lambda part: f"{part}_ns")
+def _named(parts: pd.Series) -> pd.Series:
+    return parts.rename(index=lambda part: f"{part.removesuffix('_ms')}_ns")
 
 
-def with_control_of(ward: Mapping[str, Patient], letter: str) -> pd.Series:
-    """The asked patient, compared with the control of another one."""
-    return _named(change(ward[ASKED], ward[letter].healthy))
+def _means(runs: Mapping[str, Run]) -> pd.Series:
+    import tidyprof
+
+    own, well = (
+        tidyprof.step_budget(run.profile)[list(changes(runs).index)].mean() / 1e6
+        for run in (runs[ASKED], runs[ASKED].control)
+    )
+    return own - well
+
+
+def _parts(runs: Mapping[str, Run]) -> pd.Series:
+    run = runs[ASKED]
+    return _named(run.indicators[[f"{part}_ms" for part in run.changes.index]])
+
+
+WRONG_CHANGES: dict[str, Callable[[Mapping[str, Run]], pd.Series]] = {
+    "You subtracted the control of run A, which is another program. Subtract `run.control`.": (
+        lambda runs: _named(change(runs[ASKED], runs["A"].control))
+    ),
+    "You subtracted run B, which is another program. Subtract `run.control`.": (
+        lambda runs: _named(change(runs[ASKED], runs["B"]))
+    ),
+    "You compared run A with its control. Use run C.": lambda runs: _named(runs["A"].changes),
+    "You computed how long the parts are. Subtract the parts of the control.": _parts,
+    "You used means over the steps. Use medians, which ignore one unusual step.": _means,
+}
+"""Feedback -> the wrong answer that it belongs to."""
 
 
 def _equal(given: Mapping[str, float], other: pd.Series) -> bool:
@@ -103,221 +142,143 @@ def _equal(given: Mapping[str, float], other: pd.Series) -> bool:
     )
 
 
-def changes_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
-    """What is wrong with a table of changes; None if each part is there and right."""
-    right = changes(ward)
+def changes_problem(answer: Any, runs: Mapping[str, Run]) -> str | None:
+    """Return the problem of a table of changes, None if each part is right."""
+    right = changes(runs)
     try:
         given = {str(name): float(value) for name, value in dict(answer).items()}
     except (TypeError, ValueError):
-        return f"A number for each part by its name is asked, this is a {type(answer).__name__}."
+        return "Your answer isn't a table of numbers. Give a Series or a dictionary by part."
     if missing := [name for name in right.index if name not in given]:
-        return (
-            f"{missing[0]} is missing: the parts are the columns in ns but `start_ns` and"
-            " `duration_ns`."
-        )
-    for letter, other in ward.items():
-        if letter != ASKED and other.healthy and _equal(given, with_control_of(ward, letter)):
-            return (
-                f"This is patient {ASKED} minus the control of {letter}, another program. Take"
-                " `patient.healthy`."
-            )
-        if letter != ASKED and _equal(given, _named(change(ward[ASKED], other))):
-            return (
-                f"This is patient {ASKED} minus patient {letter}, another program. Take"
-                " `patient.healthy`."
-            )
-    if _equal(given, _named(change(ward[ASKED], ward[ASKED]) + _parts(ward[ASKED]))):
-        return "This is how long the parts take. By how much are they longer than in the control?"
+        return f"The part {missing[0]} is missing. Include each `_ns` column except the two named."
+    if _equal(given, right):
+        return None
+    found = (words for words, wrong in WRONG_CHANGES.items() if _equal(given, wrong(runs)))
     largest = right.abs().idxmax()
-    for factor, words in (
-        (-1, "This is control minus patient."),
-        (1e6, "This looks like ns; ms are asked."),
-    ):
-        if math.isclose(given[largest], factor * right[largest], rel_tol=CHANGE_TOLERANCE):
-            return words
-    wrong = [
-        name
-        for name in right.index
-        if not math.isclose(given[name], right[name], rel_tol=0.01, abs_tol=1e-3)
-    ]
-    return f"{wrong[0]} is not right: {given[wrong[0]]:.4g}." if wrong else None
+    hint = likely_mistake(given[largest], right[largest], "ms")
+    return next(found, hint or f"{largest} should not be {given[largest]:.4g}.")
 
 
-def _parts(patient: Patient) -> pd.Series:
-    return patient.signs[[f"{part}_ms" for part in patient.changes.index]].rename(
-        index=lambda name: name.removesuffix("_ms")
-    )
+# 08.4: the recorded runs
 
 
-# 08.4: the recorded patients
-
-
-def _alternatives(fault: str) -> list[str]:
+def alternatives(fault: str) -> list[str]:
+    """Return the other suspects that lengthen the same part of the step."""
     part = suspects()[fault]["lengthens"]
     return [name for name, one in suspects().items() if one["lengthens"] == part and name != fault]
 
 
-def diagnosis(patient: Patient) -> dict[str, str]:
-    """The fault, and an alternative with the sign against it."""
-    fault = fault_of(patient)
-    alternative = _alternatives(fault)[0]
-    return {
-        "fault": fault,
-        "alternative": alternative,
-        "ruled_out_by": suspects()[alternative]["decided_by"],
-    }
-
-
-def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
-    """What is wrong with a diagnosis and its evidence; None if all is right."""
-    wanted = diagnosis(patient)
-    if not isinstance(answer, Mapping) or set(answer) != set(wanted):
-        return f"A dictionary with {', '.join(f'`{name}`' for name in wanted)} is asked."
-    fault, alternative, sign = (
-        str(answer["fault"]),
-        str(answer["alternative"]),
-        str(answer["ruled_out_by"]),
-    )
-    for name in (fault, alternative):
-        if name not in suspects():
-            return f"`{name}` is not among the suspects: {near(name, suspects())}"
-    if not patient.is_ill_with(fault):
-        return against(fault, patient)
-    if alternative not in _alternatives(fault):
-        return (
-            f"The fault is right, but {alternative} would not lengthen the same part: see `lengthens` in"
-            " the suspects."
-        )
-    if sign not in (suspects()[alternative]["decided_by"], suspects()[fault]["decided_by"]):
-        return (
-            f"The fault is right, but {sign} doesn't tell it from {alternative}: which sign would be"
-            " different?"
-        )
-    return None
-
-
-def diagnoses(ward: Mapping[str, Patient]) -> dict[str, dict[str, str]]:
-    """A diagnosis for each patient, by letter."""
-    return {letter: diagnosis(ward[letter]) for letter in LETTERS}
-
-
-def diagnoses_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
-    """What is wrong with the first wrong diagnosis; None if all are right."""
-    if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
-        return (
-            f"A dictionary with {', '.join(f'`{letter}`' for letter in LETTERS)} is asked, each a"
-            " dictionary."
-        )
-    for letter in LETTERS:
-        if problem := diagnosis_problem(answer[letter], ward[letter]):
-            return f"Patient {letter}: {problem}"
-    return None
-
-
-def _with(ward: Mapping[str, Patient], letter: str, **changed: Any) -> dict[str, dict[str, Any]]:
-    """The right diagnoses, but for what is changed in that of one patient."""
-    right = diagnoses(ward)
-    return right | {letter: right[letter] | changed}
-
-
-# 08.5: the modeled ones
-
-
-def faults(ward: Mapping[str, Patient]) -> dict[str, str]:
-    """What is wrong with each patient, by letter."""
-    return {letter: fault_of(ward[letter]) for letter in LETTERS}
-
-
-def faults_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
-    """Evidence against the first wrong suspect; None if all are right."""
-    if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
-        return (
-            "A dictionary with a suspect for each of"
-            f" {', '.join(f'`{letter}`' for letter in LETTERS)} is asked."
-        )
-    for letter in LETTERS:
-        fault = str(answer[letter])
-        if fault not in suspects():
-            return (
-                f"Patient {letter}: `{fault}` is not among the suspects: {near(fault, suspects())}"
-            )
-        if not ward[letter].is_ill_with(fault):
-            return f"Patient {letter}: {against(fault, ward[letter])}"
-    return None
-
-
-def evidence_of_all(ward: Mapping[str, Patient]) -> str:
-    """What each patient's fault shows."""
-    return " ".join(
-        f"{letter}: {against(fault_of(ward[letter]), ward[letter])}" for letter in LETTERS
-    )
-
-
-def alternative_of(patient: Patient) -> str:
-    """Another suspect that lengthens the same part."""
-    return _alternatives(fault_of(patient))[0]
-
-
-# 08.2: the gate
-
-
-def without_gradient(trials: tuple[Trial, Trial]) -> float:
-    """Percent of the weights that have a gradient in the first trial and none in the second."""
-    sizes = [one.numel() for one in trials[0].gradients]
-    return (
-        100
-        * sum(size for size, one in zip(sizes, trials[1].gradients, strict=True) if one is None)
-        / sum(sizes)
-    )
-
-
-def parameters_without(trials: tuple[Trial, Trial]) -> float:
-    """Percent of the parameters without a gradient in the second trial, each counted once, whatever
-    its size.
+def deciding(alternative: str, run: Run) -> str:
+    """Return the indicator that rules out an alternative. Without a control, counts rule out
+    nothing, but the share of time that the device is busy does.
     """
-    return 100 * sum(one is None for one in trials[1].gradients) / len(trials[1].gradients)
+    return suspects()[alternative]["decided_by"] if run.control else "busy_percent"
+
+
+def diagnosis(run: Run) -> dict[str, str]:
+    """Return a right diagnosis: the fault, an alternative, and the indicator against it."""
+    fault = fault_of(run)
+    alternative = alternatives(fault)[0]
+    ruled_out_by = deciding(alternative, run)
+    return {"fault": fault, "alternative": alternative, "ruled_out_by": ruled_out_by}
+
+
+def diagnosis_problem(answer: Any, run: Run) -> str | None:
+    """Return the problem of a diagnosis and its evidence, None if all is right."""
+    if not isinstance(answer, Mapping) or set(answer) != set(diagnosis(run)):
+        return "Give a dictionary with `fault`, `alternative` and `ruled_out_by`."
+    fault, alternative, indicator = (str(answer[key]) for key in diagnosis(run))
+    if problem := unknown(fault) or unknown(alternative):
+        return problem
+    if not run.has_fault(fault):
+        return f"{against(fault, run)}{'' if run.control else _BUSY}"
+    if alternative not in alternatives(fault):
+        return (
+            f"The fault is right, but {alternative} doesn't lengthen the same part. Choose a"
+            " suspect with the same value in `lengthens`."
+        )
+    if indicator == deciding(alternative, run):
+        return None
+    if not run.control and indicator == suspects()[alternative]["decided_by"]:
+        return f"The fault is right, but {indicator} without a control rules out nothing.{_BUSY}"
+    if indicator == suspects()[fault]["decided_by"]:
+        return (
+            f"The fault is right, but {indicator} is evidence for it, not against {alternative}."
+            " Name the indicator that would change with the alternative, but didn't."
+        )
+    return (
+        f"The fault is right, but {indicator} doesn't rule out {alternative}. Look up `decided_by`"
+        " of the alternative."
+    )
+
+
+_BUSY = " Look at `busy_percent`, which needs no control."
+
+
+def diagnoses(runs: Mapping[str, Run]) -> dict[str, dict[str, str]]:
+    """Return a right diagnosis of each run, by letter."""
+    return {letter: diagnosis(runs[letter]) for letter in LETTERS}
+
+
+def _wrong(letter: str, words: str, **changed: str) -> Mistake:
+    """Return a mistake in the diagnosis of one run, and words of its feedback."""
+    return Mistake(
+        lambda runs: diagnoses(runs) | {letter: diagnosis(runs[letter]) | changed}, words
+    )
+
+
+# 08.5: the modeled runs
+
+
+def faults(runs: Mapping[str, Run]) -> dict[str, str]:
+    """Return the fault of each run, by letter."""
+    return {letter: fault_of(runs[letter]) for letter in LETTERS}
+
+
+def fault_problem(fault: Any, run: Run) -> str | None:
+    """Return evidence against a wrong suspect, None if it is right."""
+    return unknown(str(fault)) or (None if run.has_fault(str(fault)) else against(str(fault), run))
+
+
+def evidence_of_all(runs: Mapping[str, Run]) -> str:
+    """Return what each run's fault shows."""
+    return " ".join(f"{one}: {against(fault_of(runs[one]), runs[one])}" for one in LETTERS)
 
 
 EXERCISES = (
     Exercise(
         id="08.1",
-        answer=Number(lambda ladder: overall(gated_part(ladder)), unit="ratio"),
+        answer=Number(lambda fixes: overall(gated_part(fixes)), unit="times"),
         mistakes=(
-            Mistake(overall, "This goes to the last row, past gates that nobody has looked at."),
             Mistake(
-                lambda ladder: overall(ladder.iloc[: len(gated_part(ladder)) + 1]),
-                "This is one rung too many: its gate is open.",
+                lambda fixes: overall(fixes.iloc[: len(gated_part(fixes)) + 1]),
+                "You went too far, to a row without a green gate. Stop one row earlier.",
             ),
             Mistake(
-                lambda ladder: overall(ladder.iloc[:2]),
-                "This is the first change alone. The next one has a green gate, too: count to the"
-                " last before an open one.",
+                lambda fixes: overall(gated_part(fixes).iloc[:-1]),
+                "You stopped one row too early. The next row has a green gate as well.",
             ),
             Mistake(
-                lambda ladder: overall(gated_part(ladder).iloc[-2:]),
-                "This is the last gated change alone. Count from the plain trainer to it.",
+                lambda fixes: overall(fixes.iloc[:2]),
+                "You used only the first change. Go down to the last row with a green gate.",
             ),
             Mistake(
-                lambda ladder: 1 / overall(gated_part(ladder)),
-                "This is after over before: a speed-up is the longer time over the shorter one.",
+                lambda fixes: overall(gated_part(fixes).iloc[-2:]),
+                "You used only the last change. Start at the plain trainer.",
             ),
             Mistake(
-                lambda ladder: overall(gated_part(ladder), "median_ns"),
-                "These are medians of steps, which hide the steps that waited. Take `image_ns`, the"
-                " mean.",
+                lambda fixes: overall(gated_part(fixes), "median_ns"),
+                "You used medians, which hide the steps that waited. Use the mean, `image_ns`.",
             ),
         ),
         hints=(
-            (
-                "Go down the table until the first row whose `gate` is not `green`. That one"
-                " doesn't count any more."
-            ),
-            "The `image_ns` of the first row over that of the last row that counts.",
+            "Go down the table to the first row whose `gate` isn't `green`. Ignore that row and all"
+            " rows below it.",
+            "Divide `image_ns` of the first row by `image_ns` of the last row that is left.",
         ),
-        insight=lambda ladder: (
-            f"{len(gated_part(ladder)) - 1} changes in a row have a green gate. The next rung looks"
-            f" like {overall(ladder.iloc[: len(gated_part(ladder)) + 1]):.0f} times: another"
-            " training, until somebody has looked."
+        insight=lambda fixes: (
+            f"The next row looks like {overall(fixes.iloc[: len(gated_part(fixes)) + 1]):.0f} times,"
+            " but it changes the training, and nobody has run the gate."
         ),
     ),
     Exercise(
@@ -326,120 +287,90 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 parameters_without,
-                "That is the share of the parameters, large and small. Add up their `.numel()`.",
+                "You counted each parameter once, large or small. Add up their `.numel()`.",
             ),
             Mistake(
-                lambda trials: 100 - without_gradient(trials),
-                "That is the share that still learns.",
+                lambda trials: 100 - parameters_without(trials),
+                "You counted the parameters that still learn. Add up `.numel()` of the others.",
             ),
         ),
         hints=(
-            "`zip(plainly.gradients, trials['trap'].gradients)` gives both for each parameter.",
-            (
-                "Add up `.numel()` of the plain one where the other one is None, and divide by the"
-                " sum of all."
-            ),
+            "Pair the gradients with `zip(plainly.gradients, trials['trap'].gradients)`.",
+            "Add up `.numel()` of the plain gradient where the other is None. Divide by the sum of"
+            " all.",
         ),
         insight=lambda trials: (
-            f"These are {sum(one is None for one in trials[1].gradients)} of"
-            f" {len(trials[1].gradients)} parameters, all in the last block. In your own script:"
-            " `[name for name, weights in model.named_parameters() if weights.grad is None]` after"
+            f"{sum(one is None for one in trials[1].gradients)} of {len(trials[1].gradients)}"
+            " parameters get no gradient, all in the last block. In your own script, print `[name"
+            " for name, weights in model.named_parameters() if weights.grad is None]` after"
             " `loss.backward()`."
         ),
     ),
     Exercise(
         id="08.3",
         answer=Property(changes_problem, changes),
-        mistakes=(
-            Mistake(lambda ward: -changes(ward), "This is control minus patient."),
-            Mistake(lambda ward: changes(ward) * 1e6, "This looks like ns"),
-            Mistake(
-                lambda ward: with_control_of(ward, "A"), "minus the control of A, another program"
-            ),
-            Mistake(
-                lambda ward: _named(change(ward[ASKED], ward["B"])),
-                "minus patient B, another program",
-            ),
-            Mistake(lambda ward: _named(_parts(ward[ASKED])), "This is how long the parts take."),
-        ),
+        mistakes=tuple(Mistake(wrong, words) for words, wrong in WRONG_CHANGES.items()),
         hints=(
-            "`tidyprof.step_budget(patient.profile)` is the patient's budget.",
-            (
-                'The parts: `[one for one in budget if one.endswith("_ns") and one not in'
-                ' ("start_ns", "duration_ns")]`.'
-            ),
-            "`table[parts].median()` of each, their difference, over 1e6.",
+            "Call `tidyprof.step_budget(run.profile)` for the run and for its control.",
+            'Select the parts: `[one for one in budget if one.endswith("_ns") and one not in'
+            ' ("start_ns", "duration_ns")]`.',
+            "Subtract `budget[parts].median()` of the control, and divide by 1e6.",
         ),
-        insight=lambda ward: (
-            f"The largest change is {ward[ASKED].changes.abs().idxmax().replace('_', ' ')}. Which"
-            " suspects do that?"
+        insight=lambda runs: (
+            f"{runs[ASKED].changes.abs().idxmax().replace('_', ' ').capitalize()} changes most."
+            " Several suspects can cause that."
         ),
     ),
     Exercise(
         id="08.4",
-        answer=Property(diagnoses_problem, diagnoses),
+        answer=Property(
+            lambda answer, runs: by_letter(
+                answer, lambda one, letter: diagnosis_problem(one, runs[letter])
+            ),
+            diagnoses,
+        ),
         mistakes=(
-            Mistake(
-                lambda ward: _with(ward, "A", fault="outside-torch"),
-                "Patient A: With outside-torch, one long gap",
+            _wrong(
+                "A", "Run A: With outside-torch, each step has one long gap", fault="outside-torch"
             ),
-            Mistake(
-                lambda ward: _with(ward, "B", fault="tiny-batch"),
-                "Patient B: With tiny-batch, as many kernels",
-            ),
-            Mistake(
-                lambda ward: _with(ward, "C", fault="many-small-kernels"),
-                "Patient C: With many-small-kernels, more element-wise kernels run",
-            ),
-            Mistake(
-                lambda ward: _with(ward, "C", fault="only-the-profiler"),
-                "busy percent 97.31 → 33.91",
-            ),
-            Mistake(
-                lambda ward: _with(ward, "B", fault="no-bottleneck"),
-                "`no-bottleneck` is not among the suspects",
-            ),
-            Mistake(
-                lambda ward: _with(ward, "C", alternative="slow-loader"),
-                "would not lengthen the same part",
-            ),
-            Mistake(
-                lambda ward: _with(ward, "C", ruled_out_by="kernels"),
-                "kernels doesn't tell it from",
-            ),
-            Mistake(lambda ward: diagnosis(ward["A"]), "A dictionary with `A`, `B`, `C` is asked"),
+            _wrong("B", "Run B: With tiny-batch, the number of kernels", fault="tiny-batch"),
+            _wrong("B", "which needs no control", fault="many-small-kernels"),
+            _wrong("C", "the number of element-wise kernels grows", fault="many-small-kernels"),
+            _wrong("C", "busy percent 97.31 → 33.91", fault="only-the-profiler"),
+            _wrong("C", "doesn't lengthen the same part", alternative="slow-loader"),
+            _wrong("A", "is evidence for it", ruled_out_by="copies_to_host"),
+            _wrong("B", "rules out nothing", ruled_out_by="copies_to_host"),
+            _wrong("C", "kernels doesn't rule out", ruled_out_by="kernels"),
+            Mistake(lambda runs: diagnosis(runs["A"]), "Your answer needs one entry per run"),
         ),
         hints=(
-            (
-                "All three lengthen, or seem to lengthen, one part. Its suspects are alternatives: go"
-                " through `decided_by`."
-            ),
-            "A: which count grew by hundreds? C: no count grew at all. What did?",
-            "B has no control. But somebody timed it without the profiler: `busy_percent`.",
+            "All three runs have launch-bound idle time. Compare the suspects that lengthen it, and"
+            " look at their `decided_by`.",
+            "For A, find the count that grew by hundreds. For C, no count grew, so look at a time.",
+            "B has no control, but its step was timed without the profiler: use `busy_percent`.",
         ),
         insight=evidence_of_all,
     ),
     Exercise(
         id="08.5",
-        answer=Property(faults_problem, faults),
+        answer=Property(
+            lambda answer, runs: by_letter(
+                answer, lambda one, letter: fault_problem(one, runs[letter])
+            ),
+            faults,
+        ),
         mistakes=(
             Mistake(
-                lambda ward: faults(ward) | {"C": alternative_of(ward["C"])},
-                lambda ward: f"Patient C: {against(alternative_of(ward['C']), ward['C'])}",
+                lambda runs: faults(runs) | {"C": alternatives(fault_of(runs["C"]))[0]},
+                lambda runs: f"Run C: {against(alternatives(fault_of(runs['C']))[0], runs['C'])}",
             ),
-            Mistake(
-                lambda ward: faults(ward) | {"A": "gpu"},
-                "Patient A: `gpu` is not among the suspects",
-            ),
-            Mistake(lambda ward: fault_of(ward["A"]), "A dictionary with a suspect for each of"),
+            Mistake(lambda runs: fault_of(runs["A"]), "Your answer needs one entry per run"),
         ),
         hints=(
-            "First the part that grew most, from `patient.changes`: which suspects lengthen it?",
-            "Between two of them the sign in `decided_by` tells: before and after it.",
-            (
-                "Where `launch_bound` grew: copies to the host, element-wise or copy kernels? If"
-                " none, the mean kernel."
-            ),
+            "Find the part that grew most with `run.changes`, and the suspects that lengthen it.",
+            "Compare the indicators in `decided_by` of these suspects with the control.",
+            "If `launch_bound` grew, check copies to the host, then element-wise and copy kernels,"
+            " then the mean kernel.",
         ),
         insight=evidence_of_all,
     ),

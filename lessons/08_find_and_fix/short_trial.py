@@ -1,4 +1,4 @@
-"""A short training in float64 for the correctness gate: the trainer's own network learns one small
+"""A short training run in float64 for the correctness gate: the trainer's network learns one small
 batch.
 """
 
@@ -11,18 +11,18 @@ from proflab.correctness_gate import Trial
 if TYPE_CHECKING:
     from torch import Tensor
 
-IMAGES, STEPS, SEED = 8, 3, 55
+IMAGES, STEPS, SEED = 8, 2, 55
 
 RATE = 1e-4
-"""A tenth of the trainer's learning rate: at the full rate the loss of the first steps rises."""
+"""A tenth of the trainer's learning rate. At the full rate, the loss of the first steps rises."""
 
 
 def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None = None) -> Trial:
     """Train the trainer's ResNet-50 for STEPS steps from equal weights.
 
     images, labels -- a batch; the images are float64.
-    fused          -- Adam as one kernel for all weights.
-    fault          -- one of the trainer's pathologies, put into the model.
+    fused          -- use Adam as one kernel for all weights.
+    fault          -- fault of the trainer to inject into the model.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -37,7 +37,7 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
     for _ in range(STEPS):
         loss = cross_entropy(model(images).logits, labels)
         loss.backward()
-        # zero_grad takes the tensors from the parameters, so these stay those of the first step.
+        # zero_grad detaches the tensors from the parameters, so these keep the first step's values.
         gradients = gradients or [weights.grad for weights in model.parameters()]
         optimizer.step()
         optimizer.zero_grad()
@@ -46,8 +46,8 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None
 
 
 def small_batch(one_by_one: bool = False) -> tuple[Tensor, Tensor]:
-    """IMAGES images in float64 and their labels, changed by the trainer's own transform with the
-    same draws each time, as a whole batch or one image after the other.
+    """Return IMAGES images in float64 and their labels, transformed by the trainer with the same
+    random draws each time, as a whole batch or one image at a time.
     """
     import torch
 

@@ -1,24 +1,26 @@
 # %% [markdown]
-# # One trace, one diagnosis, one cure
+# # One trace, one diagnosis, one fix
 #
-# A *profiler* records what another program does, and when. Here you follow one training that is slow from its first trace to a proven cure, then do the same with a script of yours. The sections are those of lessons 00, 02, 03 and 14, and what you answer counts there, too.
+# A *profiler* records what a program does and when. In this notebook, you follow one slow training run from its first
+# trace to a fix that works. Then you diagnose a script that nobody prepared for profiling, and prove that your fix of it
+# works. The first three parts come from lessons 00, 02 and 03, and your answers count there too.
 #
-# After these parts you can
+# After these parts, you can:
 #
-# - record a trace of a training, and read where a step goes;
+# - record a trace of a training run, and read where the time in a step goes;
 # - tell a GPU that works from one that waits, and name what it waits for;
-# - prove a cure by runs without a profiler;
-# - let one word in front of a program of yours say where its steps go, and start there.
+# - find out what limits an unmodified script, and prove a fix without a profiler.
 #
-# You need two processor cores and no experience with profilers. An AMD GPU is used where there is one. Each part states its minutes; a script of your own takes ten more: bring it prepared, or take it home. Parts 3 and 4 also run alone, in a fresh kernel, and each cell can be run again later. Where it says *run it unread*, the cells only make what later ones need.
+# **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
+# notebook uses it. Parts 3 and 4 also run alone, in a fresh kernel, and you can run every cell again later. If a text
+# says *run this cell without reading it*, the cell only prepares later ones.
 
 # %% [markdown]
 # ## Part 1: one trace
 #
-# About 12 minutes. Each part begins with a table of what is here; the minutes in it are those of a whole lesson.
-
-# %% [markdown]
-# *From [lesson 00](00_start_here.ipynb), for the cells below: run it unread.*
+# This part takes about 12 minutes. The first cell shows a table of the tools on your machine.
+#
+# *From [lesson 00](00_start_here.ipynb): run this cell without reading it.*
 
 # %%
 import proflab
@@ -31,98 +33,107 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # %% [markdown]
 # ## How this course works
 #
-# `real` in the table means that a tool is installed. What is `missing` can wait. `replay` means that a tool
-# is missing and the course replays a stored run of it. Run the cells from top to bottom. Files go to a folder of
-# their own, `$FOLDER` in commands, and nothing leaves your machine. In an exercise you replace `...` with your answer
-# and run the cell; `q.hint()`, `q.hint(2)` and `q.solution()` help. New words are in
-# [the glossary](../docs/glossary.md) as well.
+# The table above lists the tools of this lesson:
 #
-# Every number says who its witness is. No witness can answer everything:
+# - `real`: the tool is installed.
+# - `replay`: the tool is missing, so the course replays a stored run of it.
+# - `missing`: the tool is missing, and you don't need it yet.
+#
+# Run the cells from top to bottom. They write to one folder, which commands call `$FOLDER`, and nothing leaves your
+# machine. In an exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or
+# `q.solution()`. [The glossary](../docs/glossary.md) explains new terms.
+#
+# Every number names its source, because no source can answer every question:
 
 # %% [markdown] tags=["given"]
-# | witness | ask it | don't ask it |
+# | source | use it to find out | it can't show |
 # | --- | --- | --- |
-# | *recorded: NVIDIA H200*, a real GPU | how slow the case is, how steps differ, what helped | about AMD's tools |
-# | *measured*: your processor | what PyTorch does, in which order, and whether your code is right | how fast a GPU is |
-# | AMD's published figures | how fast the same model ran on an MI300X | why |
-# | *modeled: MI300X*, computed | what AMD's tools would show | what a cure gains |
+# | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
+# | *measured* on your CPU | what PyTorch does, in which order, and whether your code is correct | how fast a GPU is |
+# | figures that AMD published | how fast the same model runs on an MI300X | why |
+# | *modeled: MI300X*, computed | what AMD's tools print | how much a fix gains |
 #
-# What is modeled names its error against AMD's runs. It also [assumes](../docs/gpumodel.md) how long the *loader*, the
-# code that reads and prepares the images, takes for one: most of a modeled step of the case rests on that. Runs on the
-# H200 were made once or twice.
+# Modeled numbers state their error, which we know from AMD's runs. The model also [assumes](../docs/gpumodel.md) how
+# long the *loader* takes per image. The loader is the code that reads and prepares the images, and most of a modeled
+# step depends on this assumption. Each H200 run was made once or twice.
 
 # %% [markdown]
-# ## The case
+# ## The example run
 #
-# ResNet-50, a model that classifies images, is trained on CIFAR-100: color photographs of 32 by 32 pixels in a hundred
-# classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. Nothing is tuned, as in AMD's
-# own example: you find out what to tune.
+# The example run trains ResNet-50, an image classifier, on CIFAR-100, a set of color photographs of 32 by 32 pixels in
+# 100 classes. The images come from torchvision and the model from transformers. One GPU trains on 256 images at a time.
+# Like AMD's own example, the run isn't tuned. It seems slow, and you find out what to change.
 #
-# The 256 images are a *batch*. Training repeats one *step*:
+# The 256 images form a *batch*. Training repeats one *step* per batch:
 #
 # | part of a step | what happens |
 # | --- | --- |
-# | data | the next batch is read, changed a little at random, and moved to the device |
-# | forward | the model computes its answers |
-# | loss | one number says how wrong they are |
-# | backward | for each weight of the model: which change would make the loss smaller? |
-# | optimizer | each weight is changed a little in that direction |
+# | data | the loader reads the next batch, changes it slightly at random, and moves it to the device |
+# | forward | the model computes its predictions |
+# | loss | one number measures how wrong the predictions are |
+# | backward | PyTorch computes how each weight affects the loss |
+# | optimizer | each weight changes a little to reduce the loss |
 #
-# The *device* is the GPU, or the processor where there is none. Nine lessons take the case from "it is slow" to a
-# proven cure. Each ends with what its view can't tell, and that is the question of the next one:
+# The *device* is the GPU, or the CPU on a machine without a GPU. Each of the nine core lessons ends with a question that its
+# tool can't answer, and the next lesson starts with that question:
 #
 # {drawing method}
 
 # %% [markdown]
 # ## A first trace
 #
-# `$EXAMPLE` is the command of the training. `--batch-size 4` keeps a step short on a processor, `--max-steps` ends the run
-# early, `--torch-profile` traces the last three steps, and `--run-dir` says where results go. Without the
-# data set images are made up; ignore the loss. One line names the *conditions*: model, precision (`automixed`: 16 bits
-# where PyTorch finds that safe, else 32; in brackets what it was here), batch size, device. The first steps are
-# *warm-up*, the others *steady*.
+# `$EXAMPLE` is the command of the example run. Here, `--batch-size 4` and `--max-steps 12` keep the run short on a CPU,
+# `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The run takes about
+# half a minute on two cores.
+#
+# Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
+# *conditions*: the model, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
+# operations in 16 bits and all others in 32 bits. The first steps are *warm-up*, and the later ones are *steady*.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# A trace has a row for everything that happened, with its begin and its length. The training marks the parts of its
-# step. Where does it go? (Dashed: a step of the same run that was not recorded.)
+# A trace has one row per event, with its start and duration. The trainer marks the parts of each step, which shows
+# where the time goes. The dashed line is the mean of the steps that weren't traced.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
 trace = tidyprof.read(lesson_00.folder / "first/trace_rank0_of_1.json.gz", origin=here)
-recorded, phases = tidyprof.steps(trace), tidyprof.phases(trace)
+traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
-largest, seen_ns = totals.idxmax(), recorded["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the recorded steps go"))
-show_text(f"{len(trace.events):,} events in {len(recorded)} steps. The largest part: `{largest}`.")
+largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
+show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the traced steps go"))
+show_text(f"{len(trace.events):,} events in {len(traced)} steps. The largest part: `{largest}`.")
 
 # %%
-# 3 minutes: If the largest part took no time at all, how many times as fast would the recorded steps be? Use
-# `totals[largest]`, the time of this part over all recorded steps, and `seen_ns`, the time of these steps.
-q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": seen_ns})
+# 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
+# `totals[largest]`, the time of that part over all traced steps, and `traced_ns`, the time of these steps.
+q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
 # solution
-answer = seen_ns / (seen_ns - totals[largest])
+answer = traced_ns / (traced_ns - totals[largest])
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# A program that runs on a GPU is called a *kernel*. AI programs are hard to profile, since they have **many layers**:
-# your Python calls PyTorch's operators, these call libraries such as MIOpen (convolutions) or hipBLASLt (matrix
-# products), and a step runs hundreds of short kernels that others wrote; an HPC program has a few hot ones of its own.
-# And they have **many workers**: some processes prepare data, the *host* (the processor with your program) launches
-# kernels, the GPUs compute. Each can be the limit, and then the others wait.
+# A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
 #
-# A *profile* adds up how often and how long, and stays small. A *trace* says when, and grows with the run.
+# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (convolutions) or
+#   hipBLASLt (matrix products). One step runs hundreds of short library kernels, while a typical HPC program has a few
+#   hot kernels of its own.
+# - **Many workers.** Some processes prepare data, the *host* (the CPU that runs your program) launches kernels, and the
+#   GPUs compute. If one is slow, all others wait.
+#
+# A *profile* adds up how often each function ran and for how long, so it stays small. A *trace* records when each event
+# happened, so it grows with the run. A trace is also a good way to read unfamiliar code, because it shows what a
+# program really calls.
 
 # %% [markdown]
 # ## Part 2: one diagnosis
 #
-# About 14 minutes; if you are late, take the answer of its exercise from `q.solution()`. On a processor the arithmetic fills the step. Where does the step of a real GPU go?
-
-# %% [markdown]
-# *From [lesson 02](02_torch_profiler_timeline.ipynb), for the cells below: run it unread.*
+# This part takes about 14 minutes. On a CPU, arithmetic fills the step. Where does the step of a real GPU go?
+#
+# *From [lesson 02](02_torch_profiler_timeline.ipynb): run these cells without reading them.*
 
 # %%
 import proflab
@@ -131,77 +142,91 @@ lesson_02 = proflab.start("02", within="90_minutes")
 
 # %%
 import tidyprof
-from proflab import exercise, show_figure, show_table, show_text
+from proflab import exercise, show_figure, show_text
 from tidyprof import Intervals, plots
 
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *trace* is the list of everything that the profiler saw, with begin and end. It is drawn in lanes:
+# A *trace* lists every event that the profiler saw, with its start and duration. A viewer draws the events in lanes:
 #
 # {drawing 02_launch}
 #
-# An *operator* is one of PyTorch's functions, such as an addition; with a GPU most of them launch kernels, through HIP,
-# AMD's library that drives the GPU, or CUDA. The queue that these are put into is a *stream*: work within a stream runs
-# in order, work in two may run at the same time. Without a GPU the operator does the work itself. The column `kind`
-# calls a range `annotation` and a runtime call `runtime`; in a stream are `kernel`, `collective` (more below), `copy`
-# and `fill`, which move or set memory.
-
-# %% [markdown]
-# PyTorch's own profiler is a block around the loop: `with profile(...) as prof:`, and `prof.step()` where a step ends. Names for pieces of the loop come from `with record_function("data"):`.
-
-# %% [markdown]
-# ## The case, seen by torch.profiler
+# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP, AMD's
+# GPU runtime, or through CUDA. Without a GPU, the operator does the work itself.
 #
-# The trainer has the same block behind the switch `--torch-profile`. These options make it short on a processor; on a
-# GPU leave out `--batch-size 8`. Without a GPU the processor does the arithmetic, too, which takes nearly all of the
-# step. So the picture below is then that of an H200.
+# Launched work goes into a *stream*, a queue on the GPU. Work in one stream runs in order. Work in different streams
+# can run at the same time. In the table of events, the column `kind` contains:
+#
+# | `kind` | what it is |
+# | --- | --- |
+# | `annotation` | a *range*: a named piece of your script |
+# | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
+# | `kernel`, `collective` | a GPU kernel; a collective communicates with other GPUs |
+# | `copy`, `fill` | moves memory; sets memory to a value |
+
+# %% [markdown]
+# ## The example run, seen by torch.profiler
+#
+# PyTorch's profiler is a block around the training loop. You write `with profile(...) as prof:`, call `prof.step()` at
+# the end of each step, and name pieces of the loop with `with record_function("data"):`.
+#
+# The trainer's option `--torch-profile` does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of the
+# step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
 
 # %% language="bash"
-# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
+# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
 
 # %%
-live = tidyprof.read(lesson_02.folder / "case", origin=tidyprof.Origin("measured", "this machine"))
+live = tidyprof.read(
+    lesson_02.folder / "example", origin=tidyprof.Origin("measured", "this machine")
+)
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 gpu = live if len(live.device_events) else recorded
 second = int(tidyprof.steps(gpu)["step"].iloc[1])
-show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
+show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
 
 # %% [markdown]
-# Read from the lowest lane: does the stream work while the host is in `data`? *Look closer* zooms to a kernel.
+# Start with the lowest lane: does the stream work while the host is in `data`?
 
 # %% [markdown]
-# ## The step budget
+# ## The budget of the device's steps
 #
-# Give each event to the step that *launched* it: `timeline="device"` does that. Then divide the step into parts that
-# add up: a *step budget*. Read down; the first row that fits gets the moment. The device has *run dry* where it is
-# idle, and the next work was launched only after its last had ended: that gap the host made.
+# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into parts that add
+# up, a *step budget*. The first row that matches a moment counts it. *Out of work* means idle until the host launches more.
 #
-# | part | the moments in which |
+# | part | moments in which |
 # | --- | --- |
-# | compute | a kernel runs that is no collective, or a fill |
+# | compute | a kernel or a fill runs (no collective) |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
-# | blocked host | the device has run dry, the host is in a call that allocates, frees, copies or synchronizes |
-# | data wait | the device is idle, the host is in its range `data` |
-# | launch-bound idle | the device has run dry: the host has launched nothing yet |
-# | other | the device is idle: the next work is queued, or earlier work that the file lacks runs |
+# | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
+# | data wait | the device is idle, and the host is in its range `data` |
+# | launch-bound idle | the device is out of work, because the host hasn't launched any |
+# | other | the device is idle, although work is queued, or it runs earlier work that isn't in the file |
 #
-# `snippets/02_step_budget.py`, at the end, does it with pandas, for the host's steps. Make a shorter one yourself.
-# `Intervals` are sets of time: `&` is both, `|` is either, `-` takes away, and `.length` is in nanoseconds.
+# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals: `&` is the intersection, `|` the
+# union, `-` the difference, and `.length` the total in nanoseconds.
+
 
 # %%
+def union(events):
+    return Intervals.union(events["start_ns"], events["start_ns"] + events["duration_ns"])
+
+
+def data_of(run):
+    return union(run.events.query("kind == 'annotation' and name == 'data' and device.isna()"))
+
+
 step = tidyprof.steps(gpu, "device").iloc[1]
 whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
-use = tidyprof.DeviceTime.of(gpu.device_events)  # use.computation, use.exposed_copy, use.busy (any)
-data = gpu.events.query("kind == 'annotation' and name == 'data' and device.isna()")
-loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
+use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 6 minutes, open: A dictionary of parts that add up to `whole_step`, in ns. Call one `compute`, one `data_wait`, in
-# which the device does nothing and the host is in its range `data`, and one `idle`, in which the host is elsewhere.
-# What the device does besides is a part, too. `whole_step & use.computation` is the computing of this step alone.
+# 5 minutes, open: Divide `whole_step` into parts, in ns, that add up to it. Answer with a dictionary. `compute` is the
+# time of `use.computation`. In `data_wait`, the device does nothing (`use.busy` is all its work) and the host is in
+# `loading`. In `idle`, the device does nothing and the host is elsewhere. Add a part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -213,22 +238,27 @@ answer = {
 # end solution
 q.check(answer)
 
+# %% [markdown]
+# The library divides both traced steps. The figure sorts the parts by kind, not by time:
+
 # %%
 budget = tidyprof.step_budget(gpu, timeline="device")
-show_figure(plots.step_budget(budget, title="The case: the device's steps, divided"))
+show_figure(plots.step_budget(budget, title="Example run: the parts of a step"))
 
 # %% [markdown]
-# ## Part 3: one cure
+# ## Part 3: one fix
 #
-# About 25 minutes; if you are late, run *Gaps by hand* without reading its code. The GPU waits while the host is in `data`. (The dashed line is a step without the profiler, which slows the host down; as lesson 02 shows, the verdict holds there.) What does the host do in that time? `rocprof-sys`, AMD's system profiler, looks there: many times a second it interrupts the program and writes down which function called which. `--roctx` gives it the names of the ranges.
-
-# %% [markdown]
-# *From [lesson 03](03_rocprof_sys_sampling.ipynb), for the cells below: run it unread.*
+# This part takes about 20 minutes. The GPU waits while the host is in `data`. (The dashed line is the step time without
+# the profiler, which slows down the host. Lesson 02 shows that the verdict holds there too.) What does the host do in
+# that time? `rocprof-sys`, AMD's system profiler, interrupts the program many times per second and records which function
+# called which. `--roctx` gives it the names of the ranges.
+#
+# *From [lesson 03](03_rocprof_sys_sampling.ipynb): run these two cells without reading them.*
 
 # %%
 import proflab
 import tidyprof
-from proflab import case, exercise, show_figure, show_text
+from proflab import case, exercise, show_figure, show_table, show_text
 from proflab.parts.stacks_over_kernels import stacks_over_kernels
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
@@ -236,27 +266,7 @@ from tidyprof import plots
 lesson_03 = proflab.start("03", within="90_minutes")
 fixed = lesson_03.folder / "fixed"
 
-# %% [markdown]
-# A *gap* is time in which nothing runs on the GPU. *Loaders* here are processes that prepare batches (`--num-workers`).
-
-# %% [markdown] tags=["given"]
-# ## Predict
-#
-# The case's process prepares its images itself (`--num-workers 0`). Guess a for what you run here: without an AMD GPU
-# that is a *modeled* MI300X, and the model assumes 0.14 ms for an image. Guess b for the H200, without a profiler.
-
-# %%
-# solution
-gap_guess, left_guess = 20, 60
-# end solution
-proflab.predict("03.a", gap_guess, unit="%", what="what the longest gap takes of a step here")
-proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an H200's step")
-
-# %% [markdown]
-# *From [lesson 03](03_rocprof_sys_sampling.ipynb), for the cells below: run it unread.*
-
 # %% language="bash"
-# rocprof-sys-avail -bd -r SAMPLING_REALTIME --advanced
 # cat > $FOLDER/course.cfg <<END
 # ROCPROFSYS_TRACE                   = true
 # ROCPROFSYS_PROFILE                 = true
@@ -270,16 +280,11 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 # END
 
 # %% [markdown]
-# That was a file of settings: call stacks 500 times a second, by the clock, so that threads are seen that sleep; calls of HIP, ranges, kernels and copies, with begin and end.
-
-# %% [markdown]
 # ## Capture
 #
-# The tool knows programs in C, C++, Fortran, HIP, OpenCL and Python. It could also *instrument* one: write probes into
-# its machine code, which for Python would land in the interpreter. Sampling leaves the program as it is, and kernels of
-# libraries such as rocBLAS or hipBLASLt are traced like others.
-#
-# Without a GPU, the course replays a modeled MI300X. Every figure then says `modeled`.
+# These settings record call stacks 500 times per second and trace HIP calls, ranges, kernels and copies. Without a GPU,
+# the course replays a *modeled* MI300X, and every figure then says `modeled`. The model assumes 0.14 ms per image, while
+# the CPU in front of the H200 needed up to 0.87 ms. So trust the H200 for lengths. The model shows where the gap is.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -287,91 +292,71 @@ proflab.predict("03.b", left_guess, unit="%", what="what two loaders leave of an
 #     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
-# The `.proto` file is the timeline, and the samples are in it. File names end with the number of the process, so a
-# second run would join the first: hence `rm`.
-
-# %% [markdown]
-# ## First look: stacks above kernels
-#
-# `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The picture shows one step: the *call
-# stacks* of both threads, callers above what they call, and below them how full the GPU was. A stack is drawn half the
-# way to its neighbors, so it may stand beside its range. Functions too short for a name are left out, as in `forward`.
+# The figure shows one step: the *call stacks* of two threads, with callers above the functions that they call, and below
+# them the share of time when the GPU was busy. A *gap* is time in which nothing runs on the GPU.
 
 # %%
 sampled = own_run(lesson_03.folder / "one")
 steady = steady_part(sampled)
-lost = f"Lost data: {sampled.meta['data_loss'] or 'none'}."
-show_text(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.0f} ms. {lost}")
+show_text(f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}.")
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
-show_figure(stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: a step"))
+title = "Call stacks above the GPU: one step"
+show_figure(stacks_over_kernels(steady.profile, *window, title=title))
+gaps, columns = tidyprof.gaps(steady.profile), "duration_us cause host_range after before"
+show_table(gaps, columns, "The longest gaps", rows=4)
 
 # %% [markdown]
-# A kernel is narrower than a dot: zoom in before you believe that a timeline is full.
+# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU made the
+# gap. In the figure, the longest gap is below `__getitem__`, which `next_batch` calls. The training process fetches its
+# images itself, and the modeled stack ends there.
+#
+# ## Measure the stack on your own CPU
+#
+# What does the trainer do below `__getitem__`? Sample its data loader on your CPU, which takes about ten seconds on two
+# cores. A timer interrupts the program 200 times per second. Then Python calls `look` with the running function, and
+# `walk_stack` finds its callers. The cell keeps the functions of the trainer and of torchvision.
 
 # %%
-proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")
+import re
+import signal
+import traceback
 
-# %% [markdown]
-# ## Gaps by hand
-#
-# The latest end so far is `cummax`; `shift` moves it to the next row, whose start it meets. In the table
-# `amp_update_scale_cuda_kernel` ends a step of mixed precision, `multi_tensor` kernels are the optimizer's.
+seen = []
 
-# %%
-works = steady.profile.device_events.query("duration_ns > 0").sort_values("start_ns")
-end = works["start_ns"] + works["duration_ns"]
-idle = works["start_ns"] - end.cummax().shift(fill_value=works["start_ns"].iloc[0])
-by_hand = idle[idle >= 10_000].sort_values(ascending=False)
 
-found = tidyprof.gaps(steady.profile)
-assert by_hand.tolist() == found["duration_ns"].tolist()
-show_table(found, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
-gap = found.iloc[0]
-proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
+def look(number, frame):
+    codes = [function.f_code for function, _ in traceback.walk_stack(frame)]
+    ours = [code for code in codes if re.search("cifar_train|torchvision", code.co_filename)]
+    seen.append({code.co_qualname for code in ours})
 
-# %% [markdown] tags=["given"]
-# The H200 waited for 87 % of its traced steps (lesson 02). A modeled gap is as long as the loader that the model
-# [assumes](../docs/gpumodel.md#what-it-does-not-know): 0.14 ms for an image, where the H200's node took up to 0.88 ms.
-# For lengths trust the recording; the model shows where the gap is, and what AMD's tool writes.
-#
-# `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host. `queued`:
-# it had been launched before, and the GPU itself needed the time. `host_range` covers most of the gap, `host_call` (a
-# HIP call) at least half of it; where it is missing, the host did something else.
-
-# %% [markdown]
-# ## The call-stack answer
-#
-# A *sample* has one row per function in its stack, `depth` 0 being the outermost. The tool stores it as lasting from
-# the thread's sample before; it was taken at the end of that time. Choose the main thread, which marks the ranges.
 
 # %%
-events = steady.profile.events
-samples = events.query("kind == 'sample' and name != '__sigaction'").sort_values("depth")
-samples = samples.assign(taken_ns=samples["start_ns"] + samples["duration_ns"])
-main_thread = events.query("kind == 'annotation'")["thread"].mode()[0]
-times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
-inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
-stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
-show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
+from collections import Counter
+
+from cifar_train.config import parse
+from cifar_train.data.loaders import build_loaders
+
+options = parse(["--num-workers", "0", "--batch-size", "64", "--data", "synthetic"])
+batches = iter(build_loaders(options, "synthetic", 0, 1, "cpu").train)
+signal.signal(signal.SIGALRM, look)
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+for _ in range(10):
+    next(batches)
+signal.setitimer(signal.ITIMER_REAL, 0)
+for name, count in Counter(name for stack in seen for name in stack).most_common(10):
+    print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process fetches its images
-# itself, one by one. There the stack ends. That `__getitem__` transforms them, the H200's trace told, by
-# `upsample_bilinear2d`; whether it also reads files, neither says.
+# `Batches.__getitems__` fetches a batch. Below it, torchvision transforms a single image in each call to
+# `Compose.forward`, which fits the H200's `upsample_bilinear2d` for each image. `SyntheticImages.index_select` makes the
+# images in memory, so no file is read.
+
+# %% [markdown]
+# ## Fix 1: load the images in other processes
 #
-# The model is nicer than reality: it names Python functions. In a real stack each is one more
-# `_PyEval_EvalFrameDefault` among C functions; the range says *where*, these say *what*. `rocprof-sys-python` names
-# Python functions, but not those of threads that the program starts.
-
-# %% [markdown]
-# `__sigaction`, which was left out above, is the tool itself: its interruption ends every stack.
-
-# %% [markdown]
-# ## Close the gap
-#
-# Run the command of *Capture* with another option (`python -m cifar_train --help`) into `$FOLDER/fixed`, which is
-# `fixed` in Python, and let the GPU do the same work.
+# *Loader processes* prepare the next batches while the GPU computes. Run the command from *Capture* with one more option
+# (`python -m cifar_train --help` lists them), and write to `$FOLDER/fixed`. The GPU must do the same work.
 
 # %% language="bash"
 # # solution
@@ -381,10 +366,10 @@ show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items
 # # end solution
 
 # %%
-# 5 minutes, open: Give the folder of a run in which the largest gap is at most half as long: `answer = fixed`.
+# 3 minutes, open: give the folder of a run whose longest gap is at most half as long: `answer = fixed`.
 q = exercise("03.3", steady)
 # solution
-# In the cell above, behind `rm -rf $FOLDER/fixed`:
+# In the cell above, after `rm -rf $FOLDER/fixed`:
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
 #     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2
 answer = fixed
@@ -392,248 +377,204 @@ answer = fixed
 q.check(answer)
 
 # %% [markdown]
-# ## The cure, measured
-#
-# A cure is proven without the tool. On the H200 the case ran four times, with and without *loader processes*, which
-# prepare the next batches while the GPU computes. `torch.profiler` was on in some steps of two of these runs; the table
-# has the others:
+# Check a fix without the profiler. This table has H200 runs without a trace:
 
 # %%
 recorded = case.measured()
-steps = recorded.query("part == 'steady' and not profiled and run in ['plain', 'loaders']")
-steps = steps.assign(profiler=steps["traced"].map({False: "off", True: "on before"}))
-sides = steps.groupby(["options", "profiler"])["duration_ns"]
-sides = sides.agg(steps="size", mean_ns="mean", median_ns="median", max_ns="max").reset_index()
-columns, origin = "options profiler steps mean_ms median_ms max_ms", recorded.attrs["origin"]
-show_table(sides, columns, "Four runs of the case", origin=origin)
-
-means = sides.pivot(index="profiler", columns="options", values="mean_ns")
-plain, loaders = means["--num-workers 0"], means["--num-workers 2"]
-gain = (plain / loaders)["off"]
-
-# %% [markdown]
-# Only the run without a profiler is the run: there two loaders more than halve the mean step. In the other the loaders
-# got ahead while the profiler wrote its file, and the cure looks twice as good. Some steps find a batch that is ready,
-# others wait long: the mean has both, the median hides it.
-
+origin = recorded.attrs["origin"]
+steps = recorded.query("part == 'steady' and not traced").groupby("options")["duration_ns"]
+runs = steps.agg(steps="size", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
+two = runs[runs["options"].isin(["--num-workers 0", "--num-workers 2"])]
+columns, caption = (
+    "options steps mean_ms min_ms max_ms",
+    "The H200 without and with loader processes",
+)
+show_table(two, columns, caption, origin=origin)
 
 # %% [markdown]
-# And is it the same training? Lesson 03 proves it: batches of loader processes are equal to the last digit.
-
-# %% [markdown]
-# ## Decide
+# ## What limits the H200 run with two loaders?
 #
-# The next question follows the largest wait, or the kernels (05) where no wait is half as long as the computing. If it
-# still waits for data, try more loader processes before you go on.
-
+# Here are its steps one by one, and the longest gaps in a trace with two loaders:
 
 # %%
-THEN = {
-    "data_wait_ns": ("04", "Here the GPU still waits for data (03.3). And with that cured?"),
-    "launch_bound_ns": ("04", "In the model it then waits for launches: which kernels, how many?"),
-    "exposed_communication_ns": ("07", "The GPU then waits for other GPUs. For which one?"),
-    "compute_ns": ("05", "The GPU then computes: is its largest kernel near its ceiling?"),
-}
+times_ms = steps.get_group("--num-workers 2") / 1e6
+show_text(f"Steps with two loaders, in ms: {', '.join(f'{ms:.0f}' for ms in times_ms)}")
+h200 = proflab.recording("torch-h200-case-loaders")
+traced = tidyprof.read(h200.path, origin=h200.origin)
+columns = "duration_us cause host_range after before"
+show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", rows=3)
+
+# %% [markdown]
+# Still data. Two processes prepare two batches side by side, so a step that finds a batch is short, and the next one
+# waits long. The longest gap in the trace is also in `data`.
+#
+# More processes need more CPU cores. Your stacks point to a cheaper way: torchvision transforms each image alone, but
+# `--batched-transforms` hands the whole batch to each operator. Compare the two on your CPU:
 
 # %%
-cured = steady_part(own_run(fixed)) if fixed.exists() else steady
-left = tidyprof.step_budget(cured.profile)[[*THEN]].mean()
-wait = left.drop("compute_ns").idxmax()
-then, because = THEN[wait if left[wait] > left["compute_ns"] / 2 else "compute_ns"]
-proflab.reveal("03.b", 100 / gain, origin)
-lesson_03.conclude(
-    f"The longest gap, {gap['duration_ns'] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} "
-    f"ms ({sampled.origin.kind}), lies under `__getitem__`, which the training process calls "
-    f"itself. On an H200 two loader processes make the mean step {gain:.1f} times as fast "
-    "(recorded, without a profiler).",
-    rules_out="the GPU as the reason of that gap: the host makes it",
-    because=because,
-    next=then,
-    origin=f"{steady.profile.origin}; {origin}",
+from timeit import timeit
+
+import torch
+from cifar_train.data.transforms import PER_IMAGE, BatchTransform
+
+images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
+alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
+together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
+show_text(
+    f"Per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )
 
 # %% [markdown]
-# ## Part 4: your own script
-#
-# About 18 minutes, ten more with a script of yours. The trainer had ranges and switches for all of this. Here is a script without any, which sorts lines of a log by the numbers of their words. The first cell prints it: read its loop. All times from here on are *measured* on your processor.
+# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would be about
+# as short as the fastest one in the table. How many times as fast as the first run will the mean step be with both changes?
+
+# %%
+# solution
+batched_guess = 5
+# end solution
+proflab.predict("03.b", batched_guess, unit="times", what="the speedup of both changes on an H200")
+
+# %%
+mean_ns = runs.set_index("options")["mean_ns"]
+speedup = mean_ns["--num-workers 0"] / mean_ns
+loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
+show_text(
+    f"Two loaders: {loaders:.1f} times as fast; with batched transforms: {batched:.1f} times."
+)
+proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# *From [lesson 14](14_your_own_code.ipynb), for the cells below: run it unread.*
+# Is it still the same training? Lesson 03 shows that two loaders deliver equal batches, and lesson 08 that the model still
+# trains with batched transforms.
+
+# %% [markdown]
+# ## Part 4: a script without preparation
+#
+# This part takes about 20 minutes, and about ten more with your own script. So far, the trainer had ranges and options
+# for everything. `sort_letters.py` has none: it learns which letters ask for money. From here on, all times are
+# *measured* on your CPU.
+#
+# To use your own script, set `OWN_SCRIPT` to its path. It should run for at most 15 seconds with 40 steps or more, use a
+# seed, and print its losses.
 
 # %%
 import os
-import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import proflab
-from proflab import exercise, show_figure
-from proflab.parts.signs_of_life import signs_of_life
+from proflab import exercise
 
 lesson_14 = proflab.start("14", within="90_minutes")
-folder, HERE = lesson_14.folder, "measured: this machine"
-for name in ("their_script.py", "turns.py", "sort_letters.py"):
-    shutil.copy(lesson_14.file(name), folder)
-print((folder / "their_script.py").read_text())
+OWN_SCRIPT = ""  # the path of your script; empty: sort_letters.py
+shutil.copy(lesson_14.file("sort_letters.py"), lesson_14.folder)
+script = Path(OWN_SCRIPT or lesson_14.folder / "sort_letters.py").expanduser().resolve(strict=True)
+text = script.read_text()
+os.environ |= {"SCRIPT": str(script), "OUT": str(lesson_14.folder.resolve() / "own")}
+print(text[text.find("def numbers_of") :])
 
 # %% [markdown]
-# ## One word in front
+# ## One command in front
 #
-# The script as it is, behind `tidyprof run` (most of what it prints is left out here):
+# `tidyprof run` runs the unmodified script. It times 20 steps, traces 3 and times 20 more. `--with-stack` also records
+# Python functions. The run takes about 15 seconds.
 
 # %% language="bash"
-# cd $FOLDER
+# cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/first"
 # export OMP_NUM_THREADS=1
-# rm -rf unedited  # of an earlier try
-# python -m tidyprof run --out unedited -- python their_script.py 2>&1 |
-#     grep --line-buffered -v '[1-9]: loss'
+# python -m tidyprof run --with-stack --out "$OUT/first" -- python "$SCRIPT" 2>&1
 
 # %% [markdown]
-# | line | what it says |
+# | line | meaning |
 # | --- | --- |
 # | Verdict | what limits the run, with its share of the step; `inconclusive` if the files can't show it |
-# | Why, Next | what shows it, what to change first, and where to read more |
-# | the table | how a step divides without the profiler; in *other programs*, another program had the CPU core |
-# | Doubt | what speaks against the verdict: other programs need a quiet machine, uneven steps `--steps 10` |
-# | Files | a trace, times and machine of each rank: for a viewer, for pandas, for `tidyprof gate` |
+# | Why, Next | the reason; what to change first, and where to read more |
+# | the table | the parts of a step without the profiler; during *other programs*, another program had the CPU core |
+# | Doubt | what weakens the verdict |
 #
-# `--why` adds the evidence: how steps were found, where the host was in them, and the facts with their tables.
+# On a busy machine, the verdict can be *not confident* or `inconclusive`. The table is valid even then.
 #
-# On a quiet machine this script is `no-bottleneck`: nothing waits. That does not say that all its work is needed, since
-# no profiler knows what your training can do without. That is for you to find, part by part.
+# > **Note:** PyTorch calls any function that you register after each optimizer step (`register_optimizer_step_post_hook`).
+# > `tidyprof run` uses such hooks to find the steps. This script has no optimizer, so calls to its model mark the steps.
 #
-# **No magic.** torch calls whom you like after each step of an optimizer. The timing, without the command:
-
-# %% language="bash"
-# cd $FOLDER
-# cat > by_hand.py << 'END'
-# import runpy
-# import statistics
-# import time
-# from torch.optim.optimizer import register_optimizer_step_post_hook
-#
-# ends = []
-# register_optimizer_step_post_hook(lambda *_: ends.append(time.perf_counter()))
-# runpy.run_path("their_script.py", run_name="__main__")
-# steps = [then - first for first, then in zip(ends[10:], ends[11:])]
-# print(f"a step: {1e3 * statistics.mean(steps):.1f} ms, the mean of {len(steps)}")
-# END
-# OMP_NUM_THREADS=1 python by_hand.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
-
-# %% [markdown]
-# The command does so for the first 10 steps (that count for nothing) and 20 more, then runs torch.profiler for three,
-# then times 20 again. On a GPU it synchronizes only where such a window begins and ends. Without an optimizer a
-# backward pass marks the step, else the call of a module, or what you name: `--step-marker NAME`. A shorter program is told
-# which `--skip-steps` fits.
-
-# %% [markdown]
-# Lesson 14 finds and cures two faults of that script: work that it need not do, which no profiler calls a fault. Here it is your turn. No script with you? Leave `OWN_SCRIPT` empty: `sort_letters.py` in `runs/90_minutes` stands in for yours, and the cure below is one for it.
-
-# %% [markdown]
-# ## Your own script
-#
-# Now a script of yours, as it is. Make it short and repeatable: 40 steps, a seed, the losses printed with all digits.
-# If the GPU is the limit, look at its kernels: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04),
-# then lesson 05. One cure at a time, five repeats in turns, better nine, the same losses; write down what you expect.
-#
-# The command ends with `tidyprof triage`, which also reads traces of other makers (`--step-time-ms MS` says how long a
-# step takes without the profiler), says what speaks against its verdict, and writes [a page to
-# send](../docs/triage.md). `tidyprof gate` compares [repeats before and after](../docs/gate.md). All of it comes with
-# tidyprof, which [runs without an installation](../docs/triage.md).
-
-
-# %% [markdown]
-# **The form.** Fill in `OWN_SCRIPT`. While it is empty, the form runs on `sort_letters.py`: another style, with a
-# class that trains, a data loader, no optimizer, and a fault of its own. A trainer of a library (transformers,
-# Lightning) needs nothing either; where hooks can't name its parts, hand it one of the two callbacks at the end of
-# this notebook. They do not run here: Trainer needs `accelerate`, and neither that nor Lightning is part of the course.
+# ## What is wrong with this script?
 
 # %%
-OWN_SCRIPT = ""  # path of yours
-LAUNCH = [sys.executable]  # or ["torchrun", "--standalone", "--nproc-per-node", "2"]
-script = Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
-
-
-def run(script, to, *options):
-    watched = [sys.executable, "-m", "tidyprof", "run", *options, "--out", folder.resolve() / to]
-    own, command = os.environ | {"OMP_NUM_THREADS": "1"}, [*watched, "--", *LAUNCH, script.name]
-    with signs_of_life(to):
-        done = subprocess.run(command, cwd=script.parent, env=own, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-800:]
-    return done.stdout, done.stderr
-
-
-# %%
-shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier try
-said, screen = run(script, "own/first", "--with-stack")
-print(screen)
-
-# %% [markdown]
-# **Verdict and cure.** Which part, which function, why? If the verdict is `inconclusive` or not confident, *Next* says
-# what to do first. The cure is text of the script, and the text that replaces it. It goes into a copy beside the script, so that
-# the two can run in turns, with `--no-trace`: times alone.
-
-# %%
-VERDICT = "data: `numbers_of` reads each letter anew in every epoch, in the process that trains"
+# 5 minutes, open: Which part of the step contains work that the script repeats needlessly, and which function does it?
+# Answer with a pair of strings, `part, function`. Then fix the script: `FIX` maps text of the script to new text.
+# (With your own script, write `FIX` and ignore the check.)
+q = exercise("90.1", None if OWN_SCRIPT else text)
+# solution
+answer = "data", "numbers_of"
 FIX = {
     "self.letters = list(lines)": "self.letters = [numbers_of(line) for line in lines]",
     "return numbers_of(self.letters[place])": "return self.letters[place]",
 }
-text = script.read_text()
-for old, new in FIX.items():
-    assert text.count(old) == 1, f"{old!r} is not there once"
-    text = text.replace(old, new)
-own_cured = script.with_name(f"cured_{script.name}")
-own_cured.write_text(text)
-print(f"{own_cured.name} has {len(FIX)} changes")
+# end solution
+q.check(answer)
 
 # %%
-shutil.rmtree(folder / "own/turns", ignore_errors=True)
-differs = []
-for turn in range(1, 6):
-    for side, path in random.sample([("before", script), ("cured", own_cured)], 2):
-        prints, _ = run(path, f"own/turns/{side}/run{turn}", "--no-trace")
-        pairs = zip(said.splitlines(), prints.splitlines(), strict=False)
-        differs += [f"{old!r}, now {line!r}" for old, line in pairs if old != line]
-print(f"a print differs: {differs[0]}" if differs else "the same prints in all runs")
-print(f"verdict: {VERDICT}")
-
-# %% language="bash"
-# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --paired 2>&1
+changed = text
+for old, new in ({} if FIX is ... else FIX).items():
+    assert changed.count(old) == 1, f"{old!r} must occur exactly once in the script."
+    changed = changed.replace(old, new)
+script.with_name(f"fixed_{script.name}").write_text(changed)
+print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 
 # %% [markdown]
-# A print that differs may be a time. A loss may differ only if the cure deals the data out in another way: then
-# compare final losses over several seeds. Is one rank slower? `triage` names it; compare what its batches hold.
+# ## Prove the fix
 #
-# The gate compares steps. A short run is mostly start-up, so its seconds say little about a long one.
+# One run before and one after the fix prove nothing. Run both versions in seven rounds, in random order, without a trace
+# (`--no-trace`). If the machine gets slower, both versions get slower. This takes about two minutes on two cores.
+
+# %% language="bash"
+# cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/rounds"; mkdir -p "$OUT"
+# name=$(basename "$SCRIPT")
+# export OMP_NUM_THREADS=1
+# for round in 1 2 3 4 5 6 7; do
+#     echo "round $round of 7"
+#     for version in $(shuf -e "$name" "fixed_$name"); do
+#         python -m tidyprof run --no-trace --out "$OUT/rounds/$version/$round" \
+#             -- python "$version" > "$OUT/$version.txt" 2>/dev/null
+#     done
+# done
+# diff "$OUT/$name.txt" "$OUT/fixed_$name.txt" && echo "Both versions print the same losses."
+# python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
+
+# %% [markdown]
+# The first line gives the verdict, the change of the mean step, and an *interval*. The change differs from round to
+# round, and the interval contains its true value with the stated confidence. If the whole interval is below 0%, the
+# fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
+# larger fix.
+#
+# The column `confident` judges each part in the same way. With fewer than seven rounds, no part can be confident. A short
+# run is mostly startup, so compare steps, not seconds.
 
 # %% [markdown]
 # ## Where to go from here
 #
-# The course begins with [lesson 00](00_start_here.ipynb), which asks whether you can trust the clock that all of this rests on; what is done here needs no second time. [Lesson 04](04_rocprofv3_kernel_stats.ipynb) goes on where the wait is cured: which kernels are left? [Lesson 14](14_your_own_code.ipynb) takes a script from the clock to the line of Python, on two ranks.
+# - [Lesson 00](00_start_here.ipynb) asks whether you can trust your clock. You don't need to repeat the parts above.
+# - [Lesson 04](04_rocprofv3_kernel_stats.ipynb) asks which kernels run once the data arrives on time.
+# - [Lesson 14](14_your_own_code.ipynb) takes a script from the clock to the line of Python, on two ranks.
+#
+# ## Three takeaways
+#
+# - A slow step says little, so first find out whether the GPU works or waits, and for what.
+# - A fix follows from the evidence, here from images that are prepared one by one.
+# - Prove a fix with paired runs without a profiler, and check that the losses stay the same.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# First `python -m tidyprof run -- python train.py`, or without tidyprof the hook of torch above. Where hooks can't name
-# your parts, this block:
+# Start with `python -m tidyprof run -- python train.py`, which [runs without an installation](../docs/triage.md).
 #
 # {snippet 14_instrument_me.py}
 #
-# The same where a library has the loop:
-#
-# {snippet 14_callbacks.py}
-#
-# And the check list as a job for Slurm, with the questions in their order; fill in account and command:
-#
-# {snippet 14_check_list.sh}
-
-# %% [markdown]
-# Next question: yours.
-
-# %% [markdown]
-# The step budget of part 2, with pandas alone:
+# If hooks can't find the parts of your loop, put these lines into it.
 #
 # {snippet 02_step_budget.py}
+#
+# The step budget of part 2 with pandas alone.
+
+# %% [markdown]
+# Next question: what limits your own script?

@@ -1,5 +1,6 @@
-"""A speed-up counts only if the model still trains: compares gradients, loss and images of two
-short trials.
+"""Comparison of gradients, loss and images of two short trials.
+
+A speedup counts only if the model still trains.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REQUIRED = ("gradients", "loss", "images")
-"""The parts that must all be there and have passed."""
+"""Parts that must all be present and passed."""
 
 TOLERANCE = 1e-6
 """Largest relative distance that counts as rounding, for trials in float64 from equal weights and
@@ -24,12 +25,11 @@ move gradients by 2.5 %, since the many normalizations magnify rounding.
 
 @dataclass(frozen=True)
 class Trial:
-    """A short training.
+    """Short training run.
 
-    losses    -- one for each step.
-    gradients -- after the first step's backward pass, a tensor for each parameter, or None for one
-                 without a gradient.
-    images    -- number of images that it was trained on, all steps together.
+    losses    -- one per step.
+    gradients -- a tensor or None per parameter, after the first backward pass.
+    images    -- number of images in all steps.
     """
 
     losses: Sequence[float]
@@ -39,7 +39,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the comparison: whether it passed, and the figures that show it."""
+    """One part of the comparison with its result and numbers."""
 
     name: str
     passed: bool
@@ -51,22 +51,20 @@ class Part:
 
 @dataclass(frozen=True)
 class CorrectnessGate:
-    """The comparison of a trial before a change with one after it."""
+    """Comparison of a trial before a change with one after it."""
 
     parts: tuple[Part, ...] = ()
 
     @property
     def green(self) -> bool:
-        """Whether every part in REQUIRED is there, and no part failed."""
+        """True if every part in REQUIRED is present and no part failed."""
         return set(REQUIRED) <= {part.name for part in self.parts} and all(
             part.passed for part in self.parts
         )
 
     @classmethod
     def of(cls, before: Trial, after: Trial) -> CorrectnessGate:
-        """Compare two trials that began with equal weights, saw equal images and computed in
-        float64.
-        """
+        """Compare two float64 trials with the same initial weights and images."""
         images = Part(
             "images", before.images == after.images > 0, f"{before.images} and {after.images}"
         )
@@ -83,10 +81,10 @@ class CorrectnessGate:
 
 
 def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
-    """Whether every parameter still gets its gradient: the distance of the two gradients, as a
-    share of the length of the one before.
+    """Compare the gradients of all parameters.
 
-    A length counts as at least a millionth of the largest one.
+    The distance of two gradients is divided by the length of the first, or by a millionth of the
+    largest length if that is more.
     """
     if len(before) != len(after):
         return Part("gradients", False, f"{len(before)} parameters before, {len(after)} after")
@@ -94,8 +92,7 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     if missing:
         return Part("gradients", False, f"{missing} of {len(after)} parameters get none")
     lengths = [float(old.norm()) for old in before]
-    # A bias before a normalization has no gradient but rounding: a share of that would mean
-    # nothing.
+    # The gradient of a bias before a normalization is only rounding error.
     least = 1e-6 * max(lengths, default=0.0) or 1.0
     pairs = zip(before, after, lengths, strict=True)
     worst = _largest([float((new - old).norm()) / max(length, least) for old, new, length in pairs])
@@ -104,9 +101,7 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
 
 
 def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
-    """Whether the loss falls, and takes the same values on its way. A training that diverges before
-    the change proves nothing.
-    """
+    """Compare the losses of all steps. If the loss doesn't fall before the change, fail."""
     way = f"{_way(before)} before, {_way(after)} after"
     if not before or len(before) != len(after):
         return Part("loss", False, f"{len(before)} and {len(after)} steps")
@@ -114,16 +109,14 @@ def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
         return Part(
             "loss",
             False,
-            f"{way}: it doesn't fall before the change either; take a lower learning rate",
+            f"{way}; the loss doesn't fall before the change, so lower the learning rate",
         )
     worst = _largest([abs(new - old) / abs(old) for old, new in zip(before, after, strict=True)])
     return Part("loss", worst <= TOLERANCE, f"{way}, at most {100 * worst:.2g} % of the loss apart")
 
 
 def _largest(gaps: Sequence[float]) -> float:
-    """The largest gap; infinite if there is none, and if one is NaN, which no comparison would
-    find.
-    """
+    """Return the largest gap, or infinity if there is none or one is NaN."""
     return max((math.inf if math.isnan(gap) else gap for gap in gaps), default=math.inf)
 
 

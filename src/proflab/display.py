@@ -1,4 +1,4 @@
-"""Show a short message or a table: HTML in a notebook, plain text in a terminal."""
+"""Show a short message or a table as HTML in a notebook or as plain text in a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidyprof.standard_streams import joined, parted
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
 """Border color for each tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
 
-The heading says the same in words, so nothing depends on telling colors apart.
+The heading repeats the tone in words, so readers don't depend on colors.
 """
 
 # Text and background have the theme's colors, light or dark.
@@ -37,22 +37,20 @@ tr { border-top: 1px solid #80808080; break-inside: avoid }
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
-"""Heading of a part that is folded away. The classic notebook's style sheet would hide its
-triangle.
-"""
+"""Heading of a folded part. This style keeps its triangle visible in the classic notebook."""
 
 _NO_PROSE = re.compile(r"(<(?:code|pre)\b.*?</(?:code|pre)>|<[^>]*>)", re.DOTALL)
-"""Code, and tags of HTML."""
+"""Code and HTML tags."""
 
 _READABLE = 100
-"""Width in columns that sentences take at most on a terminal."""
+"""Maximum width of sentences in a terminal, in columns."""
 
 
 @dataclass(frozen=True, repr=False)
 class Notice:
-    """A heading, a text and perhaps some code. In the text, words in backticks are set as code.
+    """Heading, message and optional code. Words in backticks are formatted as code.
 
-    `tone` is a key of ACCENTS. All text is escaped, so text from files may be shown.
+    `tone` is a key of ACCENTS. Everything is escaped, so strings from files are safe.
     """
 
     heading: str
@@ -80,12 +78,12 @@ class Notice:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of text under column names, with a caption.
+    """Table of strings with a caption.
 
-    flush_right -- names of the columns that hold numbers.
-    widths      -- for sentences: the share of each column in percent; on a terminal each row is
-                   then a paragraph.
-    earlier     -- number of the first rows, which a notebook folds away and a text leaves out.
+    flush_right -- columns that contain numbers.
+    widths      -- share of each column in percent, for sentences. A terminal shows each row as a
+                   paragraph.
+    earlier     -- number of first rows that a notebook folds and a terminal leaves out.
     """
 
     caption: str
@@ -103,7 +101,7 @@ class Table:
         wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
         has_lines = any("\n" in text for row in rows for text in row)
         if self.widths or has_lines or sum(wide) + 2 * len(wide) > width:
-            # Sentences, or more than a line holds: the first cell, and below it the others.
+            # Sentences and long rows: print the cells below each other.
             width = min(width, _READABLE)
             lines = [line for row in rows for line in self._below_each_other(row, width)]
         else:
@@ -144,7 +142,7 @@ class Table:
         )
         rows = [f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows]
         if self.earlier:
-            # A row of one cell takes a table of its own, since HTML can fold no rows of a table.
+            # HTML can't fold table rows, so the folded rows form a nested table.
             inner = (
                 f"{SUMMARY}earlier"
                 f" {html_text(self.columns[0])}s</summary>{table}{''.join(rows[: self.earlier])}"
@@ -165,10 +163,9 @@ class Table:
 
 
 def page(table: Table) -> str:
-    """A table as one page of HTML that needs no other file, light or dark as the reader's system
-    is, and white on paper.
+    """Return a table as a self-contained HTML page, light or dark as in the reader's system.
 
-    Nothing on it is folded away, since it may be printed.
+    The page folds nothing because someone may print it.
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
     width = '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -179,7 +176,7 @@ def page(table: Table) -> str:
 
 
 def show(item: Notice | Table) -> None:
-    """Display `item` in a notebook; elsewhere print it."""
+    """Display `item` in a notebook, or print it elsewhere."""
     ipython = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
         print(item)
@@ -190,27 +187,27 @@ def show(item: Notice | Table) -> None:
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal in columns; 160 if the output goes to a file or a pipe."""
+    """Return the width of the terminal in columns, or 160 for a file or pipe."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
 
 
 def inline_html(text: str) -> str:
-    """Escape `text` for HTML and set words in backticks as code."""
+    """Escape `text` for HTML and format words in backticks as code."""
     return typeset_html(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text))).replace(
         "\n", "<br>"
     )
 
 
 def typeset_html(html: str) -> str:
-    """`typeset` for the prose of HTML: code and tags stay as they are."""
+    """Apply `typeset` to HTML without changing code or tags."""
     parts = _NO_PROSE.split(html)
     parts[::2] = map(typeset, parts[::2])
     return "".join(parts)
 
 
 def number(value: object) -> str:
-    """A value as text: whole numbers in full (524,288), others with four digits, or more if four
-    would look whole (1.04, 1.0004).
+    """Return a value as a string: whole numbers in full (524,288), others with four digits, or
+    with more if four would look whole (1.0004).
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return str(value)
@@ -223,13 +220,13 @@ def number(value: object) -> str:
 
 
 def quoted(text: str, longest: int = 80) -> str:
-    """A learner's text as code, on one line, so that nothing in it ends the code too early."""
-    line = " ".join(text.replace("`", "'").split()) or "an empty text"
+    """Return a learner's string formatted as code, on one line and without backticks."""
+    line = " ".join(text.replace("`", "'").split()) or "an empty string"
     return f"`{line if len(line) <= longest else line[: longest - 4] + ' ...'}`"
 
 
 def size(count: int) -> str:
-    """A number of bytes as text, in decimal units: 1162277 is 1.2 MB."""
+    """Return a number of bytes in decimal units, such as 1.2 MB for 1162277."""
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
@@ -237,9 +234,7 @@ def size(count: int) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """The name in `known` that `word` was probably meant to be, as a phrase to append to a message;
-    if none is close, all of `known`.
-    """
+    """Return a phrase with the names in `known` that are close to `word`, or all names."""
     import difflib
 
     known = sorted(known)

@@ -1,4 +1,4 @@
-"""Small local files of what a learner did: one JSON object a line, never sent anywhere."""
+"""Local logs of a learner's work with one JSON object per line. They are never sent anywhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 def runs_folder() -> Path:
-    """Folder for all that a learner produces: PROFLAB_RUNS, else `runs` in the current folder."""
+    """Return the folder for results: PROFLAB_RUNS, or `runs` in the current folder."""
     return Path(os.environ.get("PROFLAB_RUNS", "runs"))
 
 
 def append(name: str, record: dict[str, Any]) -> None:
     """Add `record` and the time (UTC) to runs/`name`.
 
-    If the disk can't be written, the lesson goes on without the note: one line on stderr tells so.
+    If writing fails, a line on stderr reports that, and the lesson continues.
     """
     path = runs_folder() / name
     line = json.dumps(
@@ -39,24 +39,24 @@ def append(name: str, record: dict[str, Any]) -> None:
             os.close(file)
     except OSError as error:
         print(
-            f"{path}: could not be written ({error.strerror}); this step is not remembered",
+            f"{path}: can't write ({error.strerror}), so this step isn't logged",
             file=sys.stderr,
         )
 
 
 def _is_cut(file: int) -> bool:
-    """Whether the last line has no end."""
+    """Return True if the last line has no newline."""
     size = os.fstat(file).st_size
     return size > 0 and os.pread(file, 1, size - 1) != b"\n"
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All records of a journal in order; a line that was cut off by a crash is left out."""
+    """Return all records of a journal in order without damaged lines."""
     return records_and_damaged(path)[0] if path.is_file() else []
 
 
 def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """All records of a journal in order, and the number of its damaged lines. Raises OSError."""
+    """Return all records of a journal in order and the number of damaged lines. Raises OSError."""
     records, damaged = [], 0
     # Only "\n" ends a line: splitlines() would also split at U+2028 and others, which a text may
     # hold. Two processes that write at the same time may leave an empty line.

@@ -1,4 +1,4 @@
-"""Sentences, tables and figures of a lesson: rounded, in readable units, with their origin."""
+"""Show sentences, tables and figures with rounded numbers, readable units and their origin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = (
     {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
     {"bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30},
 )
-"""Ending of a column's name, of times or of bytes -> its unit in ns, or in bytes."""
+"""Maps the ending of a column name to the size of its unit in ns or bytes."""
 
 UNITS = {
     "gb_per_s": "GB/s",
@@ -34,7 +34,7 @@ UNITS = {
     "bytes": "bytes",
     **{unit.lower(): unit for unit in ("kB", "MB", "GB", "KiB", "MiB", "GiB")},
 }
-"""Ending of a column's name -> the unit in its heading."""
+"""Maps the ending of a column name to the unit in the heading."""
 
 _SIZES_OF_BYTES = {UNITS[ending] for ending in SIZES[1]}
 
@@ -42,17 +42,13 @@ SPELLED = {
     **{word.lower(): word for word in ("GPU", "GPUs", "CPU", "LDS", "VGPRs", "SGPRs", "HBM")},
     "pct": "percent",
 }
-"""Words in names of columns -> the words in a heading."""
+"""Maps words in column names to words in headings."""
 
 COMPARED = 20
-"""Columns of one unit get equal decimals if their largest numbers differ by less than this
-factor.
-"""
+"""Columns with the same unit get equal decimals if their largest numbers differ by less."""
 
 _SHOWN_IN_FULL: dict[str, str] = {}
-"""Error of a model -> the title of the table or figure that showed it first in this notebook, and
-that shows it again when it is run again.
-"""
+"""Maps a model's error to the title of the first table or figure that shows it in this notebook."""
 
 _FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 _MARKED = re.compile(
@@ -61,21 +57,18 @@ _MARKED = re.compile(
     | (?<![\w*./-]) \* (?=[^\W_]) ((?:[^*`\n] | `[^`\n]+`)*? [\w`?!]) \* (?![\w*/.-]\w | [\w*/])""",
     re.VERBOSE,
 )
-"""Code, strong, and emphasis. No emphasis are the stars in `2 * 3 * 4`, in `*.csv, trace_*.json`
-and in the pointers of a kernel's name.
-"""
+"""Code, strong text and emphasis. Stars in `2 * 3 * 4`, `*.csv` or pointer types don't match."""
 
 
 _NUMBER = re.compile(r"[-−<]?\d[\d,]*(\.\d+)?( ?%)?|[-–]?")
-"""A number that came as text, or what stands where there is none."""
+"""A number in a string, or the sign for a missing number."""
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Text in which a notebook sets `code`, *emphasis*, **strong** words and fenced blocks of code,
-    and nothing more.
+    """Text with `code`, *emphasis*, **strong** words and fenced code blocks.
 
-    Markdown would also set links, pictures and HTML, which a name in a file may hold.
+    Unlike Markdown, it ignores links, images and HTML, which names from files may contain.
     """
 
     text: str
@@ -106,7 +99,7 @@ def _marked(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A figure with its text alternative below it, folded away until the reader opens it."""
+    """Figure with its text alternative folded below it."""
 
     figure: TidyFigure
 
@@ -122,9 +115,7 @@ class Picture:
 
 
 def show_text(text: str) -> None:
-    """Show a sentence. In a lesson its numbers are computed: `show_text(f"The GPU is busy for
-    {share:.0f} %.")`.
-    """
+    """Show a sentence. Lessons compute its numbers: `show_text(f"Busy for {share:.0f}%.")`."""
     show(Prose(text))
 
 
@@ -141,26 +132,25 @@ def show_table(
     rows: int | None = None,
     origin: Origin | str | None = None,
 ) -> None:
-    """Show some columns of a table, its first `rows` rows, and where the numbers come from.
+    """Show some columns of a table, its first `rows` rows, and its origin.
 
-    columns -- names separated by spaces. A column of nanoseconds, such as `total_ns`, is shown in
-               another unit if it is asked for as `total_us`, `total_ms` or `total_s`, one of bytes
-               as `total_mib`.
-    origin  -- for a table of your own; the table of an analysis knows its origin.
+    columns -- names separated by spaces. The column `total_ns` can also be named `total_us`,
+               `total_ms` or `total_s` to convert its unit, and `total_bytes` as `total_mib`.
+    origin  -- needed for your own table. The tables of tidyprof have an origin.
 
-    Raises ValueError for an unknown column, and for a table without origin.
+    Raises ValueError for an unknown column and for a table without an origin.
     """
     origin = str(origin or frame.attrs.get("origin", ""))
     if not origin:
-        raise ValueError("the table does not say where its numbers come from; give `origin`")
+        raise ValueError("the table has no origin; pass `origin`")
     shown = frame if rows is None else frame.head(rows)
     values = {name: _values(shown, name) for name in columns.split()}
-    # Columns that are compared get equal decimals.
+    # Columns with the same unit get equal decimals.
     found = [_column(name, *one, _largest(one, values.values())) for name, one in values.items()]
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]
     units = {unit for _, unit in values.values()}
-    # What a model's error is stated of are times: beside bytes alone it would pass for theirs.
+    # The model's error applies to times, so it must not appear next to bytes alone.
     sizes_alone = bool(units & _SIZES_OF_BYTES) and units <= {"", "%", *_SIZES_OF_BYTES}
     note = brief(origin) if sizes_alone else stated_once(origin, caption)
     if len(shown) < len(frame):
@@ -177,15 +167,13 @@ def show_table(
 
 
 def stated_once(origin: str, title: str) -> str:
-    """An origin, without the errors that a table or figure with another title has already shown."""
+    """Return an origin without errors that another table or figure has already shown."""
     firsts = [_SHOWN_IN_FULL.setdefault(error, title) for error in errors(origin)]
     return origin if title in firsts else brief(origin)
 
 
 def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[str, list[str], bool]:
-    """Heading and texts of one column, and whether they are numbers. `largest` decides the
-    decimals.
-    """
+    """Return the heading and strings of a column, and True for numbers."""
     from tidyprof.tables.contract import is_identifier
 
     heading = _heading(name, unit)
@@ -204,9 +192,7 @@ def _are_numbers(values: pd.Series) -> bool:
 
 
 def _largest(own: tuple[pd.Series, str], columns: Iterable[tuple[pd.Series, str]]) -> float:
-    """The largest number of a column, or of one beside it with the same unit that it is compared
-    with; 0 if there is none.
-    """
+    """Return the largest number of a column or of a comparable column with its unit, or 0."""
 
     def most(values: pd.Series) -> float:
         return float(values.abs().max()) if _are_numbers(values) and values.notna().any() else 0.0
@@ -217,7 +203,7 @@ def _largest(own: tuple[pd.Series, str], columns: Iterable[tuple[pd.Series, str]
 
 
 def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
-    """The values to show, and their unit."""
+    """Return the values to show and their unit."""
     stem, _, ending = name.rpartition("_")
     if name in frame.columns:
         found = (unit for end, unit in UNITS.items() if name.endswith(f"_{end}"))

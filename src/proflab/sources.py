@@ -1,4 +1,4 @@
-"""Where numbers come from: `proflab.source(x)` for a profile, a table, a figure, a run or a
+"""Origin of numbers: `proflab.source(x)` for a profile, a table, a figure, a run or a
 recording.
 """
 
@@ -13,42 +13,37 @@ _ERROR = re.compile(r", (error: [^;]+)")
 
 
 def source(item: object) -> str:
-    """The origin of `item` as figures print it: measured, recorded, modeled or compiled, and by
-    what.
+    """Return the origin of `item` as figures print it: measured, recorded, modeled or compiled.
 
-    Takes anything with an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a
-    TrainingRun, a Recording, an experiment of the ledger, an Origin itself. Raises CourseError,
-    with the next step, if the origin was lost.
+    `item` is an Origin or has one, such as a Profile, a table, a figure, a TrainingRun or an
+    experiment of the ledger. Raises CourseError if the origin was lost.
     """
     from tidyprof.tables.contract import Origin
 
     found = item if isinstance(item, Origin) else getattr(item, "origin", None)
     attrs = getattr(item, "attrs", None)
-    # A column named origin would answer to `table.origin`, too: of a table only its attrs count.
+    # `table.origin` may also be a column, so only the attrs of a table count.
     if isinstance(attrs, dict):
         found = attrs.get("origin")
     text = str(found or "").strip()
     if not text:
         raise CourseError(
-            f"this {type(item).__name__} does not say where its numbers come from: joining,"
-            " grouping or rebuilding a table loses it; take the origin from where the numbers"
-            ' came: table.attrs["origin"] = profile.origin'
+            f"this {type(item).__name__} has lost its origin, for example through a join or"
+            ' groupby; copy it from the source: table.attrs["origin"] = profile.origin'
         )
     return text
 
 
 def stated(origin: object) -> str:
-    """A caller's `origin` as text: the text itself, that of something with an origin, "" for None.
-    Raises CourseError as `source` does.
-    """
+    """Return `origin` as a string, with "" for None. Raises CourseError as `source` does."""
     return "" if origin is None else origin.strip() if isinstance(origin, str) else source(origin)
 
 
 def errors(origin: str) -> list[str]:
-    """The errors of models in an origin, each once: `error: kernel time -3 %, ...`."""
+    """Return the model errors in an origin, such as `error: kernel time -3 %, ...`."""
     return list(dict.fromkeys(_ERROR.findall(origin)))
 
 
 def brief(origin: str) -> str:
-    """An origin without these errors: `modeled: MI300X`."""
+    """Return an origin without its errors, such as `modeled: MI300X`."""
     return _ERROR.sub("", origin)

@@ -35,12 +35,12 @@ NEAR = [0.998, 0.999, 1.0, 1.001, 1.002]
     [
         ([2.0] * 5, [1.0] * 5, GREEN, None, "faster", "2.00 times"),
         ([1.0] * 5, [2.0] * 5, GREEN, None, "slower", "0.50 times"),
-        ([1.0] * 5, [1.0] * 5, GREEN, None, "undecided", "1.00 times"),
+        ([1.0] * 5, [1.0] * 5, GREEN, None, "inconclusive", "1.00 times"),
         ([2.0] * 5, [1.0] * 5, RED, None, "unproven", "2.00 times"),
         ([1.0] * 5, [2.0] * 5, None, None, "slower", "0.50 times"),
         (NEAR, [0.4] * 5, GREEN, MODEL, "faster in the model", "2.5 times"),
         (NEAR, [2.0] * 5, None, MODEL, "slower in the model", "0.50 times"),
-        (NEAR, [0.96] * 5, GREEN, MODEL, "undecided", "1.0 times"),
+        (NEAR, [0.96] * 5, GREEN, MODEL, "inconclusive", "1.0 times"),
     ],
 )
 def test_verdict(before, after, gate, origin, verdict: str, speed_up: str, capsys, bench: Path):

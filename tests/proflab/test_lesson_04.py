@@ -63,7 +63,7 @@ def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
     copies = pd.DataFrame(
         {"launched": [10, 90, 500, 1010, 1090], "Start_Timestamp": [20, 120, 510, 1020, 1120]}
     )
-    assert lesson.copies_in_backward((copies, marks)) == 2
+    assert lesson.copies_in((copies, marks)) == 2
     selftest("04.1", (copies, marks))
 
 
@@ -71,21 +71,24 @@ def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
     ("script", "words"),
     [
         (
-            lesson.job_with("-- python train.py", "-- python train.py'"),
+            lesson.JOB.replace("-- python train.py", "-- python train.py'"),
             "line 4",
         ),
         (
-            lesson.job_with("--kernel-trace", "--kernel-traces"),
+            lesson.JOB.replace("--kernel-trace", "--kernel-traces"),
             "unrecognized arguments: --kernel-traces",
         ),
-        (lesson.job_with("'rank%rank%_pid%pid%'", "'rank$SLURM_PROCID'"), "single quotes"),
-        (lesson.job_with("rank%rank%_pid%pid%", "rank%env{RANK}%"), "All ranks write `ranks/rank`"),
+        (lesson.JOB.replace("'rank%rank%_pid%pid%'", "'rank$SLURM_PROCID'"), "single quotes"),
         (
-            lesson.job_with(" --output-file 'rank%rank%_pid%pid%'", ""),
+            lesson.JOB.replace("rank%rank%_pid%pid%", "rank%env{RANK}%"),
+            "All ranks write `ranks/rank`",
+        ),
+        (
+            lesson.JOB.replace(" --output-file 'rank%rank%_pid%pid%'", ""),
             "identify the rank",
         ),
-        (lesson.job_with("-- python train.py", "-- true"), "must start `python`"),
-        (lesson.job_with("srun rocprofv3", "exit 3; srun rocprofv3"), "start `srun`"),
+        (lesson.JOB.replace("-- python train.py", "-- true"), "must start `python`"),
+        (lesson.JOB.replace("srun rocprofv3", "exit 3; srun rocprofv3"), "start `srun`"),
     ],
 )
 def test_other_mistakes_are_named(script: str, words: str) -> None:

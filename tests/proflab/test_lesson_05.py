@@ -27,8 +27,8 @@ def test_what_is_forgotten_in_a_convolution_is_named() -> None:
     layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
     selftest("05.1", layer)
     question = find("05.1").on(layer)
-    # Numbers of four bytes give what one operation in the place of two gives: the reply has both.
-    assert "four bytes" in question.evaluate(lesson.intensity(layer, bytes_each=4)).message
+    # Numbers of four bytes give the same value as one operation instead of two.
+    assert "four bytes" in question.evaluate(lesson.intensity(layer, operations=1)).message
     assert "`size**2`" in question.evaluate(lesson.intensity(layer, squared=(1, 2))).message
 
 
@@ -50,4 +50,4 @@ def test_every_mistake_is_refused_on_the_whole_recordings_and_on_their_cuts(
         .copy()
     )
     selftest("05.3", raw)
-    assert lesson.moved_for_needed(raw) == pytest.approx(10.1, abs=0.05)
+    assert lesson.moved_per_needed(raw) == pytest.approx(10.1, abs=0.05)

@@ -1,6 +1,4 @@
-"""The clinic of lesson 08 on recorded and modeled runs, and what its checks say to wrong
-answers.
-"""
+"""The diagnosis practice of lesson 08 on recorded and modeled runs, and feedback to wrong answers."""
 
 from __future__ import annotations
 
@@ -11,25 +9,27 @@ import pytest
 
 import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.parts import clinic
+from proflab.parts import faulty_runs
 
 lesson = exercises_of("08")
 
 
 @pytest.fixture(scope="module")
-def ward() -> dict[str, clinic.Patient]:
-    """The recorded patients."""
-    return clinic.recorded()
+def recorded() -> dict[str, faulty_runs.Run]:
+    """The recorded runs."""
+    return faulty_runs.recorded()
 
 
 @pytest.fixture(scope="module")
-def sick() -> dict[str, clinic.Patient]:
-    """One modeled patient for each fault that can be drawn."""
-    return {fault: clinic.with_fault("C", fault) for group in clinic.WARDS for fault in group}
+def modeled() -> dict[str, faulty_runs.Run]:
+    """One modeled run for each fault that can be drawn."""
+    return {
+        fault: faulty_runs.with_fault("C", fault) for group in faulty_runs.FAULTS for fault in group
+    }
 
 
-def by_signs(before: pd.Series | None, after: pd.Series) -> str:
-    """The suspect that the signs alone speak for."""
+def by_indicators(before: pd.Series | None, after: pd.Series) -> str:
+    """Return the suspect that the indicators alone point to."""
     if before is None:
         return "only-the-profiler" if after["busy_percent"] > 80 else "unknown"
     grew, much = after - before, 0.2 * before["step_ms"]
@@ -47,36 +47,36 @@ def by_signs(before: pd.Series | None, after: pd.Series) -> str:
     return "tiny-batch" if after["mean_kernel_us"] < 0.8 * before["mean_kernel_us"] else "unknown"
 
 
-def test_the_signs_speak_for_the_true_fault_and_no_other(
-    sick: dict[str, clinic.Patient], ward: dict[str, clinic.Patient]
+def test_the_indicators_point_to_the_true_fault_and_no_other(
+    modeled: dict[str, faulty_runs.Run], recorded: dict[str, faulty_runs.Run]
 ) -> None:
-    for patient in (*sick.values(), *ward.values()):
-        before = patient.healthy.signs if patient.healthy else None
-        assert by_signs(before, patient.signs) == lesson.fault_of(patient)
-    assert {lesson.fault_of(one) for one in (*sick.values(), *ward.values())} == set(
+    for run in (*modeled.values(), *recorded.values()):
+        before = run.control.indicators if run.control else None
+        assert by_indicators(before, run.indicators) == lesson.fault_of(run)
+    assert {lesson.fault_of(one) for one in (*modeled.values(), *recorded.values())} == set(
         lesson.suspects()
     )
 
 
-def test_triage_names_each_patient_as_the_table_of_suspects_says(
-    sick: dict[str, clinic.Patient], ward: dict[str, clinic.Patient]
+def test_triage_names_each_run_as_the_table_of_suspects_says(
+    modeled: dict[str, faulty_runs.Run], recorded: dict[str, faulty_runs.Run]
 ) -> None:
-    for patient in (*sick.values(), *ward.values()):
+    for run in (*modeled.values(), *recorded.values()):
         assert (
-            tidyprof.diagnose(patient.profile).cause
-            == lesson.suspects()[lesson.fault_of(patient)]["triage"]
+            tidyprof.diagnose(run.profile).cause
+            == lesson.suspects()[lesson.fault_of(run)]["triage"]
         )
 
 
 def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
-    ward: dict[str, clinic.Patient],
+    recorded: dict[str, faulty_runs.Run],
 ) -> None:
-    first, again = clinic.admit(7), clinic.admit(7)
-    assert list(first) == list(ward) == ["A", "B", "C"]
-    for letter in clinic.LETTERS:
-        assert first[letter].signs.equals(again[letter].signs)
-    for patient in (*first.values(), *ward.values()):
-        told = f"{patient!r} {patient.profile.meta}"
+    first, again = faulty_runs.drawn(7), faulty_runs.drawn(7)
+    assert list(first) == list(recorded) == ["A", "B", "C"]
+    for letter in faulty_runs.LETTERS:
+        assert first[letter].indicators.equals(again[letter].indicators)
+    for run in (*first.values(), *recorded.values()):
+        told = f"{run!r} {run.profile.meta}"
         assert not any(suspect in told for suspect in lesson.suspects())
 
 
@@ -88,30 +88,36 @@ def test_the_draw_is_the_same_for_a_seed_and_hides_the_fault(
         (
             "B",
             {"fault": "many-small-kernels"},
-            "In this one: launch bound ms 37.01, elementwise kernels 450",
+            "In this run: launch bound ms 37.01, elementwise kernels 450. Look at `busy_percent`",
         ),
         ("C", {"fault": "sync-every-step"}, "copies to host 0 → 0"),
-        ("C", {"fault": "the network"}, "not among the suspects"),
-        ("C", {"alternative": "rank-skew"}, "would not lengthen the same part"),
-        ("C", {"ruled_out_by": "kernels"}, "kernels doesn't tell it from"),
+        ("C", {"fault": "the network"}, "not in the table of suspects"),
+        ("C", {"alternative": "rank-skew"}, "doesn't lengthen the same part"),
+        ("A", {"ruled_out_by": "copies_to_host"}, "is evidence for it"),
+        (
+            "B",
+            {"alternative": "many-small-kernels", "ruled_out_by": "elementwise_kernels"},
+            "without a control rules out nothing",
+        ),
+        ("C", {"ruled_out_by": "kernels"}, "kernels doesn't rule out"),
     ],
 )
 def test_a_wrong_diagnosis_gets_the_evidence_against_it(
-    letter: str, change: dict[str, str], words: str, ward: dict[str, clinic.Patient]
+    letter: str, change: dict[str, str], words: str, recorded: dict[str, faulty_runs.Run]
 ) -> None:
-    answer = lesson.diagnoses(ward) | {letter: lesson.diagnosis(ward[letter]) | change}
-    result = find("08.4").on(ward).evaluate(answer)
+    answer = lesson.diagnoses(recorded) | {letter: lesson.diagnosis(recorded[letter]) | change}
+    result = find("08.4").on(recorded).evaluate(answer)
     assert result.outcome is Outcome.WRONG
-    assert f"Patient {letter}: " in result.message
+    assert f"Run {letter}: " in result.message
     assert words in result.message
 
 
-def test_right_and_wrong_answers_of_every_patient(
-    sick: dict[str, clinic.Patient], ward: dict[str, clinic.Patient]
+def test_right_and_wrong_answers_of_every_run(
+    modeled: dict[str, faulty_runs.Run], recorded: dict[str, faulty_runs.Run]
 ) -> None:
-    """A notebook plays the faults of one seed only."""
-    selftest("08.3", ward)
-    selftest("08.4", ward)
-    for patient in sick.values():
-        selftest("08.5", dict.fromkeys(clinic.LETTERS, patient))
-    assert not any(math.isnan(value) for value in ward["A"].signs)
+    """A notebook draws the faults of one seed only."""
+    selftest("08.3", recorded)
+    selftest("08.4", recorded)
+    for run in modeled.values():
+        selftest("08.5", dict.fromkeys(faulty_runs.LETTERS, run))
+    assert not any(math.isnan(value) for value in recorded["A"].indicators)

@@ -6,7 +6,7 @@ import pytest
 
 import tidyprof
 from cifar_train.config import FAULTS, MODELS
-from proflab.parts.clinic_runs import ERROR
+from proflab.parts.modeled_runs import ERROR
 from proflab.recordings import load_manifest, recording, shipped_folder
 from tests.conftest import REPOSITORY
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from proflab import journal
 from proflab.display import Notice, inline_html, show
 from proflab.exercises.answers import Text
-from proflab.lessons import lesson
+from proflab.lessons import source_of
 
 PROGRESS_FILE = "progress.jsonl"
 
@@ -276,7 +276,7 @@ class ExerciseCell(NamedTuple):
 def exercise_cell(id: str) -> ExerciseCell:
     """Return an exercise's cell. Raises ValueError unless there is exactly one with both parts."""
     # From the lesson, where question and solution have their only place.
-    source = lesson(id[:2]).source
+    source = source_of(id[:2])
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = [cell for cell in cells if f'exercise("{id}"' in cell]
     if len(own) != 1:

@@ -14,7 +14,7 @@ from typing import Any
 from proflab.display import near
 from proflab.errors import CourseError
 from proflab.exercises.model import PROVEN, Exercise, Question
-from proflab.lessons import lesson, lessons
+from proflab.lessons import lessons, source_of
 
 
 def exercise(id: str, data: Any = None) -> Question:
@@ -28,10 +28,10 @@ def exercise(id: str, data: Any = None) -> Question:
 def find(id: str) -> Exercise:
     """The exercise with this id; raises CourseError for an unknown one."""
     number = str(id).partition(".")[0]
-    if number not in lessons():
-        raise CourseError(
-            f"there is no exercise {id!r}: {near(number, lessons())} (lessons with exercises)"
-        )
+    try:
+        source_of(number)
+    except CourseError as error:
+        raise CourseError(f"there is no exercise {id!r}: {error}") from None
     exercises = _by_id(number)
     if id not in exercises:
         raise CourseError(f"there is no exercise {id!r}: {near(id, exercises)}")
@@ -45,7 +45,7 @@ def all_exercises() -> list[Exercise]:
 
 def exercises_of(number: str) -> ModuleType:
     """The module with a lesson's EXERCISES; raises CourseError for an unknown lesson."""
-    path = lesson(number).folder / "exercises.py"
+    path = source_of(number).with_name("exercises.py")
     name = f"lesson_{number}_exercises"
     if getattr(sys.modules.get(name), "__file__", None) != str(path):
         # By its path: the lesson's folder begins with a digit, so no import statement can name it.
@@ -78,7 +78,9 @@ def all_proven(*asked: str) -> None:
     Raises AssertionError.
     """
     wanted = [
-        item.id for item in all_exercises() if {item.id, item.id.partition(".")[0]} & set(asked)
+        item.id
+        for number in asked
+        for item in ([find(number)] if "." in number else _by_id(number).values())
     ]
     missing = [id for id in wanted if id not in PROVEN]
     if missing:

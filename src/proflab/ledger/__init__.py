@@ -37,15 +37,15 @@ def add(
 ) -> Experiment:
     """Compare before and after, show the result, and add it to runs/ledger.jsonl.
 
-    before, after -- lists of at least five times in seconds per step or image.
-    gate          -- whether the model still trains. Unless it is green, the verdict is `unproven`,
-                     or `slower`.
-    change        -- a short name of the change; the hypothesis if not given.
+    before, after -- at least five times each, in seconds per step or image.
+    gate          -- proof that the model still trains. Unless it is green, the verdict is
+                     `unproven` or `slower`.
+    change        -- short name of the change. The default is the hypothesis.
     per           -- `step`, or `image` if the steps differ in size.
-    origin        -- a text, an Origin, or something that has one. If it is modeled, the verdict
-                     says so, and the speed-up has two digits and no interval.
+    origin        -- string, Origin, or object that has one. A modeled speedup has two digits and
+                     no interval, and its verdict ends with "in the model".
 
-    Raises CourseError for too few repeats, for a value that is no time, and for another `per`.
+    Raises CourseError for too few repeats, an invalid time, or another `per`.
     """
     if per not in ("step", "image"):
         raise CourseError(f"per must be step or image, not {per!r}")
@@ -74,7 +74,7 @@ def _result(experiment: Experiment) -> Table:
         for part in experiment.gate.parts
     ]
     if not experiment.gate.parts:
-        rows.append(("correctness gate", "not looked at"))
+        rows.append(("correctness gate", "not checked"))
     rows.append(("verdict", experiment.verdict))
     title = f"Claim: {experiment.hypothesis}"
     note = f"Attempt {experiment.attempt}. {stated_once(experiment.origin, title)}"
@@ -82,7 +82,7 @@ def _result(experiment: Experiment) -> Table:
 
 
 def _measured(experiment: Experiment) -> list[tuple[str, str]]:
-    """Rows of both sides, with their spread, and of the speed-up."""
+    """Return rows for both versions with their range, and for the speedup."""
     rows = []
     for name in ("before", "after"):
         times = getattr(experiment, f"{name}_ns")
@@ -91,4 +91,4 @@ def _measured(experiment: Experiment) -> list[tuple[str, str]]:
         )
         text = f"{middle} (mean of {len(times)}, {least} to {most})"
         rows.append((f"{name}, per {experiment.per}", text))
-    return [*rows, ("speed-up", experiment.interval)]
+    return [*rows, ("speedup", experiment.interval)]

@@ -1,4 +1,4 @@
-"""One experiment: its times, the speed-up that they state, and the verdict."""
+"""One experiment with its times, speedup and verdict."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tidyprof.gate.intervals import CONFIDENCE, LEAST_REPEATS, Ratio, ratio_of_t
 IN_THE_MODEL = " in the model"
 
 MODEL_ONLY = "Modeled, not counted as a gain"
-"""Label of the ratio of modeled times, which is never listed as a gain."""
+"""Label of a ratio of modeled times, which never counts as a gain."""
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One entry of the ledger.
 
-    change              -- short name of what was changed.
+    change              -- short name of the change.
     per                 -- step or image.
-    before_ns, after_ns -- the repeats, in ns per step or image.
-    attempt             -- how often this change has been tried so far, this time included.
+    before_ns, after_ns -- repeats in ns per step or image.
+    attempt             -- number of experiments with this change so far, including this one.
     """
 
     hypothesis: str
@@ -46,34 +46,35 @@ class Experiment:
 
     @property
     def before(self) -> int:
-        """The mean before the change, in ns."""
+        """Mean before the change, in ns."""
         return round(fmean(self.before_ns))
 
     @property
     def after(self) -> int:
-        """The mean after the change, in ns."""
+        """Mean after the change, in ns."""
         return round(fmean(self.after_ns))
 
     @cached_property
     def speed_up(self) -> Ratio:
-        """Before / after with its interval: above 1 is faster."""
+        """Before divided by after, with its interval. Values above 1 are faster."""
         return ratio_of_totals(self.before_ns, self.after_ns)
 
     @property
     def modeled(self) -> bool:
-        """Whether a model computed the times, or some of them."""
+        """Return True if a model computed some of the times."""
         return is_modeled(self.origin)
 
     @property
     def verdict(self) -> str:
-        """`faster`, `slower`, `undecided` or `unproven`; of modeled times `faster in the model`
-        and `slower in the model`.
+        """Verdict: `faster`, `slower`, `inconclusive` or `unproven`.
 
-        Slower: the whole interval of the ratio is below 1, whatever the correctness gate says,
-        since the gate guards gains only. Unproven: not slower, and the gate is not green.
-        Undecided: the gate is green, and the interval contains 1. Repeats of a model show how its
-        random numbers vary, not how wrong it is. So modeled times are undecided if the larger one
-        over the smaller one is 1.0 in two digits.
+        - slower: the whole interval of the ratio is below 1. The correctness gate doesn't matter,
+          because it guards gains only.
+        - unproven: not slower, and the gate isn't green.
+        - inconclusive: the gate is green, and the interval contains 1.
+
+        Modeled times end with "in the model". Their repeats don't show the model's error, so they
+        are inconclusive if their ratio is 1.0 in two digits.
         """
         low, high, suffix = self.speed_up.low, self.speed_up.high, ""
         if self.modeled:
@@ -83,12 +84,12 @@ class Experiment:
             return f"slower{suffix}"
         if not self.gate.green:
             return "unproven"
-        return f"faster{suffix}" if low > 1 else "undecided"
+        return f"faster{suffix}" if low > 1 else "inconclusive"
 
     @property
     def interval(self) -> str:
-        """The speed-up and its interval as text, with as many decimals as are needed to tell the
-        ends apart; of modeled times the speed-up in two digits.
+        """Speedup and interval as a string, with enough decimals to distinguish the ends. A
+        modeled speedup has two digits and no interval.
         """
         found = self.speed_up
         if self.modeled:
@@ -121,18 +122,18 @@ def time_text(nanoseconds: float, modeled: bool) -> str:
 
 
 def nanoseconds(side: str, seconds: Sequence[float]) -> tuple[int, ...]:
-    """Return repeats in ns. Raises CourseError for too few, and for a value that is no time."""
+    """Return repeats in ns. Raises CourseError for too few repeats or an invalid time."""
     if isinstance(seconds, str) or not isinstance(seconds, Sequence):
         raise CourseError(f"{side}: give a list of times, not {type(seconds).__name__}")
     if len(seconds) < LEAST_REPEATS:
         raise CourseError(
-            f"{side}: give at least {LEAST_REPEATS} repeats, or there is no spread to see; repeat"
-            " the run, since the steps of one run are not independent"
+            f"{side}: give at least {LEAST_REPEATS} repeats; repeat the run, because steps"
+            " aren't independent"
         )
     for value in seconds:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not real or not math.isfinite(value) or value <= 0:
-            raise CourseError(f"{side}: {value!r} is no time; give seconds, above 0")
+            raise CourseError(f"{side}: {value!r} isn't a time; give seconds above 0")
     return tuple(max(1, round(value * 1e9)) for value in seconds)
 
 

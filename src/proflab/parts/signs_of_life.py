@@ -1,4 +1,4 @@
-"""A line that changes every few seconds while a cell runs, to show that it doesn't hang."""
+"""Print progress from a slow cell every few seconds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The steady part of a run of the course's trainer: the part of a recording after the warm-up
-steps.
-"""
+"""Part of a trainer's profile after the warm-up steps."""
 
 from __future__ import annotations
 
@@ -18,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SteadyPart:
-    """Events that start between the beginning of the first steady step and the end of the last one.
+    """Events that start in the steady steps.
 
-    profile     -- these events, host ranges included.
-    steps       -- number of steady steps of a rank.
-    duration_ns -- their time in ns; with several ranks the mean.
+    profile     -- these events, including host ranges.
+    steps       -- number of steady steps per rank.
+    duration_ns -- time of these steps in ns, as the mean over the ranks.
 
-    Each rank is cut at its own steps, so that all have the same collectives.
+    Each rank is cut at its own steps, so all ranks have the same collectives.
     """
 
     profile: Profile
@@ -33,20 +31,17 @@ class SteadyPart:
 
     @property
     def step_ns(self) -> float:
-        """Mean length of a step in ns."""
+        """Mean step time in ns."""
         return self.duration_ns / self.steps
 
     @property
     def dispatches(self) -> pd.DataFrame:
-        """One row for each event on a device: kernels, and the copies and fills that rocprofv3
-        lists among them.
-        """
+        """Device events with one row per kernel, copy or fill."""
         return self.profile.device_events
 
 
 def own_run(path: str | PathLike[str]) -> Profile:
-    """The recording that a command of a lesson wrote here: `modeled` if the player wrote it, else
-    measured on this machine.
+    """Return the profile that a lesson's command wrote, as `modeled` or measured on this machine.
 
     Raises ProfileReadError as `tidyprof.read` does.
     """
@@ -61,10 +56,10 @@ def own_run(path: str | PathLike[str]) -> Profile:
 
 
 def steady_part(profile: Profile) -> SteadyPart:
-    """The run without its warm-up, whose length follows the trainer's own rule.
+    """Return the run without its warm-up, by the trainer's rule.
 
-    Raises ValueError for a recording without marked steps: the trainer marks them with --roctx,
-    rocprofv3 records the marks with --marker-trace.
+    Raises ValueError if the profile has no step markers, which need the trainer's --roctx and
+    rocprofv3's --marker-trace.
     """
     import pandas as pd
 
@@ -74,7 +69,8 @@ def steady_part(profile: Profile) -> SteadyPart:
     found = tidyprof.steps(profile)
     if not len(found):
         raise ValueError(
-            "no steps are marked: run the trainer with --roctx and rocprofv3 with --marker-trace"
+            "the profile has no step markers; run the trainer with --roctx and rocprofv3 with"
+            " --marker-trace"
         )
     windows = [_steady_window(own) for _, own in found.groupby("rank", dropna=False)]
     parts = [
@@ -89,9 +85,7 @@ def steady_part(profile: Profile) -> SteadyPart:
 
 
 def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
-    """Of one rank's steps: the rank, begin and end in ns of the steps after the warm-up, and the
-    number of these.
-    """
+    """Return the rank, start and end in ns, and number of one rank's steady steps."""
     from cifar_train.config import TrainConfig
 
     steady = own.iloc[TrainConfig().warmup_for(len(own)) :]
@@ -105,10 +99,9 @@ def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
 
 
 def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row for each table of `tidyprof.step_budget`: its mean step, named by its key, ready for
-    `plots.step_budget`.
+    """Return one mean step per table of `tidyprof.step_budget`, for `plots.step_budget`.
 
-    Columns as in `step_budget`, times in ns as float; `step` is the key.
+    The columns are those of `step_budget` in ns, and `step` contains the key.
     """
     import pandas as pd
 

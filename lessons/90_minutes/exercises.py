@@ -1,0 +1,54 @@
+"""Exercise of the ninety minutes: what slows down sort_letters.py of lesson 14?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proflab.exercises import Exercise, Mistake, Property
+
+PART, FUNCTION = "data", "numbers_of"
+
+NO_PAIR = "Answer with two strings, the part and the function: `part, function`."
+OTHER_PART = (
+    "That part isn't the cause. Look for the work that every epoch repeats, although its result"
+    " never changes."
+)
+CALLER = (
+    "`__getitem__` only calls the function that does the work. Name the function that it calls."
+)
+OTHER_FUNCTION = "That function doesn't do the repeated work. Start at `Letters.__getitem__`."
+
+
+def cause_problem(answer: Any, script: Any) -> str | None:
+    """Return what is wrong with a pair of part and function, or None."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return NO_PAIR
+    part, function = (str(word).strip().strip("()`").casefold() for word in answer)
+    if part != PART:
+        return OTHER_PART
+    if FUNCTION in function:
+        return None
+    return CALLER if "__getitem__" in function else OTHER_FUNCTION
+
+
+EXERCISES = (
+    Exercise(
+        id="90.1",
+        answer=Property(cause_problem, lambda script: (PART, FUNCTION)),
+        mistakes=(
+            Mistake(lambda script: FUNCTION, NO_PAIR),
+            Mistake(lambda script: ("forward", FUNCTION), OTHER_PART),
+            Mistake(lambda script: (PART, "__getitem__"), CALLER),
+            Mistake(lambda script: (PART, "fit"), OTHER_FUNCTION),
+        ),
+        hints=(
+            "Read the lines *Why* and *Next* of the report. If the report is inconclusive, find the"
+            " work that every epoch repeats.",
+            "Move the call to `numbers_of` from `__getitem__` to `__init__`.",
+        ),
+        insight=(
+            "The script reads every letter again in each epoch. If it reads each letter once, before"
+            " training, the data wait disappears."
+        ),
+    ),
+)
