@@ -279,7 +279,7 @@ fixed = lesson_03.folder / "fixed"
 # ROCPROFSYS_TIME_OUTPUT             = false
 # END
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # ## Capture
 #
 # These settings record call stacks 500 times per second and trace HIP calls, ranges, kernels and copies. Without a GPU,
@@ -542,7 +542,7 @@ print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 # diff "$OUT/$name.txt" "$OUT/fixed_$name.txt" && echo "Both versions print the same losses."
 # python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # The first line gives the verdict, the change of the mean step, and an *interval*. The change differs from round to
 # round, and the interval contains its true value with the stated confidence. If the whole interval is below 0%, the
 # fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
