@@ -1,5 +1,5 @@
-"""Exercises of lesson 09, which kernel killed my job? On last lines, a report, a trace and
-settings.
+"""Exercises of lesson 09: which kernel killed my job? Their data is last lines, a report, a trace
+and settings.
 """
 
 from __future__ import annotations
@@ -14,47 +14,73 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 FAULTING_KERNEL = "nll_loss_forward_reduce_cuda_kernel_2d"
-"""The kernel of exercise 09.3: it picks each image's logit by its label, and so is the first to
-meet a wrong one.
-"""
+"""The kernel of exercise 09.3, which picks each image's logit by its label."""
 
-ADDRESS, CHECK, GPU_MEMORY, HOST, PYTHON = (
+ADDRESS, CHECK, GPU_MEMORY, HOST, PYTHON = KINDS = (
     "wrong address",
     "failed check",
     "GPU memory",
     "host",
     "Python",
 )
-KINDS = (ADDRESS, CHECK, GPU_MEMORY, HOST, PYTHON)
 
 WORDS = {
-    "Memory access fault": (ADDRESS, "the GPU touched a page that is not there, and ROCr says so"),
+    "Memory access fault": (ADDRESS, "ROCr reports that the GPU touched a missing page"),
     "HSA_STATUS_ERROR_EXCEPTION": (
         CHECK,
-        "an instruction of the kernel stopped it, and no address is named",
+        "an instruction of the kernel stopped it, and the line names no address",
     ),
-    "OutOfMemoryError": (GPU_MEMORY, "PyTorch's allocator found no room on the GPU"),
-    "oom_kill": (HOST, "Slurm counts the memory of the node, not that of the GPU"),
-    "Segmentation fault": (
-        HOST,
-        "a library on the processor crashed; the GPU's faults have other words",
-    ),
-    "IndexError": (PYTHON, "Python names the error, and its line: no kernel ran"),
+    "OutOfMemoryError": (GPU_MEMORY, "PyTorch's allocator found no free memory on the GPU"),
+    "oom_kill": (HOST, "Slurm counts the memory of the node, not of the GPU"),
+    "Segmentation fault": (HOST, "a library crashed on the CPU, and GPU faults have other names"),
+    "IndexError": (PYTHON, "Python names the error and its line, so no kernel ran"),
 }
-"""Words of a last line -> who ended the job, and why it was that one."""
+"""Words of a last line -> what ended the job, and the reason."""
 
 AGENT_NAME = "librocm-debug-agent.so.2"
 
 Call = tuple[str, Mapping[str, Any]]
-"""A report, and the tensors that its kernel was called with, in the order of its arguments."""
+"""A report, and the tensors of the call to its kernel, in the order of its arguments."""
 
 TYPES = {"float*": "float32", "float const*": "float32", "long const*": "int64"}
-"""A type in the name of a kernel -> what it is called in PyTorch."""
+"""A type in a kernel's name -> its name in PyTorch."""
+
+NO_PAIR = 'Answer with a pair, such as ("picked", "float32").'
+OWN_TYPE = (
+    "You named the type of the tensor. Name the type that the kernel reads (`long`: 8 bytes)."
+)
+OTHER_TYPE = "The tensor is correct, but the type isn't. Find the type in the kernel's name."
+OUTER_OPERATOR = (
+    "That operator only calls the one that launched the kernel. Read the column `operator`."
+)
+KERNEL_NAME = "You named the kernel. The column `operator` names what launched it."
+EARLIER_OPERATOR = (
+    "That operator launches the softmax kernel just before. Filter `kernels` by the name of the"
+    " stopped kernel."
+)
+
+NO_AGENT = f"`HSA_TOOLS_LIB` doesn't name the agent. Set it to the name or path of {AGENT_NAME}."
+TWO_TOOLS = "`HSA_TOOLS_LIB` names a second tool. Keep only the agent."
+SPACE = "A space starts a new option. Use a path without spaces."
+NO_ALL = "The agent prints only stopped waves. Add `--all`."
+NO_OUTPUT = "The report isn't in a file in `hunt`. Add `--output=hunt/...`."
+SAVES_CODE = "Your settings also save code objects. Remove `--save-code-objects`."
+CACHED = (
+    "PyTorch's cache is on, so a wrong index finds valid memory. Set"
+    " `PYTORCH_NO_HIP_MEMORY_CACHING` to 1."
+)
+FRAGMENTS = (
+    "The runtime cuts up large pieces of memory. Keep `HSA_DISABLE_FRAGMENT_ALLOCATOR` at 1."
+)
+NO_WAIT = (
+    "The host doesn't wait for the kernels, so the place is lost. Set `AMD_SERIALIZE_KERNEL` to 3."
+)
 
 
 def ended_by(text: str) -> tuple[str, str]:
-    """Who ended a job by its last line, and why. Raises ValueError for a line without known
-    words.
+    """Return what ended a job by its last line, and the reason.
+
+    Raises ValueError for a line without known words.
     """
     for words, found in WORDS.items():
         if words in text:
@@ -63,46 +89,43 @@ def ended_by(text: str) -> tuple[str, str]:
 
 
 def kinds(ends: Mapping[str, str]) -> dict[str, str]:
-    """Letter -> who ended that job."""
+    """Return what ended each job, by letter."""
     return {name: ended_by(text)[0] for name, text in ends.items()}
 
 
 def kinds_problem(answer: Any, ends: Mapping[str, str]) -> str | None:
-    """What is wrong with a dictionary from letter to kind; None if all are right."""
+    """Return what is wrong with a dictionary from letter to kind, or None."""
     if not isinstance(answer, Mapping):
-        return f"A dictionary from letter to one of {', '.join(KINDS)} is asked."
+        return f"Answer with a dictionary from letter to one of these: {', '.join(KINDS)}."
     if missing := [name for name in ends if name not in answer]:
-        return f"No kind for {', '.join(missing)} yet."
+        return f"Add {', '.join(missing)}."
     for name, text in ends.items():
         kind, why = ended_by(text)
         if answer[name] not in KINDS:
-            return f"{name}: {answer[name]!r} is none of {', '.join(KINDS)}."
+            return f"{name}: use one of these: {', '.join(KINDS)}."
         if answer[name] != kind:
-            return f"{name} is not {answer[name]!r}: {why}."
+            return f"{name} isn't {answer[name]!r}: {why}. Choose another kind."
     return None
 
 
 def arguments(report: str) -> list[str]:
-    """Types of the arguments of the kernel that a report names. Raises ValueError if it names
-    none.
-    """
+    """Return the argument types of the kernel in a report; raises ValueError without a kernel."""
     found = re.search(r"^Disassembly for function \w+\((.*)\):$", report, re.MULTILINE)
     if not found:
-        raise ValueError("the report names no kernel: is it one of the Debug Agent?")
+        raise ValueError("the report names no kernel: does it come from the Debug Agent?")
     return found[1].split(", ")
 
 
 def misread(data: Call) -> tuple[str, str]:
-    """The one tensor that does not fit its kernel, and the type that is read. Raises ValueError
-    unless it is one.
+    """Return the one tensor that doesn't match its kernel, and the type that the kernel reads.
+
+    Raises ValueError unless there is exactly one.
     """
     report, tensors = data
     reads = dict(zip(tensors, map(TYPES.__getitem__, arguments(report)), strict=True))
-    found = [
-        (name, reads[name]) for name, tensor in tensors.items() if _type_of(tensor) != reads[name]
-    ]
+    found = [one for one in reads.items() if _type_of(tensors[one[0]]) != one[1]]
     if len(found) != 1:
-        raise ValueError(f"{len(found)} tensors do not fit the kernel, not one")
+        raise ValueError(f"{len(found)} tensors don't match the kernel, not one")
     return found[0]
 
 
@@ -111,81 +134,56 @@ def _type_of(tensor: Any) -> str:
 
 
 def misread_problem(answer: Any, data: Call) -> str | None:
-    """What is wrong with a name and a type; None if both are right."""
+    """Return what is wrong with a name and a type, or None."""
     report, tensors = data
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return 'A pair is asked, such as ("picked", "float32").'
+        return NO_PAIR
     name, dtype = answer[0], str(answer[1]).removeprefix("torch.")
     if name not in tensors:
-        return f"{name!r} is none of the tensors: {', '.join(tensors)}."
+        return f"There is no tensor {name!r}. Choose one of these: {', '.join(tensors)}."
     right = misread(data)
     if name != right[0]:
-        place = [*tensors].index(name)
+        reads = arguments(report)[[*tensors].index(name)]
         return (
-            f"`{name}` fits: the kernel reads `{arguments(report)[place]}`, and it is"
-            f" {_type_of(tensors[name])}."
+            f"`{name}` matches: the kernel reads `{reads}`, and the tensor is"
+            f" {_type_of(tensors[name])}. Compare the others."
         )
-    if dtype == _type_of(tensors[name]):
-        return f"That is what `{name}` has. What does the kernel take it for? A `long` has 8 bytes."
-    return (
-        None if dtype == right[1] else f"The tensor is right, but the kernel does not read {dtype}."
-    )
+    if dtype == right[1]:
+        return None
+    return OWN_TYPE if dtype == _type_of(tensors[name]) else OTHER_TYPE
 
 
 def operator_of(trace: Profile, like: str = FAULTING_KERNEL) -> str:
-    """The operator that launched a kernel, without `aten::`. Raises ValueError if the trace has no
-    such kernel.
-    """
+    """Return the operator that launched a kernel; raises ValueError for an unknown kernel."""
     kernels = trace.events[trace.events["kind"] == "kernel"]
-    found = kernels.loc[
-        kernels["name"].astype(str).str.contains(like, regex=False), "operator"
-    ].dropna()
-    if found.empty:
+    named = kernels["name"].astype(str).str.contains(like, regex=False)
+    if not named.any():
         raise ValueError(f"the trace has no kernel with {like!r} in its name")
-    return str(found.iloc[0]).removeprefix("aten::")
+    return str(kernels.loc[named, "operator"].iloc[0])
 
 
 def settings_problem(answer: Any, theirs: Mapping[str, str]) -> str | None:
-    """What is wrong with settings for the hunt; None if nothing is."""
-    if not isinstance(answer, Mapping) or not all(
-        isinstance(value, str) for value in answer.values()
-    ):
-        return "A dictionary from variable to text is asked, such as `theirs`."
+    """Return what is wrong with settings for the agent, or None."""
+    if not isinstance(answer, Mapping) or not all(isinstance(one, str) for one in answer.values()):
+        return "Answer with a dictionary from variable to string, such as `theirs`."
     tools, options = answer.get("HSA_TOOLS_LIB", ""), answer.get("ROCM_DEBUG_AGENT_OPTIONS", "")
-    if AGENT_NAME not in tools:
-        return f"HSA_TOOLS_LIB loads no agent: it needs the name or path of {AGENT_NAME}."
-    if not tools.endswith(AGENT_NAME) or re.search(r"[\s:]", tools):
-        return "HSA_TOOLS_LIB names more than the agent: a profiler beside it takes the same place."
     words = options.split()
-    if unknown := [word for word in words if not word.startswith("--")]:
-        return (
-            f"Options are cut at blanks, so {unknown[0]!r} is an option of its own: no blanks in"
-            " the path."
-        )
-    if "--all" not in words:
-        return "All waves are asked: `--all` is missing."
-    if not any(word.startswith("--output=hunt/") for word in words):
-        return "The report has no file in `hunt`: `--output=` takes one."
-    if any(word.startswith("--save-code-objects") for word in words):
-        return "No code objects are asked."
-    return _waits_and_caches(answer)
+    rules = {
+        NO_AGENT: AGENT_NAME in tools,
+        TWO_TOOLS: tools.endswith(AGENT_NAME) and not re.search(r"[\s:]", tools),
+        SPACE: all(word.startswith("--") for word in words),
+        NO_ALL: "--all" in words,
+        NO_OUTPUT: any(word.startswith("--output=hunt/") for word in words),
+        SAVES_CODE: "--save-code-objects" not in options,
+        CACHED: answer.get("PYTORCH_NO_HIP_MEMORY_CACHING") == "1",
+        FRAGMENTS: answer.get("HSA_DISABLE_FRAGMENT_ALLOCATOR") == "1",
+        NO_WAIT: answer.get("AMD_SERIALIZE_KERNEL") == "3",
+    }
+    return next((reply for reply, holds in rules.items() if not holds), None)
 
 
-def _waits_and_caches(answer: Mapping[str, str]) -> str | None:
-    if answer.get("PYTORCH_NO_HIP_MEMORY_CACHING") != "1":
-        return "With PyTorch's cache a wrong index finds memory: which variable switches it off?"
-    if answer.get("HSA_DISABLE_FRAGMENT_ALLOCATOR") != "1":
-        return (
-            "HSA_DISABLE_FRAGMENT_ALLOCATOR was right: without it the runtime cuts large pieces as"
-            " well."
-        )
-    if answer.get("AMD_SERIALIZE_KERNEL") != "3" and answer.get("HIP_LAUNCH_BLOCKING") != "1":
-        return "Nobody waits for the kernels: the host runs ahead, and the place is lost."
-    return None
-
-
-def mended(theirs: Mapping[str, str], **changed: str) -> dict[str, str]:
-    """`theirs` as it should be, but for what is changed."""
+def corrected(theirs: Mapping[str, str], **changed: str) -> dict[str, str]:
+    """Return `theirs` with all corrections, except what is changed."""
     right = {
         "HSA_TOOLS_LIB": AGENT_NAME,
         "ROCM_DEBUG_AGENT_OPTIONS": "--all --output=hunt/agent.txt",
@@ -195,137 +193,92 @@ def mended(theirs: Mapping[str, str], **changed: str) -> dict[str, str]:
     return {**theirs, **right, **changed}
 
 
+def _ends_with(letter: str, kind: str) -> Mistake:
+    return Mistake(lambda ends: kinds(ends) | {letter: kind}, f"{letter} isn't {kind!r}")
+
+
+def _settings_with(reply: str, **changed: str) -> Mistake:
+    return Mistake(lambda theirs: corrected(theirs, **changed), reply)
+
+
 EXERCISES = (
     Exercise(
         id="09.1",
         answer=Property(kinds_problem, kinds),
         mistakes=(
-            Mistake(
-                lambda ends: kinds(ends) | {"b": ADDRESS},
-                "b is not 'wrong address': an instruction",
-            ),
-            Mistake(
-                lambda ends: kinds(ends) | {"d": GPU_MEMORY}, "d is not 'GPU memory': Slurm counts"
-            ),
-            Mistake(
-                lambda ends: kinds(ends) | {"e": ADDRESS},
-                "e is not 'wrong address': a library on the processor",
-            ),
-            Mistake(lambda ends: kinds(ends) | {"c": HOST}, "c is not 'host': PyTorch's allocator"),
-            Mistake(
-                lambda ends: {**kinds(ends), "f": CHECK},
-                "f is not 'failed check': Python names the error",
-            ),
-            Mistake(lambda ends: {"a": ADDRESS}, "No kind for b, c, d, e, f yet."),
-            Mistake(lambda ends: [*kinds(ends).values()], "A dictionary from letter"),
+            _ends_with("b", ADDRESS),
+            _ends_with("d", GPU_MEMORY),
+            _ends_with("e", ADDRESS),
+            Mistake(lambda ends: {"a": ADDRESS}, "Add b, c, d, e, f."),
         ),
         hints=(
-            "The table at the beginning says who prints what. Who wrote each of these lines?",
-            (
-                "One names an address, one only an exception in a kernel. Two speak of memory, of"
-                " two memories."
-            ),
-            (
-                "`oom_kill` is the node's memory, and a segmentation fault is a crash on the"
-                " processor: both are the host."
-            ),
+            "Use the first table of the lesson to find out which program wrote each line.",
+            "Look for a line with an address, a line with an exception in a kernel, and two lines"
+            " about two different memories.",
+            "Count `oom_kill` (the node's memory) and a segmentation fault (a crash on the CPU) as"
+            " the host.",
         ),
-        insight="The last line says whom to ask. The agent answers for two of the six.",
+        insight=(
+            "The last line shows which program ended the job. The agent helps with two of the six."
+        ),
     ),
     Exercise(
         id="09.2",
         answer=Property(misread_problem, misread),
         mistakes=(
-            Mistake(lambda data: ("labels", "int32"), "That is what `labels` has."),
-            Mistake(
-                lambda data: ("logits", "float32"), "`logits` fits: the kernel reads `float const*`"
-            ),
-            Mistake(lambda data: ("labels", "float32"), "the kernel does not read float32"),
-            Mistake(lambda data: "labels", "A pair is asked"),
+            Mistake(lambda data: ("labels", "int32"), OWN_TYPE),
+            Mistake(lambda data: ("logits", "float32"), "`logits` matches"),
+            Mistake(lambda data: ("labels", "float32"), OTHER_TYPE),
+            Mistake(lambda data: "labels", NO_PAIR),
         ),
         hints=(
-            "The name of the kernel in the report ends with the types of its arguments, in order.",
-            (
-                "`float*` is float32, and a `long` has 8 bytes. Compare with the types that the"
-                " cell prints."
-            ),
-            "The third argument is `long const*`, and the labels have 4 bytes each.",
+            "Find the types of the arguments, in order, at the end of the kernel's name.",
+            "Compare them with the types that the cell prints. `float*` is float32, and a `long`"
+            " has 8 bytes.",
+            "Look at the third argument, `long const*`. The labels have 4 bytes each.",
         ),
         insight=(
-            "Two labels are read as one, so nearly every index is far too large. PyTorch's own"
-            " operators refuse such labels by their type; a kernel that gets a bare pointer can't."
+            "The kernel reads two labels as one, so nearly every index is far too large. PyTorch's"
+            " operators reject such labels, but a kernel that receives a bare pointer can't."
         ),
     ),
     Exercise(
         id="09.3",
-        answer=Text(lambda trace: (f"aten::{operator_of(trace)}", operator_of(trace))),
+        answer=Text(lambda trace: (operator_of(trace), operator_of(trace).removeprefix("aten::"))),
         mistakes=(
-            Mistake(
-                lambda trace: f"aten::{operator_of(trace, 'softmax_warp_forward')}",
-                "That operator runs just before. It reads all logits of an image, and needs no"
-                " label.",
-            ),
-            Mistake(
-                lambda trace: FAULTING_KERNEL,
-                "That is the kernel. The column `operator` has what launched it.",
-            ),
+            Mistake(lambda trace: operator_of(trace, "softmax_warp_forward"), EARLIER_OPERATOR),
+            Mistake(lambda trace: FAULTING_KERNEL, KERNEL_NAME),
+            Mistake(lambda trace: "aten::nll_loss", OUTER_OPERATOR),
+            Mistake(lambda trace: "aten::cross_entropy_loss", OUTER_OPERATOR),
         ),
         hints=(
-            (
-                "The table above was made by keeping the kernels with a word in their `name`: keep"
-                " others."
-            ),
-            f'`kernels["name"].str.contains("{FAULTING_KERNEL}")` keeps the rows of this kernel.',
-            'Look at `["operator"].unique()` of these rows.',
+            "Filter `kernels` by the name of this kernel, as the cell above does for softmax.",
+            f'Keep the rows of `kernels["name"].str.contains("{FAULTING_KERNEL}")`.',
+            'Print `["operator"].unique()` of these rows.',
         ),
         insight=(
-            "It belongs to `cross_entropy`, and its only index is the label. So look at the labels"
-            " first."
+            "The operator belongs to `cross_entropy`, and its only index is the label, so check the"
+            " labels first."
         ),
     ),
     Exercise(
         id="09.4",
-        answer=Property(settings_problem, mended),
+        answer=Property(settings_problem, corrected),
         mistakes=(
-            Mistake(lambda theirs: theirs, "HSA_TOOLS_LIB names more than the agent"),
-            Mistake(
-                lambda theirs: mended(theirs, HSA_TOOLS_LIB="rocprofv3"),
-                "HSA_TOOLS_LIB loads no agent",
-            ),
-            Mistake(
-                lambda theirs: mended(
-                    theirs, ROCM_DEBUG_AGENT_OPTIONS=theirs["ROCM_DEBUG_AGENT_OPTIONS"]
-                ),
-                "Options are cut at blanks",
-            ),
-            Mistake(
-                lambda theirs: mended(theirs, ROCM_DEBUG_AGENT_OPTIONS="--output=hunt/agent.txt"),
-                "`--all` is missing",
-            ),
-            Mistake(
-                lambda theirs: mended(theirs, ROCM_DEBUG_AGENT_OPTIONS="--all"),
-                "The report has no file",
-            ),
-            Mistake(
-                lambda theirs: mended(theirs, AMD_SERIALIZE_KERNEL="0"),
-                "Nobody waits for the kernels",
-            ),
-            Mistake(
-                lambda theirs: mended(theirs, PYTORCH_NO_HIP_MEMORY_CACHING=""),
-                "With PyTorch's cache",
-            ),
+            Mistake(lambda theirs: theirs, TWO_TOOLS),
+            _settings_with(NO_AGENT, HSA_TOOLS_LIB="rocprofv3"),
+            _settings_with(SPACE, ROCM_DEBUG_AGENT_OPTIONS="--all --output=hunt/first try/a.txt"),
+            _settings_with(NO_ALL, ROCM_DEBUG_AGENT_OPTIONS="--output=hunt/agent.txt"),
+            _settings_with(NO_OUTPUT, ROCM_DEBUG_AGENT_OPTIONS="--all"),
+            _settings_with(NO_WAIT, AMD_SERIALIZE_KERNEL="0"),
+            _settings_with(CACHED, PYTORCH_NO_HIP_MEMORY_CACHING=""),
         ),
         hints=(
-            (
-                "Go through the table of settings, row by row: is each one there, and does its"
-                " value keep to the remark?"
-            ),
-            (
-                "One variable loads two tools, one has a blank in a path, and two that the hunt"
-                " needs are not there."
-            ),
-            "`AMD_SERIALIZE_KERNEL` and `PYTORCH_NO_HIP_MEMORY_CACHING` are missing.",
+            "Go through the table of settings, and check whether each one is there and correct.",
+            "Correct the variable that loads two tools and the path with a space, and add two"
+            " variables.",
+            "Add `AMD_SERIALIZE_KERNEL` and `PYTORCH_NO_HIP_MEMORY_CACHING`.",
         ),
-        insight="Each of these settings costs time, so take them off again when the hunt is over.",
+        insight="Each of these settings costs time, so remove them when you have found the fault.",
     ),
 )

@@ -1,19 +1,18 @@
 # %% [markdown]
 # # Which kernel killed my job?
 #
-# A training job on a GPU ends with `Memory access fault` and `Aborted`. There is no Python error, and the log stops at
-# a line that has nothing to do with it. The ROCm Debug Agent catches the GPU at that moment and prints what it was
-# doing. You read such a report.
+# A training job on a GPU ends with `Memory access fault` and `Aborted`. Python raises no error, and the log stops at an
+# unrelated line. The ROCm Debug Agent catches this moment and prints what the GPU was doing.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - say who prints which message, and why Python can't name the guilty line;
+# - tell which program prints which message, and explain why Python can't name the guilty line;
 # - run one rank and one step under the Debug Agent, with the caches off;
-# - name the kernel, the kind of fault and the launch from what it prints;
+# - find the kernel, the kind of fault and the launch in the agent's report;
 # - stop wrong labels before they reach the GPU.
 #
-# You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm 6.2 to {released
-# rocm}. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
+# **Before you start:** complete lessons 00, 02 and 04. You don't need to know debuggers or machine code. The commands
+# apply to ROCm 6.2 to {released rocm}. The lesson causes no real fault, which would disturb others on a shared node.
 
 # %%
 import re
@@ -34,122 +33,111 @@ lesson.recall()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# Memory is handed out in pieces of a fixed size, called *pages*. A kernel that touches a missing page, or writes to one
-# that it may only read, is stopped. Of an address the hardware checks nothing else: not to which tensor it belongs.
+# GPU memory consists of *pages* of a fixed size. The hardware stops a kernel that touches a missing page, or that writes
+# to a read-only page. It doesn't check which tensor an address belongs to.
 #
-# | who | what it prints | what is missing |
+# | program | what it prints | what is missing |
 # | --- | --- | --- |
-# | the GPU's driver | an interrupt, and a line in the kernel log | the kernel's name |
-# | ROCr, the runtime | `Memory access fault by GPU node-N ... on address ... Reason: ...`, then aborts | the same |
+# | the GPU driver | an interrupt, and a line in the kernel log | the kernel's name |
+# | ROCr, the runtime | `Memory access fault by GPU node-N ... on address ... Reason: ...` | the kernel's name |
 # | the shell | `Aborted (core dumped)` | everything |
-# | Python | nothing: the process is gone. Its module `faulthandler` shows where the *host* was | the guilty line |
-# | the Debug Agent | event, page, every stopped *wave* with its registers, the kernel's name | the operator, the line |
+# | Python | nothing, but its module `faulthandler` prints where the *host* was | the guilty line |
+# | the Debug Agent | the event, the page, the kernel's name, and all stopped *waves* with their registers | the operator, the line |
 #
-# A *wave* is 64 lanes of a kernel that run in step; each *lane* works on one element. (Lesson 05 calls it a wavefront.)
-# *Registers* hold what they work with: a scalar register (`s0`) one value for the wave, a vector register (`v0`) one
-# for each lane. The *program counter*, `pc`, is the address of the next instruction. In `node-N` processors are counted
-# too, so GPU 0 is not node 0.
+# - A *wave* (wavefront) is a group of 64 *lanes* that run the same instructions. Each lane works on one element.
+# - *Registers* hold values: a scalar register (`s0`) one per wave, and a vector register (`v0`) one per lane.
+# - The *program counter*, `pc`, is the address of the next instruction.
+# - `node-N` also counts CPUs, so GPU 0 isn't node 0.
 #
-# A common cause is an index out of range: the row of a table (an *embedding*), or the label of a loss.
-#
+# A common cause is an index out of range, such as the row of a table (an *embedding*) or the label of a loss.
+
+# %% [markdown] tags=["given"]
 # ## Predict
 #
-# The scores of one batch are 256 times 100 numbers of four bytes, one for each image and class. The loss picks from
-# each image's scores the one of its label, so a label that is too large reads behind them. PyTorch takes memory in
-# blocks larger than one tensor and keeps them: this is its *cache*. Let the scores stand at the beginning of a block.
+# The scores of a batch are 256 times 100 numbers of four bytes, one per image and class. For each image, the loss reads
+# the score of its label, so a label that is too large reads behind the row. PyTorch's *cache* cuts small tensors out of
+# blocks of 2 MiB. If the scores start at the beginning of a block, what is the first label of image 0 that reads outside
+# the block?
 
 # %%
 # solution
 label_guess = 1000
 # end solution
-what = "the first label of image 0 that must leave PyTorch's block"
+what = "the first label of image 0 that reads outside the block"
 proflab.predict("09.a", label_guess, what=what)
 
 # %% [markdown]
-# ## On the processor
+# ## On the CPU
 #
-# The same bug, twice, on this machine's processor. PyTorch checks every index there:
+# Here is the bug twice on your CPU, where PyTorch checks every index:
 
 # %%
 scores = torch.randn(8, 100, generator=torch.Generator().manual_seed(9))
 labels = torch.tensor([3, 41, 7, 100, 12, 99, 0, 58])
 for what, attempt in {
-    "a label": lambda: cross_entropy(scores, labels),
-    "a row": lambda: embedding(labels, torch.randn(100, 16)),
+    "label": lambda: cross_entropy(scores, labels),
+    "row": lambda: embedding(labels, torch.randn(100, 16)),
 }.items():
     try:
         attempt()
     except IndexError as error:
-        show_text(f"{what} out of range: `IndexError: {error}`, at once and on the right line.")
+        show_text(f"Wrong {what}: `IndexError: {error}`")
 
 # %% [markdown]
-# So first run one step with `--device cpu`, on the data that crashed. If nothing happens, the fault may need the GPU's
-# own kernels, and you need the agent.
+# The error comes immediately and from the right line, so first run the step that crashed with `--device cpu`. If it
+# succeeds there, you need the agent.
 #
-# ## Trap: no error is no proof
+# ## Trap: no error proves nothing
 #
-# A kernel that checks nothing computes an address and reads. Where does label 100 of image 3 lead? And how far may an
-# index of the large batch miss before it must leave PyTorch's block? Small tensors are cut out of blocks of one size.
+# A kernel without checks computes an address and reads it. What does label 100 of image 3 read?
 
 # %%
 neighbor = scores.flatten()[3 * 100 + 100]
-show_text(
-    f"To {neighbor:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong "
-    "loss."
-)
-BLOCK, PAGE, FLOAT = 2 * 2**20, 4096, 4  # bytes; PyTorch's block for tensors of at most 1 MiB
-size = 256 * 100 * FLOAT
-with_cache, without = BLOCK // FLOAT, -(-size // PAGE) * PAGE // FLOAT
+show_text(f"It reads {neighbor:.4f}. The score of image 4 for class 0 is {scores[4, 0]:.4f}.")
+BLOCK, PAGE, FLOAT = 2 * 2**20, 4096, 4  # bytes
+with_cache = BLOCK // FLOAT
+without = -(-256 * 100 * FLOAT // PAGE) * PAGE // FLOAT
 origin = "modeled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
 show_text(
-    f"The first label of image 0 that must leave the block is {with_cache:,}; without the cache, "
-    f"with whole pages alone, {without:,}. Origin: {origin}."
+    f"The first label of image 0 outside the block is {with_cache:,}. Without the cache, the first "
+    f"label outside the tensor's pages is {without:,}. Origin: {origin}."
 )
+proflab.reveal("09.a", with_cache, origin)
 
 # %% [markdown]
-# A wrong index that stays inside the block finds other numbers there, and the job trains on them. The repair is
-# `PYTORCH_NO_HIP_MEMORY_CACHING=1`: without the cache the page behind the tensor may be missing, and the fault comes
-# where the bug is. Even then an index may hit something that exists.
+# A wrong index inside the block finds other numbers, and the job trains on them. With `PYTORCH_NO_HIP_MEMORY_CACHING=1`,
+# PyTorch doesn't use its cache. The page behind the tensor may then be missing, so the fault occurs at the bug. Even so,
+# a wrong index can still hit valid memory.
 #
-# PyTorch's own kernels have checks, but not always: builds for ROCm from [2.2][off] left them out. Newer ones
-# stop the kernel where a check fails, without a text: see this [change of 2025][on]. The agent then reports an
-# *assert trap*.
+# > **Note:** PyTorch's kernels contain checks, but ROCm builds since [2.2][off] left them out. Newer builds stop the kernel
+# > at a failed check without a message ([change of 2025][on]), and the agent reports an *assert trap*.
 #
 # [off]: https://github.com/pytorch/pytorch/pull/116207
 # [on]: https://github.com/pytorch/pytorch/pull/155262
 #
 # ## Trap: the blamed line
 #
-# The host runs ahead. Here a thread stands in for a GPU: it does what it is handed, in order. The second operation is
-# wrong:
+# The host runs ahead of the GPU. Here, a thread imitates a GPU, and the second operation is wrong:
 
 # %%
 operations = {"forward": lambda: None, "loss": lambda: cross_entropy(scores, labels)}
 operations |= {"backward": lambda: None, "next step": lambda: None}
 
 
-def blamed(wait):
-    launched = []
-    with ThreadPoolExecutor(max_workers=1) as device:
-        for reached, work in operations.items():
-            launched.append(device.submit(work))
-            try:
-                if wait or reached == "next step":
-                    [one.result() for one in launched]
-            except IndexError:
-                return reached
-
-
-show_text(f"Blamed: **{blamed(wait=False)}**. Waiting after every launch: **{blamed(wait=True)}**.")
+with ThreadPoolExecutor(max_workers=1) as device:
+    launched = {name: device.submit(work) for name, work in operations.items()}
+guilty = next(name for name, job in launched.items() if job.exception())
+show_text(f"The host had launched **{[*launched][-1]}** when the error of **{guilty}** arrived.")
 
 # %% [markdown]
-# The wait is what `AMD_SERIALIZE_KERNEL=3` adds. If the fault then disappears, suspect a *race*: a kernel and another
-# kernel or a copy touch the same memory, and nobody fixed their order.
+# Python would blame the last line. `AMD_SERIALIZE_KERNEL=3` makes the host wait at every kernel, so it stops at the guilty
+# one. If the fault disappears, suspect a *race*: two kernels, or a kernel and a copy, use the same memory, and nothing
+# fixes their order.
 #
-# ## Which kind of end?
+# ## How did the job end?
 #
-# Six last lines, made up by the course in the words of ROCr, PyTorch, Python and Slurm. For *HSAIL*, HSA's old
-# intermediate language, read "an instruction of the kernel".
+# The course wrote these six last lines, in the words of ROCr, PyTorch, Python and Slurm. Read "HSAIL operation" as "an
+# instruction of the kernel".
 
 # %%
 ENDS = {
@@ -164,8 +152,8 @@ for name, text in ENDS.items():
     print(f"{name}  {text}")
 
 # %%
-# 4 minutes: who ended each job? Give a dictionary from letter to "wrong address" (a kernel's), "failed check" (in a
-# kernel), "GPU memory", "host" (its memory, or a crash of a library there) or "Python" (an error that it names).
+# 4 minutes: What ended each job? Answer with a dictionary from letter to "wrong address" (in a kernel), "failed check"
+# (in a kernel), "GPU memory", "host" (its memory, or a crash of a library on the CPU) or "Python" (a Python error).
 q = exercise("09.1", ENDS)
 # solution
 answer = {"a": "wrong address", "b": "failed check", "c": "GPU memory"}
@@ -174,12 +162,12 @@ answer |= {"d": "host", "e": "host", "f": "Python"}
 q.check(answer)
 
 # %% [markdown]
-# Only the first two are for the agent. For *GPU memory* see lesson 11, for the host `faulthandler` and the scheduler.
+# Use the agent for the first two only. For GPU memory, see lesson 11. For the host, use `faulthandler` and Slurm's log.
 #
 # ## Read a report
 #
-# A report has a line for the event, then a block for each wave below a line of dashes. First one that AMD published,
-# of a kernel that ran into a trap, as a failed check does:
+# A report starts with a line for the event, and a block per wave follows. AMD published this report of a kernel that
+# stopped at a trap, as at a failed check:
 
 # %%
 trap = lesson.file("published_assert.txt").read_text()
@@ -187,10 +175,9 @@ print("\n".join(line for line in trap.splitlines() if re.search("Queue|wave_|Dis
 show_text("Origin: recorded, GPU not stated.")
 
 # %% [markdown]
-# No public report of today's layout has all of a memory fault. So the next one is **constructed**: a small kernel of
-# the course, `picked[image] = -logits[100 * image + label[image]]`, compiled for the MI300X, and registers computed
-# from what it would have done. (*Logits* are the scores.) It never ran. Its first wave without the registers' values,
-# and what you need of the report in one table:
+# No public report in today's layout shows a complete memory fault, so the next report is **constructed**. We compiled a
+# small kernel for the MI300X, `picked[image] = -logits[100 * image + label[image]]`, and computed its registers.
+# (*Logits* are the scores.) It never ran.
 
 # %%
 CONSTRUCTED = "modeled: constructed by the course; machine code by LLVM 22.1 for gfx942, never run"
@@ -198,35 +185,30 @@ report = lesson.file("constructed_fault.txt").read_text()
 event, first_wave = report.split("-" * 56)[:2]
 lines = [line for line in first_wave.splitlines() if not re.match(r" *[vs]\d+:", line)]
 print(event.strip(), *lines, sep="\n")
-
-
-def waves_of(text):
-    states = re.findall(r"^wave_(\d+): pc=(0x\w+).*reason: ([A-Z_|]+)\)$", text, re.MULTILINE)
-    kernels = re.findall(r"^Disassembly for function (.*):$", text, re.MULTILINE)
-    rows = [(*state, kernel) for state, kernel in zip(states, kernels, strict=True)]
-    return pd.DataFrame(rows, columns=["wave", "pc", "reason", "kernel"])
-
-
-show_table(waves_of(report), "wave pc reason kernel", "What stopped, and why", origin=CONSTRUCTED)
+states = re.findall(r"^wave_(\d+): pc=(0x\w+).*reason: ([A-Z_|]+)\)$", report, re.MULTILINE)
+waves = pd.DataFrame(states, columns=["wave", "pc", "reason"])
+waves["kernel"] = re.findall(r"^Disassembly for function (.*):$", report, re.MULTILINE)
+show_table(waves, "wave pc reason kernel", "What stopped, and why", origin=CONSTRUCTED)
 
 # %% [markdown]
-# - **Kind:** it chooses the next step. `ASSERT_TRAP` is a failed check: run the step on the processor.
-#   `MEMORY_VIOLATION` is a wrong address: compare what the kernel reads with the tensors that it got.
-#   `ILLEGAL_INSTRUCTION` is wrong code for this GPU, or damaged code: look what it was built for.
-# - **Kernel:** its name, with the types of its arguments.
-# - **Place:** the `pc` stands *behind* the access that is to blame. A load only asks, `s_waitcnt` waits for the answer,
-#   and there the waves were when the fault came. With several values of `pc` the most frequent one
-#   [may be innocent][place].
-# - **Page:** one is named, though more lanes may have looked at wrong places: the first one noticed.
+# The **reason** decides what to do next:
 #
-# The registers hold the addresses, and `llvm-objdump --disassemble-all` makes the saved machine code readable, for who
-# maintains the kernel.
+# | reason | meaning | next step |
+# | --- | --- | --- |
+# | `ASSERT_TRAP` | a check failed | run the step on the CPU |
+# | `MEMORY_VIOLATION` | a wrong address | compare what the kernel reads with its tensors |
+# | `ILLEGAL_INSTRUCTION` | wrong code for this GPU, or damaged code | find out what the code was built for |
+#
+# - **Kernel:** the name includes the types of the arguments.
+# - **Place:** the `pc` is *behind* the guilty access. A load only requests the data, and the waves stopped at `s_waitcnt`,
+#   which waits for it. If there are several values of `pc`, the most frequent one [may be innocent][place].
+# - **Page:** the report names one page, but more lanes may have read wrong ones.
 #
 # [place]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
 
 # %%
-# 4 minutes: the job calls this kernel with `tensors`, in the order of its arguments. Which one does not fit what the
-# kernel reads, and which type does it read? Answer with a pair such as ("picked", "float32").
+# 4 minutes: The job calls this kernel with `tensors`, in the order of its arguments. Which tensor doesn't match what the
+# kernel reads, and which type does the kernel read? Answer with a pair such as ("picked", "float32").
 tensors = {"picked": torch.empty(128), "logits": torch.randn(128, 100)}
 tensors["labels"] = torch.randint(100, (128,), dtype=torch.int32)
 print({name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()})
@@ -237,10 +219,24 @@ answer = "labels", "int64"
 q.check(answer)
 
 # %% [markdown]
+# ## From the kernel to its machine code
+#
+# A *code object* is a piece of machine code with its kernels. The agent can save all code objects of a program. Each file
+# is named after the object's URI, with `_` instead of `:/#?&=`. The report contains the URI of the faulting kernel:
+
+# %%
+(uri,) = set(re.findall(r"code object: (\S+)", report))
+show_text(f"URI: `{uri}`. File: `{re.sub('[:/#?&=]', '_', uri)}`.")
+
+# %% [markdown]
+# `llvm-objdump --disassemble-all --demangle FILE` makes the file readable. Search its output for the name of the kernel,
+# then for the instruction at the offset from `pc`, here `+100` bytes. URIs that start with `memory://` belong to code
+# that Triton (`torch.compile`) or MIOpen generated while the program ran.
+#
 # ## From the kernel to the launch
 #
-# A trace of lesson 02 knows which operator launched the kernel. Record it with a batch that does *not* crash. This one
-# is modeled: this training on an MI300X.
+# A trace like those in lesson 02 contains the operator that launched a kernel. Record it with a batch that does *not*
+# crash. This one is modeled: the example run on an MI300X.
 
 # %%
 found = proflab.recording("modeled-resnet")
@@ -249,11 +245,11 @@ columns = {"name": str, "short_name": str, "operator": str}
 kernels = trace.events[trace.events["kind"] == "kernel"].astype(columns)
 softmax = kernels[kernels["name"].str.contains("softmax")]
 launched = softmax.groupby(["short_name", "operator"]).size().rename("calls").reset_index()
-caption = "Who launched the softmax kernels"
+caption = "Operators that launched softmax kernels"
 show_table(launched, "short_name operator calls", caption, origin=trace.origin)
 
 # %%
-# 3 minutes: the agent says that `nll_loss_forward_reduce_cuda_kernel_2d` stopped. Which operator launched it?
+# 2 minutes: The agent reports that `nll_loss_forward_reduce_cuda_kernel_2d` stopped. Which operator launched it?
 q = exercise("09.3", trace)
 # solution
 stopped = kernels[kernels["name"].str.contains("nll_loss_forward_reduce_cuda_kernel_2d")]
@@ -262,34 +258,28 @@ stopped = kernels[kernels["name"].str.contains("nll_loss_forward_reduce_cuda_ker
 q.check(answer)
 
 # %% [markdown]
-# A *code object* is a piece of machine code with its kernels. Those of Triton (`torch.compile`) or MIOpen are made
-# while the program runs, and are called `memory://...`. Their operator is the compiled block or the convolution around
-# them.
-
-# %% [markdown]
-# ## Record a report of your own
+# ## Record your own report
 #
-# First make the job small: one rank without launcher, one step, no loader processes, and the model and data that
-# crashed. Then load the agent. It is a library that the runtime loads at the start: an option of the environment, not
-# a word before the command. Kernels of your own name their source lines where they were compiled with `-ggdb -O0`; a
-# PyTorch wheel's don't. It supports the GPUs that its library [ROCdbgapi][readme] supports.
+# First, make the job small: one rank without a launcher, one step, no loader processes, and the model and data that
+# crashed. An environment variable makes the runtime load the agent, which supports the same GPUs as its library
+# [ROCdbgapi][readme]. Your own kernels show source lines if you compile them with `-ggdb -O0`.
 #
 # [readme]: https://github.com/ROCm/rocr_debug_agent/blob/amd-staging/README.md
 #
-# | setting | why |
+# | setting | reason |
 # | --- | --- |
-# | `HSA_TOOLS_LIB` | path of the agent. Not for two tools at once: none of the profilers beside it |
-# | `HSA_ENABLE_DEBUG=1` | one guide of AMD's sets it, and the runtime's manual lists it; the agent's README does not |
-# | `--all` | all waves, not only those that stopped |
-# | `--output=` | a file; otherwise the report is mixed with the log. Its folder must exist |
-# | `--save-code-objects=` | keeps the machine code, to be made readable later. Its folder must exist too |
-# | `PYTORCH_NO_HIP_MEMORY_CACHING=1` | every tensor gets memory of its own; the first trap showed why |
-# | `HSA_DISABLE_FRAGMENT_ALLOCATOR=1` | the same, one level below: the runtime cuts large pieces as well |
-# | `AMD_SERIALIZE_KERNEL=3` | wait before and after each kernel. `HIP_LAUNCH_BLOCKING=1` does much the same |
-# | `ulimit -c 0` | no core file: with a GPU's memory in it, it may fill the disk |
+# | `HSA_TOOLS_LIB` | names the agent; it can't name a second tool, so don't use a profiler as well |
+# | `HSA_ENABLE_DEBUG=1` | one AMD guide and the runtime's manual list it, but the agent's README doesn't |
+# | `--all` | prints all waves, not only the stopped ones |
+# | `--output=` | writes the report to a file, whose folder must exist |
+# | `--save-code-objects=` | saves the machine code to a folder, which must exist |
+# | `PYTORCH_NO_HIP_MEMORY_CACHING=1` | gives every tensor separate memory (see the first trap) |
+# | `HSA_DISABLE_FRAGMENT_ALLOCATOR=1` | stops the runtime from cutting up large pieces of memory |
+# | `AMD_SERIALIZE_KERNEL=3` | waits before and after each kernel; `HIP_LAUNCH_BLOCKING=1` does much the same |
+# | `ulimit -c 0` | prevents core files, which can contain a GPU's memory and fill the disk |
 #
-# The agent's options stand in `ROCM_DEBUG_AGENT_OPTIONS`, which is cut at blanks: no blanks in paths. All of this is
-# slow, and only for the hunt. Run it; nothing crashes, and without a GPU nobody looks at these settings:
+# Spaces separate the options in `ROCM_DEBUG_AGENT_OPTIONS`, so paths must not contain spaces. These settings make a
+# program slow, so use them only for the search. Without a GPU, the last line doesn't run:
 
 # %% language="bash"
 # mkdir -p $FOLDER/one/objects
@@ -298,11 +288,13 @@ q.check(answer)
 # export ROCM_DEBUG_AGENT_OPTIONS=$OPTIONS
 # export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1 AMD_SERIALIZE_KERNEL=3
 # ulimit -c 0
+# test -e /dev/kfd || { echo "No AMD GPU here."; exit 0; }
 # python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir $FOLDER/one
 
 # %%
-# 5 minutes: a colleague set `theirs`, and the report was lost or named no place. Mend what is wrong or missing, for a
-# hunt with all waves and a report in the folder `hunt`. Change the values that have to change; no code objects.
+# 4 minutes: A colleague used the settings `theirs`. The report was lost, or it named no useful place. Correct the wrong
+# values and add what is missing, so that the agent prints all waves into a file in the folder `hunt`. Don't save code
+# objects.
 theirs = {
     "HSA_TOOLS_LIB": "librocm-debug-agent.so.2 librocprofiler64.so",
     "ROCM_DEBUG_AGENT_OPTIONS": "--all --output=hunt/first try/agent.txt",
@@ -317,68 +309,80 @@ answer["ROCM_DEBUG_AGENT_OPTIONS"] = "--all --output=hunt/first_try/agent.txt"
 q.check(answer)
 
 # %% [markdown]
-# Two quicker looks come before the agent, and go with any program. With `AMD_LOG_LEVEL=4` the HIP runtime writes what
-# it is asked for; when each kernel is waited for, the last launch in that log is the one that failed. With
-# `HIP_LAUNCH_BLOCKING=1` the host waits for each kernel, so that `faulthandler` shows the line that launched it:
+# Before you use the agent, try two quicker checks. They work with any program:
 #
 # ```bash
 # AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
-# tail -n 30 hip.log
-# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # at the abort: where the host was
+# tail -n 30 hip.log                                                # the last launch is the one that failed
+# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # prints the line that launched the kernel
 # ```
 #
-# More of the agent's options: `--precise-memory` (the `pc` stands just behind the guilty instruction, if the GPU can;
-# slower), `--output=dbg-%p.txt` (a file per process, `%h` for the host; ROCm 10.1, before that the text is literal) and
-# `--disable-linux-signals`, which keeps SIGQUIT for somebody else, such as Slurm. A *signal* is a message of the system
-# to a process: with `kill -s SIGQUIT PID` a job that *hangs* prints all its waves, and goes on. On a cluster
-# `scripts/slurm/debug_agent.sh` of this course sets the table but the saved code objects, with a file per rank and
-# `--all` for one rank only. Put the options that crash, and `--max-steps 1`, into `TRAIN_OPTIONS`.
+# The agent has more options:
 #
+# | option | effect |
+# | --- | --- |
+# | `--precise-memory` | the `pc` is just behind the guilty instruction, if the GPU supports it; slower |
+# | `--output=dbg-%p.txt` | one file per process (`%h`: the host), since ROCm 10.1 |
+# | `--disable-linux-signals` | leaves SIGQUIT to another program, such as Slurm |
+#
+# > **Tip:** If a job *hangs*, run `kill -s SIGQUIT PID`. The agent prints all waves, and the job continues. On a cluster,
+# > `scripts/slurm/debug_agent.sh` makes these settings (except the code objects), with a file per rank and `--all` for one
+# > rank. Put the options that crash, and `--max-steps 1`, into `TRAIN_OPTIONS`.
+
+# %% [markdown]
 # ## A guard
 #
-# A look at labels is cheap on the processor; on the GPU it would wait at every step:
+# Check the labels on the CPU, where it is cheap. On the GPU, each check would wait for the kernels.
 
 # %%
 bad = ((labels < 0) | (labels >= 100)).nonzero().flatten().tolist()
-show_text(f"{len(bad)} of {len(labels)} labels: {labels[bad[0]]} at index {bad[0]}, not 0 to 99.")
+show_text(
+    f"{len(bad)} of {len(labels)} labels is outside 0 to 99: {labels[bad[0]]} at index {bad[0]}."
+)
 
 # %% [markdown]
-# Two more causes that it stops: `-100`, which stands for "no label" in PyTorch and which a kernel of your own may not
-# know, and labels of 32 bits for a kernel that reads 64.
+# The check also stops `-100`, PyTorch's "no label", which your own kernel may not handle. The snippet below also rejects
+# labels of 32 bits.
 #
 # ## Decide
 #
-# Report the kernel, the operator and the index: that is what a maintainer can work with. With all waves of a full
-# MI300X a report is huge ([117 lines a wave][lines] on Frontier), so `--all` is for one rank.
+# Report the kernel, the operator and the index to the maintainer. With all waves of a full MI300X, a report is huge ([117
+# lines per wave][lines] on Frontier), so use `--all` for one rank only.
 #
 # [lines]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
 
-# %%
-proflab.reveal("09.a", with_cache, origin)
-
 # %% [markdown]
-# ## What this tool cannot see
+# ## What this tool can't see
 #
-# - Which wave was guilty: one page is reported, waves stop a little later, and others stop with them.
-# - The Python line, the operator, the shapes: those come from lesson 02 and from a run on the processor.
-# - Silent errors, crashes of the host, and the past: memory may have been overwritten long before. And no times.
+# - **The guilty wave:** the report names one page. Waves stop a little later, and others stop with them.
+# - **The Python line, the operator, the shapes:** use lesson 02 and a CPU run.
+# - **Silent errors, host crashes, times and the past:** the memory may have been overwritten long before.
 #
-# **Known issues.** A usage text at the start means an unknown option or a missing folder; since ROCm 7 the kernel's
-# name stands between `pc` and the reason, which older parsers miss; a traceback that ends in another library each time
-# asks for serialized kernels. And [the agent cannot start beside a debugger or a GPU core
-# dump](../docs/known-issues.md#the-agent-cannot-start-beside-a-debugger-or-a-gpu-core-dump).
+# Known issues:
+#
+# - A usage message at the start means an unknown option or a missing folder.
+# - Since ROCm 7, the kernel's name is between `pc` and the reason, which older parsers miss.
+# - If the traceback ends in a different library each time, serialize the kernels.
+# - [The agent can't start next to a debugger or a GPU core
+#   dump](../docs/known-issues.md#the-agent-cannot-start-beside-a-debugger-or-a-gpu-core-dump).
+#
+# ## Three takeaways
+#
+# - The last line of a log shows which program ended the job, so read it before you choose a tool.
+# - Turn off the caches and wait for each kernel, otherwise a wrong index hits valid memory or the wrong line is blamed.
+# - Go from the report to the kernel, from a trace to its operator, and from there to the index.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Around any program, with the agent where it is installed:
-#
 # {snippet 09_debug_a_fault.sh}
 #
-# And the guard, for the loader and for embeddings:
+# Run any program with the settings above, and with the agent if it is installed.
 #
 # {snippet 09_guard_labels.py}
 #
-# Read on: [AMD's manual of the Debug Agent](https://rocm.docs.amd.com/projects/rocr_debug_agent/en/latest/).
+# Check labels in a data loader, and the rows of embeddings.
+#
+# Further reading: [AMD's manual of the Debug Agent](https://rocm.docs.amd.com/projects/rocr_debug_agent/en/latest/).
 #
 # Next question: eager against compiled, what does it change?

@@ -67,16 +67,25 @@ def test_a_program_runs_with_the_settings_and_keeps_its_exit_code(
     assert (tmp_path / "fault/rank2/objects").is_dir()
 
 
+def test_the_file_of_the_faulting_kernel_is_named(bare: Run, tmp_path: Path) -> None:
+    (tmp_path / "fault/rank0").mkdir(parents=True)
+    line = "    code object: memory://4711#offset=0x7a8a3c000000&size=8192\n"
+    (tmp_path / "fault/rank0/agent.txt").write_text(2 * line)
+    shown = bare("bash", SCRIPT, "true").stdout.splitlines()
+    name = "memory___4711_offset_0x7a8a3c000000_size_8192"
+    assert shown[1:] == [f"fault/rank0/objects/{name}"]
+
+
 def test_the_guard_names_the_first_bad_label(bare: Run, tmp_path: Path) -> None:
     (tmp_path / "try_guard.py").write_text(GUARD)
     snippet = Path(__file__).parents[2] / "snippets/09_guard_labels.py"
     lines = bare("python", "try_guard.py", str(snippet)).stdout.splitlines()
     assert lines[0] == "None"
-    assert lines[1] == "2 of 4 labels are not in 0 to 99; the first is 100 at (0, 1)"
+    assert lines[1] == "2 of 4 labels are outside 0 to 99; the first is 100 at (0, 1)"
     assert lines[2].startswith("labels are torch.int32")
     assert lines[3] == "None"
     assert lines[4].startswith("2 of 4 batch 1: labels")
-    assert lines[5] == "1 of 1 0: rows are not in 0 to 9; the first is 10 at 0"
+    assert lines[5] == "1 of 1 0: rows are outside 0 to 9; the first is 10 at 0"
     assert lines[6] == "None"
     done = bare("python", "snippets/09_guard_labels.py", "labels.pt", "100", check=False)
     assert (done.returncode, done.stderr.startswith("labels.pt: 2 of 4")) == (1, True)

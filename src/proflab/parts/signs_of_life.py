@@ -9,8 +9,8 @@ from threading import Event, Thread
 
 
 def overwrite(text: str) -> None:
-    """Print a line that the next one replaces."""
-    print(text, end="\r", flush=True)
+    """Print a line that the next one overwrites."""
+    print(f"\r{text}", end="", flush=True)
 
 
 @contextmanager
