@@ -445,8 +445,7 @@ show_text(
 proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# Is it still the same training? Lesson 03 shows that two loaders deliver equal batches, and lesson 08 that the model still
-# trains with batched transforms.
+# Is it still the same training? Lesson 08 checks the images of both fixes, and shows that the model still trains.
 
 # %% [markdown]
 # ## Part 4: a script without preparation
@@ -548,8 +547,8 @@ print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 # fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
 # larger fix.
 #
-# The column `confident` judges each part in the same way. With fewer than seven rounds, no part can be confident. A short
-# run is mostly startup, so compare steps, not seconds.
+# The column `confident` judges each part in the same way. With three parts, that takes at least seven rounds. A short run
+# is mostly startup, so compare steps, not seconds.
 
 # %% [markdown]
 # ## Where to go from here
