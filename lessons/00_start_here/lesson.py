@@ -87,7 +87,7 @@ lesson = proflab.start("00")
 
 # %% [markdown]
 # A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean time of the steps that weren't traced.
+# you can see where the time goes. The dashed line shows the mean untraced step time.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -114,7 +114,7 @@ q.check(answer)
 #   hipBLASLt (for matrix products). One step runs hundreds of short library kernels, whereas a typical HPC program has
 #   a few hot kernels of its own.
 # - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
-#   and the GPUs execute them. If one of these is slow, all the others wait.
+#   and the GPUs execute them. If one is slow, all the others wait.
 #
 # A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
 # each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
@@ -134,7 +134,7 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 # %% [markdown]
 # ## Capture: the clock
 #
-# Run the example again without the profiler. This takes about half a minute on two cores:
+# Run the example again without the profiler (about half a minute on two cores):
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 8 --run-dir $FOLDER/second
@@ -272,7 +272,7 @@ q.check(answer)
 #
 # ## What do you report?
 #
-# When you publish the speed of a run, also state its spread and its conditions.
+# When you publish a speed, also state its spread and its conditions.
 
 # %%
 # 4 minutes, open: Report on the steady steps of `loaders` in a dictionary with four keys. `median_ms` is the median
@@ -304,8 +304,8 @@ steps = h200.query("part == 'steady' and run in ['plain', 'loaders']")
 rates = steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]].sum().reset_index()
 rates["images_per_second"] = 1e9 * rates["images"] / rates["duration_ns"]
 rates["steps"] = rates["profiled"].map({True: "traced", False: "not traced"})
-rates["attempt"] = rates["traced"].map({True: "second run", False: "first run"})
-columns, origin = "run attempt steps images_per_second", h200.attrs["origin"]
+rates["repeat"] = rates["traced"].map({True: "second", False: "first"})
+columns, origin = "run repeat steps images_per_second", h200.attrs["origin"]
 show_table(rates, columns, "Two runs of each command", origin=origin)
 loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_second"]
 
@@ -327,7 +327,8 @@ proflab.reveal("00.b", float(f"{100 * (loaders_again / loaders_once - 1):.2g}"),
 # %% [markdown]
 # ## Decide
 #
-# The next cell adds the first finding to the *findings log*, which each core lesson extends.
+# AMD published a far higher rate for the same network and batch size, so the example run is slow. This is the first
+# finding in the *findings log*, which each core lesson extends.
 
 # %%
 amd = 12_787  # images/s, the median of AMD's published lines (docs/gpumodel.md)
@@ -345,7 +346,7 @@ lesson.conclude(
 # %% [markdown]
 # ## What a step clock can't see
 #
-# A clock shows how long a step takes, but not which part takes the most time or whether the GPU is working.
+# A clock shows how long a step takes, but not which part takes longest or whether the GPU is working.
 #
 # Known issues: [`import torch` hangs](../docs/known-issues.md#import-torch-hangs-without-devkfd), and [CIFAR-100 takes
 # an hour to download](../docs/known-issues.md#cifar-100-takes-an-hour-to-download).
@@ -377,7 +378,7 @@ lesson.conclude(
 # %% [markdown]
 # {snippet 00_time_a_step.py}
 #
-# Copy this file to the folder of your script. On a GPU, it times every step with events and compares the total with the
+# Copy this file into your script's folder. On a GPU, it times every step with events and compares the total with the
 # host's clock.
 
 # %% [markdown]

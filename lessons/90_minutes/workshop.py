@@ -95,7 +95,7 @@ lesson_00 = proflab.start("00", within="90_minutes")
 
 # %% [markdown]
 # A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean time of the steps that weren't traced.
+# you can see where the time goes. The dashed line shows the mean untraced step time.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -122,7 +122,7 @@ q.check(answer)
 #   hipBLASLt (for matrix products). One step runs hundreds of short library kernels, whereas a typical HPC program has
 #   a few hot kernels of its own.
 # - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
-#   and the GPUs execute them. If one of these is slow, all the others wait.
+#   and the GPUs execute them. If one is slow, all the others wait.
 #
 # A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
 # each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
@@ -279,7 +279,7 @@ fixed = lesson_03.folder / "fixed"
 # ROCPROFSYS_TIME_OUTPUT             = false
 # END
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # ## Capture
 #
 # These settings record call stacks 500 times per second and trace HIP calls, ranges, kernels and copies. Without a GPU,
@@ -292,8 +292,8 @@ fixed = lesson_03.folder / "fixed"
 #     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
-# The figure shows one step: the *call stacks* of two threads, with callers above the functions that they call, and below
-# them the share of time when the GPU was busy. A *gap* is time in which nothing runs on the GPU.
+# For one step, the figure shows the *call stacks* of two threads, with callers above the functions that they call, and
+# the GPU's busy share below. A *gap* is a time when nothing runs on the GPU.
 
 # %%
 sampled = own_run(lesson_03.folder / "one")
@@ -307,15 +307,15 @@ gaps, columns = tidyprof.gaps(steady.profile), "duration_us cause host_range aft
 show_table(gaps, columns, "The longest gaps", rows=4)
 
 # %% [markdown]
-# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU made the
-# gap. In the figure, the longest gap is below `__getitem__`, which `next_batch` calls. The training process fetches its
-# images itself, and the modeled stack ends there.
+# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU caused
+# the gap. In the figure, the main thread is in `__getitem__`, which `next_batch` calls, during the longest gap. Thus,
+# the training process fetches its images itself. The modeled stack ends there.
 #
 # ## Measure the stack on your own CPU
 #
-# What does the trainer do below `__getitem__`? Sample its data loader on your CPU, which takes about ten seconds on two
-# cores. A timer interrupts the program 200 times per second. Then Python calls `look` with the running function, and
-# `walk_stack` finds its callers. The cell keeps the functions of the trainer and of torchvision.
+# Which functions does `__getitem__` call? Sample the trainer's data loader on your CPU, which takes about ten seconds
+# on two cores. A timer interrupts the program 200 times per second. At each interrupt, Python passes the running
+# function to `look`, and `walk_stack` finds its callers. The cell keeps only trainer and torchvision functions.
 
 # %%
 import re
@@ -348,15 +348,16 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. Below it, torchvision transforms a single image in each call to
-# `Compose.forward`, which fits the H200's `upsample_bilinear2d` for each image. `SyntheticImages.index_select` makes the
-# images in memory, so no file is read.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. This
+# matches the H200 trace, in which `upsample_bilinear2d` runs once per image. `SyntheticImages.index_select` creates the
+# images in memory, not from a file.
 
 # %% [markdown]
 # ## Fix 1: load the images in other processes
 #
-# *Loader processes* prepare the next batches while the GPU computes. Run the command from *Capture* with one more option
-# (`python -m cifar_train --help` lists them), and write to `$FOLDER/fixed`. The GPU must do the same work.
+# *Loader processes* prepare the next batches while the GPU computes. Add one option to the command from *Capture*
+# (`python -m cifar_train --help` lists all options), and write the results to `$FOLDER/fixed`. The GPU must still do
+# the same work.
 
 # %% language="bash"
 # # solution
@@ -366,7 +367,7 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
 # # end solution
 
 # %%
-# 3 minutes, open: give the folder of a run whose longest gap is at most half as long: `answer = fixed`.
+# 3 minutes, open: record a run whose longest gap is at most half as long, and answer with its folder: `answer = fixed`.
 q = exercise("03.3", steady)
 # solution
 # In the cell above, after `rm -rf $FOLDER/fixed`:
@@ -377,7 +378,7 @@ answer = fixed
 q.check(answer)
 
 # %% [markdown]
-# Check a fix without the profiler. This table has H200 runs without a trace:
+# Always check a fix without the profiler. This table shows H200 runs without a trace:
 
 # %%
 recorded = case.measured()
@@ -387,14 +388,14 @@ runs = steps.agg(steps="size", mean_ns="mean", min_ns="min", max_ns="max").reset
 two = runs[runs["options"].isin(["--num-workers 0", "--num-workers 2"])]
 columns, caption = (
     "options steps mean_ms min_ms max_ms",
-    "The H200 without and with loader processes",
+    "H200 runs without and with loader processes",
 )
 show_table(two, columns, caption, origin=origin)
 
 # %% [markdown]
 # ## What limits the H200 run with two loaders?
 #
-# Here are its steps one by one, and the longest gaps in a trace with two loaders:
+# The next cell lists the step times of that run and the longest gaps in a similar traced run:
 
 # %%
 times_ms = steps.get_group("--num-workers 2") / 1e6
@@ -405,11 +406,11 @@ columns = "duration_us cause host_range after before"
 show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", rows=3)
 
 # %% [markdown]
-# Still data. Two processes prepare two batches side by side, so a step that finds a batch is short, and the next one
-# waits long. The longest gap in the trace is also in `data`.
+# The limit is still data loading. Two processes prepare two batches in parallel, so a step that finds a finished batch
+# is short, but the next step may wait a long time. The longest gap in the trace is also in the `data` range.
 #
-# More processes need more CPU cores. Your stacks point to a cheaper way: torchvision transforms each image alone, but
-# `--batched-transforms` hands the whole batch to each operator. Compare the two on your CPU:
+# More processes need more CPU cores. Your stacks suggest a cheaper fix. Torchvision transforms each image separately,
+# whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
 from timeit import timeit
@@ -421,12 +422,12 @@ images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
 alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
 together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
 show_text(
-    f"Per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
+    f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )
 
 # %% [markdown]
-# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would be about
-# as short as the fastest one in the table. How many times as fast as the first run will the mean step be with both changes?
+# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would take
+# about as long as the shortest step in the table. With both changes, how many times as fast will the mean step be?
 
 # %%
 # solution
@@ -439,13 +440,12 @@ mean_ns = runs.set_index("options")["mean_ns"]
 speedup = mean_ns["--num-workers 0"] / mean_ns
 loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
 show_text(
-    f"Two loaders: {loaders:.1f} times as fast; with batched transforms: {batched:.1f} times."
+    f"Two loaders: {loaders:.1f} times as fast; with batched transforms too: {batched:.1f} times"
 )
 proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# Is it still the same training? Lesson 03 shows that two loaders deliver equal batches, and lesson 08 that the model still
-# trains with batched transforms.
+# Is it still the same training? Lesson 08 checks the images of both fixes, and shows that the model still trains.
 
 # %% [markdown]
 # ## Part 4: a script without preparation
@@ -541,14 +541,14 @@ print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 # diff "$OUT/$name.txt" "$OUT/fixed_$name.txt" && echo "Both versions print the same losses."
 # python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # The first line gives the verdict, the change of the mean step, and an *interval*. The change differs from round to
 # round, and the interval contains its true value with the stated confidence. If the whole interval is below 0%, the
 # fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
 # larger fix.
 #
-# The column `confident` judges each part in the same way. With fewer than seven rounds, no part can be confident. A short
-# run is mostly startup, so compare steps, not seconds.
+# The column `confident` judges each part in the same way. With three parts, that takes at least seven rounds. A short run
+# is mostly startup, so compare steps, not seconds.
 
 # %% [markdown]
 # ## Where to go from here
