@@ -1,78 +1,84 @@
-"""The block of 14_instrument_me.py where a library has the loop: hand a callback to its trainer.
+"""Time the parts of a step if a library owns the loop: pass a callback to its trainer.
 
-    Trainer(..., callbacks=[for_transformers()])      Trainer of transformers
-    Trainer(..., callbacks=[for_lightning()])         Trainer of Lightning
+    Trainer(..., callbacks=[for_transformers()])      the Trainer of transformers
+    Trainer(..., callbacks=[for_lightning()])         the Trainer of Lightning
 
-STEP_TIMER=times or STEP_TIMER=trace makes it talk, as ever. What a library's hooks don't tell apart
-is one part: transformers has no hook between forward and backward. Tried with transformers 5.23 and
-accelerate 1.15, and with Lightning 2.6.
+Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as it describes.
+If a library has no hook between two parts, they count as one: transformers has none between forward
+and backward. Tested with transformers 5.23 and accelerate 1.15, and with Lightning 2.6.
 """
 
-from instrument_me import Watch
+from instrument_me import StepTimer
+
+
+class Parts:
+    """The steps that both callbacks share."""
+
+    timer = None
+
+    def start(self, part):
+        """Start a step. Logging and the wait for this batch belong to the step before."""
+        if self.timer:
+            self.timer.step()
+        self.timer = self.timer or StepTimer()
+        self.timer(part)
+
+    def enter(self, part):
+        """Start a part, but not during a check before training starts."""
+        if self.timer:
+            self.timer(part)
+
+    def end(self):
+        """End the last step and write what was recorded."""
+        self.timer.step()
+        self.timer.close()
+        self.timer = None
 
 
 def for_transformers():
     from transformers import TrainerCallback
 
-    class Parts(TrainerCallback):
-        watch = None
-
+    class Callback(Parts, TrainerCallback):
         def on_step_begin(self, *_, **__):
-            if self.watch:
-                # Here, since logging and the wait for this batch belong to the step before.
-                self.watch.step()
-            self.watch = self.watch or Watch()
-            self.watch("forward_backward")
+            self.start("forward_backward")
 
         def on_pre_optimizer_step(self, *_, **__):
-            self.watch("optimizer")
+            self.enter("optimizer")
 
         def on_step_end(self, args, state, control, **_):
             due = control.should_log or control.should_evaluate or control.should_save
-            if self.watch:
-                self.watch("log" if due else "data")
+            self.enter("log" if due else "data")
 
         on_log = on_evaluate = on_save = on_step_end
 
         def on_train_end(self, *_, **__):
-            self.watch.step()
-            self.watch.close()
-            self.watch = None
+            self.end()
 
-    return Parts()
+    return Callback()
 
 
 def for_lightning():
     from lightning.pytorch import Callback
 
-    class Parts(Callback):
-        watch = None
-
+    class LightningCallback(Parts, Callback):
         def on_train_batch_start(self, *_):
-            if self.watch:
-                self.watch.step()
-            self.watch = self.watch or Watch()
-            self.watch("forward")
+            self.start("forward")
 
         def on_before_backward(self, *_):
-            self.watch("backward")
+            self.enter("backward")
 
         def on_before_optimizer_step(self, *_):
-            self.watch("optimizer")
+            self.enter("optimizer")
 
         def on_validation_start(self, *_):
-            if self.watch:  # not yet in the check before the training
-                self.watch("log")
+            self.enter("log")
 
         def on_train_batch_end(self, *_):
-            if self.watch:
-                self.watch("data")
+            self.enter("data")
 
         on_validation_end = on_train_batch_end
 
         def on_train_end(self, *_):
-            self.watch.step()
-            self.watch.close()
-            self.watch = None
+            self.end()
 
-    return Parts()
+    return LightningCallback()

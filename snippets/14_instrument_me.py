@@ -1,32 +1,34 @@
-"""Paste this above a training loop; then STEP_TIMER=times or STEP_TIMER=trace makes it talk, and
-without STEP_TIMER it costs nothing.
+"""Time or trace the parts of each training step, with one line per part.
 
-    watch = Watch()             # right above the loop
+Paste this file above your training loop. Without STEP_TIMER, it does nothing and costs no time.
+
+    timer = StepTimer()         # directly above the loop
     for batch in loader:
-        watch("forward")        # one line where a part of the step begins and the one before ends
+        timer("forward")        # the previous part ends and this one starts
         ...
-        watch("backward")
-        watch.step()            # last line of the loop; what follows, up to a part, is "data"
-    watch.close()               # below the loop
+        timer("backward")
+        ...
+        timer.step()            # the last line of the loop; until the next part, time is "data"
+    timer.close()               # below the loop
 
-Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for
-data.
+Put timer("log") in front of logging and validation. Otherwise their time counts as "data".
 
-STEP_TIMER=times python train.py  times_rank0.jsonl: seconds of each part, a line for each step;
-                                  to compare and to prove. With watch.step(samples=len(batch)) it
-                                  says how much a step did, too
-STEP_TIMER=trace python train.py  trace_rank0.json.gz: torch.profiler's trace of a few steps with
-                                  the parts as ranges. A trace explains, but a profiler makes what
-                                  the host does up to twice as long. So the ten steps before it are
-                                  timed without one, and the trace holds their times, too
-STEP_TIMER_SKIP=8                 record after so many steps (else 20), where the program makes few
-STEP_TIMER_SHAPES=1               the operators' shapes, too
-STEP_TIMER_STACK=1                Python functions, too: longer steps yet, and gigabytes, so it ends
-                                  when those are full
+STEP_TIMER=times python train.py  writes the seconds of each part to times_rank0.jsonl, one line
+                                  per step. Use these times to compare versions. To record the work
+                                  of a step too, call timer.step(samples=len(batch)).
+STEP_TIMER=trace python train.py  writes a torch.profiler trace of a few steps to
+                                  trace_rank0.json.gz, with the parts as ranges. The profiler makes
+                                  the host's work up to twice as long, so the trace also contains
+                                  the times of the ten steps before it.
+STEP_TIMER_SKIP=8                 starts recording after 8 steps instead of 20, for a short program
+STEP_TIMER_SHAPES=1               also records the shapes of operators
+STEP_TIMER_STACK=1                also records Python functions, which makes steps longer and fills
+                                  gigabytes; the trace ends when they are full
+STEP_TIMER_DIR=out                is the folder for the files
 
-Files go to the folder in STEP_TIMER_DIR, or here. Each rank writes its own; a job that is killed
-leaves the times so far. The trace also says how long each part had a processor, and stood in line
-for one behind other programs (watch_parts).
+Each rank writes a separate file. A killed job keeps the times up to then. The trace also records
+how long each part ran on a CPU core, and how long it waited for a core while other programs ran
+(watch_parts).
 """
 
 import json
@@ -39,33 +41,31 @@ import time
 import torch
 import torch.profiler
 
-WATCH_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
-WATCH_RANK = next((os.environ[name] for name in WATCH_RANKS if name in os.environ), "0")
-WATCH_SCHEDULER = "/proc/thread-self/schedstat"
-WATCH_TIMED, WATCH_STACK_GB = 10, 4
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
+TIMER_RANK = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
+SCHEDULER = "/proc/thread-self/schedstat"
+TIMED_STEPS, STACK_GB = 10, 4
 
 
-class Watch:
-    """Times the parts of each step, or profiles some steps; does nothing without STEP_TIMER."""
+class StepTimer:
+    """A timer for the parts of each step, or a profiler of some steps, as STEP_TIMER says."""
 
     def __init__(self, skip=20, active=3):
-        """Trace `active` steps after `skip` others, of which the last ten are timed, but not the
-        first.
-        """
+        """Trace `active` steps after `skip` others. Time the last ten of those without a trace."""
         self.mode = os.environ.get("STEP_TIMER", "")
         if self.mode not in ("", "times", "trace"):
-            raise SystemExit(f"STEP_TIMER={self.mode} is neither times nor trace")
+            raise SystemExit(f"STEP_TIMER must be times or trace, but it is {self.mode}.")
         if not self.mode:
             return
-        os.makedirs(os.environ.get("STEP_TIMER_DIR", "."), exist_ok=True)
-        self.path = os.path.join(
-            os.environ.get("STEP_TIMER_DIR", "."), f"{{}}_rank{WATCH_RANK}.{{}}"
-        )
+        folder = os.environ.get("STEP_TIMER_DIR", ".")
+        os.makedirs(folder, exist_ok=True)
+        self.path = os.path.join(folder, f"{{}}_rank{TIMER_RANK}.{{}}")
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
-        if not (stated := os.environ.get("STEP_TIMER_SKIP", str(skip)).strip()).isdecimal():
-            raise SystemExit(f"STEP_TIMER_SKIP={stated} is no number of steps, such as 8")
+        stated = os.environ.get("STEP_TIMER_SKIP", str(skip)).strip()
+        if not stated.isdecimal():
+            raise SystemExit(f"STEP_TIMER_SKIP must be a number of steps, but it is {stated}.")
         self.skip, self.active, self.untraced = int(stated), active, None
-        self.timed_from, self.needed = max(1, self.skip - WATCH_TIMED), self.skip + 1 + active
+        self.timed_from, self.needed = max(1, self.skip - TIMED_STEPS), self.skip + 1 + active
         if self.mode == "times":
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
         elif self.skip == 0:
@@ -73,25 +73,24 @@ class Watch:
         self("data")
 
     def __call__(self, part):
-        """The part before ends, this one begins."""
+        """End the previous part and start this one."""
         if self.mode:
             self._end()
             if self.profiler:
                 self.range = torch.profiler.record_function(part).__enter__()
-            self.part, self.began, self.begin = part, time.time_ns(), watch_clocks()
+            self.part, self.began, self.clocks = part, time.time_ns(), read_clocks()
 
     def step(self, samples=None):
-        """A step ends, and the wait for the next batch begins."""
+        """End a step. The wait for the next batch starts."""
         if not self.mode:
             return
         self._end()
         self.steps += 1
         if self.mode == "times":
-            line = {part: length / 1e9 for part, length in self._sums().items()}
+            line = {"rank": int(TIMER_RANK), "step": self.steps - 1}
+            line |= {part: length / 1e9 for part, length in self._sums().items()}
             line |= {} if samples is None else {"samples": samples}
-            self.file.write(
-                json.dumps({"rank": int(WATCH_RANK), "step": self.steps - 1, **line}) + "\n"
-            )
+            self.file.write(json.dumps(line) + "\n")
             self.file.flush()
             self.parts.clear()
         elif self.profiler:
@@ -100,54 +99,47 @@ class Watch:
             self._end_timing()
             self._record()
         elif self.steps == self.timed_from:
-            watch_device()
+            wait_for_device()
             self.parts.clear()
             self.timing = time.perf_counter_ns()
         self("data")
 
     def close(self):
-        """Writes what there is."""
+        """Write what was recorded so far."""
         if self.mode == "times":
             self.file.close()
         elif self.mode:
             self._end()
             if self.profiler:
                 self.profiler.stop()
-            print(
-                f"STEP_TIMER=trace: {self.steps} steps, {self.needed} are needed: STEP_TIMER_SKIP"
-                " lowers that",
-                file=sys.stderr,
+            log(
+                f"The loop made {self.steps} steps, but a trace needs {self.needed}. Lower"
+                " STEP_TIMER_SKIP."
             )
         self.mode = ""
 
     def _end_timing(self):
-        """The steps since timed_from as a whole: in between nobody waits for the device, as without
-        this block.
-        """
-        watch_device()
+        """Time the steps since `timed_from` as a whole, without waiting for the device between."""
+        wait_for_device()
         if count := max(self.steps - self.timed_from, 0):
             parts = {part: length / count for part, length in self._sums().items()}
             step = (time.perf_counter_ns() - self.timing) / count
             self.untraced = {"steps": count, "step_ns": step, "parts_ns": parts}
 
     def _record(self):
-        """Starts the profiler: one step to warm it up, then `active` ones."""
-        sorts = torch.profiler.ProfilerActivity
-        activities = [sorts.CPU] + [sorts.CUDA] * torch.cuda.is_available()
-        when = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
+        """Start the profiler: one step to warm up, then `active` steps."""
+        kinds = torch.profiler.ProfilerActivity
+        activities = [kinds.CPU] + [kinds.CUDA] * torch.cuda.is_available()
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
         stack, shapes = (
             os.environ.get(name, "0") not in ("", "0")
             for name in ("STEP_TIMER_STACK", "STEP_TIMER_SHAPES")
         )
         if stack:
-            print(
-                f"STEP_TIMER_STACK: steps get longer still; the trace ends at {WATCH_STACK_GB} GB"
-                " more",
-                file=sys.stderr,
-            )
-        self.most_gb = watch_memory_gb() + WATCH_STACK_GB if stack else float("inf")
+            log(f"Stacks make steps even longer. The trace ends after {STACK_GB} GB more memory.")
+        self.most_gb = memory_gb() + STACK_GB if stack else float("inf")
         self.profiler = torch.profiler.profile(
-            activities=activities, schedule=when, with_stack=stack, record_shapes=shapes
+            activities=activities, schedule=schedule, with_stack=stack, record_shapes=shapes
         )
         self.profiler.on_trace_ready = self._write_trace
         self.parts.clear()
@@ -156,25 +148,19 @@ class Watch:
     def _write_trace(self, profiler):
         path = self.path.format("trace", "json.gz")
         profiler.export_chrome_trace(path)
-        print(f"STEP_TIMER=trace: wrote {path}", file=sys.stderr)
+        log(f"wrote {path}")
 
     def _step_of_trace(self):
-        recorded = self.profiler.current_action.name.startswith("RECORD")
-        if recorded:
-            found = {
-                "watch_parts": self.parts,
-                "watch_untraced": self.untraced,
-                "watch_machine": watch_machine(),
-            }
-            for name, value in found.items():
-                self.profiler.add_metadata_json(name, json.dumps(value))
+        full = False
+        if self.profiler.current_action.name.startswith("RECORD"):
+            self.profiler.add_metadata_json("watch_parts", json.dumps(self.parts))
+            self.profiler.add_metadata_json("watch_untraced", json.dumps(self.untraced))
+            self.profiler.add_metadata_json("watch_machine", json.dumps(machine()))
+            full = self.steps < self.needed and memory_gb() > self.most_gb
         else:
             self.parts.clear()
-        if full := recorded and self.steps < self.needed and watch_memory_gb() > self.most_gb:
-            print(
-                f"STEP_TIMER_STACK: {WATCH_STACK_GB} GB are full, the trace ends here",
-                file=sys.stderr,
-            )
+        if full:
+            log(f"The trace ends here because it filled {STACK_GB} GB.")
         else:
             self.profiler.step()
         if full or self.steps == self.needed:
@@ -182,7 +168,7 @@ class Watch:
             self.mode = ""
 
     def _sums(self):
-        """Time in each part so far, ns."""
+        """Return the time in each part so far, in ns."""
         sums = {}
         for part, _, length, *_ in self.parts:
             sums[part] = sums.get(part, 0) + length
@@ -190,40 +176,40 @@ class Watch:
 
     def _end(self):
         if self.mode == "times":
-            watch_device()  # what the GPU has still to do belongs to the part that ordered it
+            wait_for_device()  # the GPU's remaining work belongs to the part that launched it
         if self.part:
-            # name, begin, length, time on a processor, time in line for one; all but the name in
-            # nanoseconds
-            self.parts.append(
-                [self.part, self.began, *map(int.__sub__, watch_clocks(), self.begin)]
-            )
+            # The part, its start and length, and its time on a CPU core and waiting for one, in ns
+            lengths = map(int.__sub__, read_clocks(), self.clocks)
+            self.parts.append([self.part, self.began, *lengths])
         if self.range:
             self.range.__exit__(None, None, None)
         self.part = self.range = None
 
 
-def watch_device():
+def log(message):
+    print(f"STEP_TIMER: {message}", file=sys.stderr)
+
+
+def wait_for_device():
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def watch_memory_gb():
-    """The most memory that this process has had so far."""
+def memory_gb():
+    """Return the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def watch_machine():
+def machine():
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
-def watch_clocks():
-    """The time, and how long this thread had a processor and stood in line for one (Linux tells),
-    in nanoseconds.
-    """
-    found = [time.perf_counter_ns(), time.thread_time_ns()]
-    if os.path.exists(WATCH_SCHEDULER):
-        with open(WATCH_SCHEDULER) as file:
-            found.append(int(file.read().split()[1]))
-    return found
+def read_clocks():
+    """Return the time, this thread's time on a CPU core and, on Linux, its wait for one, in ns."""
+    clocks = [time.perf_counter_ns(), time.thread_time_ns()]
+    if os.path.exists(SCHEDULER):
+        with open(SCHEDULER) as file:
+            clocks.append(int(file.read().split()[1]))
+    return clocks

@@ -1,6 +1,4 @@
-"""The figure of a loop's own parts: a bar for each run, its parts under the names that the script
-gave them.
-"""
+"""Draw the parts of a step under the names that a script gave them."""
 
 from __future__ import annotations
 
@@ -22,23 +20,22 @@ _OTHER_LOOKS = (
     (style.ORANGE, "xx"),
     (style.GREY, "..."),
 )
-"""Color and hatch of parts for which the course has no look."""
+"""Color and hatch of parts that the course has no style for."""
 
 
 def plot_own_parts(
     table: pd.DataFrame, origin: Origin | str, title: str | None = None
 ) -> TidyFigure:
-    """A stacked bar for each row, with the parts in the order of their sums over all rows, the
-    largest first.
+    """Return a figure with a stacked bar for each row, and the largest parts first.
 
-    table -- a row for each run, named in its index; a column for each part, in ms; <NA> if a run
-             lacks the part.
+    table -- a row for each bar, named in its index, and a column for each part, in ms. A part that
+             a bar lacks is <NA>.
 
     Raises ValueError for a table without rows or parts.
     """
     if table.empty:
-        raise ValueError("there is nothing to plot: no run, or no part")
-    # All bars have one order, so that equal parts can be compared. Times in ns, as plots take them.
+        raise ValueError("there is nothing to plot: the table has no rows or no parts")
+    # All bars have the same order, so that readers can compare parts. Plots expect times in ns.
     ordered = table.fillna(0)[table.sum().sort_values(ascending=False, kind="stable").index] * 1e6
     spare = cycle(_OTHER_LOOKS)
     looks = {part: style.PART_LOOK.get(part) or next(spare) for part in ordered.columns}

@@ -1,6 +1,4 @@
-"""Learns which letters ask for money. A class trains, a loader delivers the data, and there is no
-optimizer.
-"""
+"""Learn which letters ask for money, with a class that trains, a data loader and no optimizer."""
 
 import json
 import random
@@ -16,7 +14,7 @@ WORDS, LENGTH = 4096, 64
 
 
 def some_letters(count):
-    """Made-up letters as lines of JSON; a letter that names a sum asks for money."""
+    """Synthetic letters as lines of JSON. A letter that names a sum asks for money."""
     random.seed(0)
     for _ in range(count):
         words = ["".join(random.choices("abcdefghij", k=5)).title() for _ in range(400)]
@@ -26,7 +24,7 @@ def some_letters(count):
 
 
 def numbers_of(letter):
-    """Numbers of a letter's first words, and whether the letter asks for money."""
+    """Return the numbers of a letter's first words, and 1 if the letter asks for money."""
     fields = json.loads(letter)
     text = re.sub(r"&\w+;|<[^>]*>", " ", unicodedata.normalize("NFKC", fields["text"]).lower())
     words = re.findall(r"\w+", text)[:LENGTH]

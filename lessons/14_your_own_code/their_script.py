@@ -1,4 +1,4 @@
-"""Learns which lines of a log need a human. Alone: python their_script.py; or under torchrun."""
+"""Learn which lines of a log need a human: python their_script.py, or run it with torchrun."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ class Sorter(nn.Module):
 
 
 def some_lines(count, seed):
-    """Made-up log lines as numbers of words; one with a word below 200 needs a human."""
+    """Synthetic log lines as word numbers. A line with a word below 200 needs a human."""
     lines = torch.randint(WORDS, (count, LENGTH), generator=torch.Generator().manual_seed(seed))
     return lines, (lines < 200).any(dim=1).long()
 

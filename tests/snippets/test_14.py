@@ -21,18 +21,18 @@ from tidyprof_tests.patience import PATIENCE_S
 
 LOOP = """
 import torch
-from instrument_me import Watch
+from instrument_me import StepTimer
 
 torch.set_num_threads(1)
 weights = torch.zeros(4, requires_grad=True)
-watch = Watch()
+timer = StepTimer()
 for step in range(24):
-    watch("forward")
+    timer("forward")
     loss = (weights * torch.ones(4)).sum()
-    watch("backward")
+    timer("backward")
     loss.backward()
-    watch.step()
-watch.close()
+    timer.step()
+timer.close()
 print("gradient", weights.grad.sum().item())
 """
 
@@ -98,8 +98,8 @@ def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
 
 
 def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_path: Path) -> None:
-    killed = "    watch.step()\n    if step == 7:\n        import os; os.kill(os.getpid(), 9)"
-    (tmp_path / loop).write_text(LOOP.replace("    watch.step()", killed))
+    killed = "    timer.step()\n    if step == 7:\n        import os; os.kill(os.getpid(), 9)"
+    (tmp_path / loop).write_text(LOOP.replace("    timer.step()", killed))
     assert bare("python", loop, STEP_TIMER="times", check=False).returncode == -9
     assert len((tmp_path / "times_rank0.jsonl").read_text().splitlines()) == 8
 

@@ -8,11 +8,16 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 
+def overwrite(text: str) -> None:
+    """Print a line that the next one overwrites."""
+    print(f"\r{text}", end="", flush=True)
+
+
 @contextmanager
 def signs_of_life(
-    doing: str, every_s: float = 5.0, tell: Callable[[str], object] = print
+    doing: str, every_s: float = 5.0, tell: Callable[[str], object] = overwrite
 ) -> Iterator[None]:
-    """While the block runs, print every `every_s` seconds what it is doing and for how long."""
+    """While the block runs, show every `every_s` seconds what it is doing and for how long."""
     begin, ended = time.perf_counter(), Event()
 
     def signs() -> None:
