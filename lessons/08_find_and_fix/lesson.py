@@ -72,7 +72,7 @@ proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes 
 #
 # - Each parameter's gradient must be equal, to a relative difference below a millionth.
 # - The loss must fall in the same way.
-# - Data loading must deliver the same images: by single image or by batch, and from two loader processes.
+# - Data loading must deliver the same images: single or batched, and from two loader processes.
 #
 # This takes about half a minute on two cores, and minutes on a busy machine.
 
@@ -99,8 +99,8 @@ for name in ("loaders", "fused", "batched"):
 # %% [markdown]
 # ## The sequence of fixes
 #
-# One H200 with 16 CPU cores ran it, in *single runs* of fifteen steady steps. The times are from runs without a
-# trace, because loaders get ahead while a trace is being written. Only the last row has no such run.
+# One H200 with 16 CPU cores ran these fixes, in *single runs* of fifteen steady steps. The times are from runs
+# without a trace, because loaders get ahead while a trace is being written. Only the last row has no such run.
 
 # %%
 FIXES = {
@@ -132,8 +132,8 @@ show_table(fixes, columns, "Time per image by mean and by median; images/s", ori
 # The median hides the steps that waited for images, so compare means, as in lesson 00. Batched transforms replace the
 # fused optimizer here, because data were still the limit.
 #
-# The column `with_trace` shows the noise. Two runs with the same options differ by up to a factor of two, so a
-# smaller difference proves nothing here. The last row has no gate: a larger batch changes the training.
+# The column `with_trace` shows the noise. Two runs with the same options differ by up to a factor of two, so smaller
+# differences prove nothing. The last row has no gate: a larger batch changes the training.
 
 # %%
 # 3 minutes: what speedup per image, as a factor, did the H200 show for all fixes that train as before? Divide `image_ns`
@@ -149,9 +149,9 @@ q.check(answer)
 # ## Is the difference real? The complete rule
 #
 # Lesson 00 started the rule: compare mean step times, and treat a difference as inconclusive if two runs of the same
-# work differ by more. The complete rule adds repeats:
+# work differ by more. This is the complete rule:
 #
-# 1. Run both versions at least five times, *in shuffled order*, so that a slower machine affects both.
+# 1. Run both versions at least five times, *in shuffled order*, so that a machine that slows down affects both.
 # 2. Take the mean over all steady steps of each run. The steps of one run aren't repeats.
 # 3. Compute an interval for the speedup with a *permutation test*, which exchanges runs between the versions at
 #    random, ten thousand times.
@@ -207,8 +207,8 @@ show_text(
 
 # %% [markdown]
 # So neither data nor the device is the main limit now. A step with hardly any data takes nearly as long, because the
-# host launches the same kernels (lesson 04). We don't know how AMD's run got its data or how long its steps waited,
-# and these fixes haven't been measured on an MI300X.
+# host launches the same kernels (lesson 04). We don't know how AMD's run got its data or how long it waited, and
+# haven't measured these fixes on an MI300X.
 #
 # ## Trap: fast, with a good loss
 #
@@ -229,8 +229,7 @@ answer = 100 * lost / sum(plain.numel() for plain in plainly.gradients)
 q.check(answer)
 
 # %% [markdown]
-# The layer writes its result without informing *autograd*, which computes the gradients. All layers before it in that
-# block stop learning.
+# The layer bypasses *autograd*, which computes the gradients. All layers before it in that block stop learning.
 #
 # ## Diagnosis practice: three third-party programs
 #
