@@ -49,7 +49,7 @@ from tidyprof import Intervals, plots
 #
 # ## Predict
 #
-# Guess, for the H200:
+# Guess two values for the H200:
 
 # %%
 # solution
@@ -59,7 +59,7 @@ proflab.predict("02.a", wait_guess, unit="%", what="time that the GPU waits for 
 proflab.predict("02.b", cost_guess, unit="%", what="time that the profiler adds to a step")
 
 # %% [markdown]
-# ## Capture: a loop of your own
+# ## Capture: your own loop
 #
 # A small model reads images from a slow disk, where each image takes two milliseconds to arrive.
 

@@ -84,8 +84,8 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     if isinstance(answer, Path):
         if not answer.exists():
             return (
-                f"The folder `{answer.name}` doesn't exist. Check whether the cell above wrote to"
-                " `one` or ended with an error."
+                f"The folder `{answer.name}` doesn't exist. Check whether the command above wrote"
+                " to the `one` folder or ended with an error."
             )
         try:
             answer = own_run(answer)
@@ -94,8 +94,8 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     if isinstance(answer, Profile):
         if not len(tidyprof.steps(answer)):
             return (
-                "This run marks no steps, so it can't be compared. Record it with `--roctx`, as in"
-                " *Capture*."
+                "This run doesn't mark its steps, so it can't be compared. Record it with"
+                " `--roctx`, as in *Capture*."
             )
         answer = steady_part(answer)
     if not isinstance(answer, SteadyPart):
@@ -104,14 +104,14 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     work = kernel_ns_per_step(answer) / kernel_ns_per_step(steady)
     if work < MIN_WORK:
         return (
-            f"The kernels take only {100 * work:.0f}% of their time before, because the GPU has"
-            " less to do. Keep the model and the batch size, and change what the CPU does."
+            f"The kernels take only {100 * work:.0f}% of their previous time because the GPU has"
+            " less to do. Keep the network and the batch size, and change only the CPU's work."
         )
     before, after = longest_gap_ns(steady), longest_gap_ns(answer)
     if after > MAX_GAP * before:
         return (
-            f"The longest gap took {before / 1e6:.1f} ms before and takes {after / 1e6:.1f} ms now."
-            " Find an option that makes it at most half as long."
+            f"The longest gap took {before / 1e6:.1f} ms before the change and takes"
+            f" {after / 1e6:.1f} ms now. Find an option that makes it at most half as long."
         )
     return None
 
@@ -140,55 +140,69 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps,
-                "You divided by the images of one step, but the samples are those of all steady"
-                " steps. Divide by `unseen.steps` as well.",
+                (
+                    "You divided by the number of images in one step, but the samples cover all"
+                    " steady steps. Divide by `unseen.steps` as well."
+                ),
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * IMAGES,
-                f"You computed the sleep per step. Each step loads {IMAGES} images, so divide by"
-                f" {IMAGES} as well.",
+                (
+                    f"You computed the sleep time per step. Each step loads {IMAGES} images, so"
+                    f" divide by {IMAGES} as well."
+                ),
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps * IMAGES,
-                "You computed the sleep of all steady steps. Divide it by their number of images,"
-                f" which is `unseen.steps` times {IMAGES}.",
+                (
+                    "You computed the sleep time in all steady steps. Divide it by the number of"
+                    " images in these steps, `unseen.steps` times {IMAGES}."
+                ),
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * FREQUENCY,
-                f"You left out the frequency. A sample represents 1/{FREQUENCY} s, so divide by"
-                f" {FREQUENCY}.",
+                (
+                    "You didn't take the sampling frequency into account. A sample represents"
+                    f" 1/{FREQUENCY} s, so divide by {FREQUENCY}."
+                ),
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * FREQUENCY / 1000,
-                f"You computed samples per image. A sample represents 1000/{FREQUENCY} ms, so"
-                " multiply by that.",
+                (
+                    "You computed the number of samples per image. A sample represents"
+                    f" 1000/{FREQUENCY} ms, so multiply by that time."
+                ),
             ),
             Mistake(
                 lambda steady: steady.step_ns / 1e6 / IMAGES,
-                "You computed the whole time per image, but the program does more than sleep. Count"
-                " only the samples in a function whose name contains `sleep`.",
+                (
+                    "You computed the total time per image, but the program doesn't only sleep."
+                    " Count only the samples in functions whose name contains `sleep`."
+                ),
             ),
             Mistake(
                 asleep,
-                f"You counted the samples. Each represents 1000/{FREQUENCY} ms, and the question"
-                " asks for the time per image.",
+                (
+                    f"You counted the samples. Each sample represents 1000/{FREQUENCY} ms, so"
+                    " convert their number to milliseconds per image."
+                ),
             ),
         ),
         hints=(
-            "Count samples, not rows: a sample has one row for each function in its stack.",
+            "Count samples, not rows, because a sample has one row for each function in its stack.",
             (
-                'Select rows with `rows["name"].str.contains("sleep")`, and count the different'
-                " values in their column `sample` with `nunique`."
+                'Select rows with `rows["name"].str.contains("sleep")`, and count the distinct'
+                " values in their `sample` column with `nunique`."
             ),
             (
-                "Multiply the number of samples by 1000, divide by 500, and divide by the number of"
-                " images in all steady steps."
+                "Multiply the number of samples by 1000, divide by 500, and then divide by the"
+                " number of images in all steady steps."
             ),
         ),
         insight=lambda steady: (
             f"The square root of {asleep(steady):,} samples is {asleep(steady) ** 0.5:.0f}, so the"
-            f" time may be off by {100 * asleep(steady) ** -0.5:.0f}%, and one digit is certain. The"
-            " injected fault sleeps 5 ms per image."
+            f" time may be off by {100 * asleep(steady) ** -0.5:.0f}%, and only the first digit is"
+            " certain. The injected fault sleeps for 5 ms per image."
         ),
     ),
     Exercise(
@@ -197,13 +211,17 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda real: backward_share(real, start=START),
-                "You divided by the complete stacks only. Stacks that were cut are sampled time"
-                " too, so divide by the whole tree.",
+                (
+                    "You divided by the time of the complete stacks only. Cut stacks are sampled"
+                    " time too, so divide by the time of the whole tree."
+                ),
             ),
             Mistake(
                 lambda real: backward_share(real, without=(HANDLER,)),
-                "You left out samples that contain only `__sigaction`. They are sampled time too,"
-                " so use the tree with all frames.",
+                (
+                    "You left out samples that contain only `__sigaction`. They also count as"
+                    " sampled time, so use the tree with all frames."
+                ),
             ),
             Mistake(
                 all_depths,
@@ -212,21 +230,24 @@ EXERCISES = (
             ),
             Mistake(
                 lambda real: 100.0,
-                "You compared the tree with itself, because `root` removed everything else. Divide"
-                " by the tree without `root`.",
+                (
+                    "You divided the backward tree by itself because `root` removed everything"
+                    " else. Divide by the time of the tree without `root`."
+                ),
             ),
         ),
         hints=(
             (
-                'Use `tidyprof.call_stacks(real, root="run_backward")` to keep only the stacks with'
-                " that function, from there inwards."
+                'Use `tidyprof.call_stacks(real, root="run_backward")` to keep only stacks that'
+                " contain this function, starting at this function."
             ),
-            "Add up `total_ns` of the rows with `depth` 0 to get the time of a tree.",
+            "To get the time of a tree, add up `total_ns` of the rows with `depth` 0.",
             "Divide the time of the tree with `root` by the time of the tree without it.",
         ),
         insight=lambda real: (
-            f"Among the complete stacks alone, it would be {backward_share(real, start=START):.0f}%."
-            " Cut stacks are still in the tree, but under a different root."
+            "Relative to the complete stacks alone, the share would be"
+            f" {backward_share(real, start=START):.0f}%. Cut stacks are still in the tree, but"
+            " under different roots."
         ),
     ),
     Exercise(
@@ -238,12 +259,12 @@ EXERCISES = (
         ),
         hints=(
             (
-                "Run `python -m cifar_train --help` in a cell, and look for options that change how"
-                " images are prepared."
+                "Run `!python -m cifar_train --help` in a cell, and look for options that change"
+                " how images are prepared."
             ),
             (
-                "Look at the stack again: the training process fetches the images itself. Find an"
-                " option that lets other processes do it."
+                "Look at the stack again. The training process fetches the images itself, so find"
+                " an option that lets other processes fetch them."
             ),
             (
                 "Add `--num-workers 2` to the command of *Capture*, write to `$FOLDER/fixed`, and"
@@ -251,8 +272,8 @@ EXERCISES = (
             ),
         ),
         insight=(
-            "The longest gap is gone, so the step has a new limit. Look at the next longest gap"
-            " before you continue."
+            "The longest gap is gone, so something else limits the step now. Look at the longest"
+            " remaining gap before you continue."
         ),
     ),
 )

@@ -91,29 +91,37 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda tables: copies_in(tables) * len(ranges_named_backward(tables)),
-                "You counted the copies of all steps. Divide by the number of steps, which is the"
-                " number of ranges `backward`.",
+                (
+                    "You counted the copies in all steps. Divide by the number of steps, which is"
+                    " the number of `backward` ranges."
+                ),
             ),
             Mistake(
                 lambda tables: copies_in(tables, "Start_Timestamp"),
-                "You used the time when a copy runs on the GPU. A range is a time of the CPU, so use"
-                " the column `launched`.",
+                (
+                    "You used the time when a copy runs on the GPU. A range is an interval on the"
+                    " CPU, so use the `launched` column."
+                ),
             ),
             Mistake(
                 lambda tables: len(tables[0]) / len(ranges_named_backward(tables)),
-                "You counted all copies of a step. Keep only those that are launched within a range"
-                " `backward`.",
+                (
+                    "You counted all copies in a step. Keep only copies that are launched within a"
+                    " `backward` range."
+                ),
             ),
             Mistake(
                 lambda tables: copies_in(tables, function="forward"),
-                "You used the ranges `forward`. The question asks for the ranges `backward`.",
+                "You used the `forward` ranges. The question asks about the `backward` ranges.",
             ),
             Mistake(
                 lambda tables: (
                     100 * copies_in(tables) * len(ranges_named_backward(tables)) / len(tables[0])
                 ),
-                "You computed the share of the copies in percent. The question asks for their number"
-                " per step.",
+                (
+                    "You computed a percentage of the copies. The question asks for the number of"
+                    " copies per step."
+                ),
             ),
         ),
         hints=(
@@ -122,9 +130,9 @@ EXERCISES = (
                 " `Start_Timestamp` to `End_Timestamp`."
             ),
             'Count the launches in one range with `copies["launched"].between(start, end).sum()`.',
-            "Add up these numbers over all ranges `backward`, and divide by the number of ranges.",
+            "Add up these counts over all `backward` ranges, and divide by the number of ranges.",
         ),
-        insight="The network has the same number of parameters, so each is copied once.",
+        insight="The network has the same number of parameters, so each gradient is copied once.",
     ),
     Exercise(
         id="04.2",
@@ -132,26 +140,28 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: float(steady_table(data)["percent"].iloc[0]),
-                "You gave the share of the kernel time. Divide the kernel's time by the time of the"
-                " steps, which includes idle time.",
+                (
+                    "You computed the kernel's share of the kernel time. Divide its time by the"
+                    " duration of the steps, which includes idle time."
+                ),
             ),
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
                 lambda data: (
-                    f"You divided by one step, but the kernel's total covers all {data.steps} steady"
-                    " steps. Divide by `steady.duration_ns`."
+                    "You divided by the time of one step, but the kernel's total time covers all"
+                    f" {data.steps} steady steps. Divide by `steady.duration_ns`."
                 ),
             ),
         ),
         hints=(
-            "Look up the first kernel's total time in all steady steps in `table`.",
-            "Compare it with `steady.duration_ns`, which is the time of these steps.",
+            "In `table`, look up the first kernel's total time over all steady steps.",
+            "Compare it with `steady.duration_ns`, which is the total duration of these steps.",
             'Compute `100 * table["total_ns"].iloc[0] / steady.duration_ns`.',
         ),
         insight=lambda data: (
             f"Without this kernel, a step would be at most {share_of_step(data):.1f}% shorter, not"
-            f" {steady_table(data)['percent'].iloc[0]:.1f}%. While the GPU is idle anyway, it gains"
-            " even less."
+            f" {steady_table(data)['percent'].iloc[0]:.1f}%. If the GPU would be idle anyway, the"
+            " gain is even smaller."
         ),
     ),
     Exercise(
@@ -163,21 +173,21 @@ EXERCISES = (
         ),
         hints=(
             (
-                "Write three parts: `#!/bin/bash`, a line `#SBATCH` with the nodes, and the ranks and"
-                " GPUs per node, and a line with `srun`."
+                "Write three parts: the line `#!/bin/bash`, an `#SBATCH` line with the number of"
+                " nodes and the ranks and GPUs per node, and a line with `srun`."
             ),
             (
-                "Let `srun` start the tool on each rank, and the tool the program: `srun rocprofv3"
-                " ... -- python train.py`."
+                "Let `srun` start the tool on each rank, and let the tool start the program: `srun"
+                " rocprofv3 ... -- python train.py`."
             ),
             (
-                "Name the files with `--output-file 'rank%rank%'`. Don't use `$SLURM_PROCID`, because"
-                " the script itself would expand it."
+                "Name the files with `--output-file 'rank%rank%'`. Don't use `$SLURM_PROCID`"
+                " because the shell would expand it before `srun` starts."
             ),
         ),
         insight=(
-            "The snippet at the end of the lesson is such a script, with everything else that a real"
-            f" job needs.\n\n```bash\n{JOB}```"
+            "The snippet at the end of the lesson extends this script with everything else that a"
+            " real job needs.\n\n```bash\n{JOB}```"
         ),
     ),
     Exercise(
@@ -191,13 +201,17 @@ EXERCISES = (
             ),
             Mistake(
                 lambda steps: loaders_needed(steps) / LOADERS,
-                f"You computed how many times as fast the loaders must be. Multiply by {LOADERS},"
-                " the number of loaders in this run.",
+                (
+                    "You computed how many times as fast the loaders must become. Multiply by"
+                    f" {LOADERS}, the number of loaders in this run."
+                ),
             ),
             Mistake(
                 lambda steps: float(LOADERS * steps.mean() / steps.median()),
-                "You divided by the median step, which may have waited as well. Divide by the"
-                " shortest step.",
+                (
+                    "You divided by the median step time, which may include waiting. Divide by the"
+                    " shortest step time."
+                ),
             ),
             Mistake(
                 lambda steps: float(math.ceil(loaders_needed(steps))),
@@ -206,15 +220,15 @@ EXERCISES = (
         ),
         hints=(
             (
-                "The two loaders deliver one batch per mean step, so each of them takes twice that"
-                " time per batch. Compute this time."
+                "The two loaders together deliver one batch per mean step time, so each loader"
+                " takes twice that time per batch. Compute this time."
             ),
-            "Divide it by the shortest step.",
+            "Divide that time by the shortest step time.",
             "Compute `2 * two.mean() / two.min()`.",
         ),
         insight=lambda steps: (
             f"At least {math.ceil(loaders_needed(steps))} loaders are necessary. A single run shows"
-            " how many are too few, not how many are enough."
+            " how many loaders are too few, but not how many are enough."
         ),
     ),
 )

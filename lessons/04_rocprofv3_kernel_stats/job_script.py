@@ -150,11 +150,12 @@ def _order(calls: Sequence[Call], errors: str) -> str | None:
         return f"The script doesn't start `srun`, so only one process runs. Add `srun`.{ended}"
     if not tools:
         return (
-            "`srun` doesn't start `rocprofv3`, so nothing is recorded. Put the tool after `srun`."
+            "`srun` doesn't start `rocprofv3`, so nothing is recorded. Put `rocprofv3` after"
+            " `srun`."
         )
     if any(not call.task for call in tools):
         return (
-            "The tool starts srun, so it profiles srun and not the ranks. Write `srun rocprofv3"
+            "The tool starts srun, so it profiles srun instead of the ranks. Write `srun rocprofv3"
             " ... -- python ...`."
         )
     if any("--" not in call.words for call in tools):
@@ -195,7 +196,7 @@ def _names(calls: Sequence[Call], script: str) -> str | None:
         )
     if len({whole for whole, _ in names}) < len(names):
         return (
-            f"All ranks write `{names[0][0]}`, so only the last file remains."
+            f"All ranks write `{names[0][0]}`, so only the last rank's file remains."
             f" {_why(names[0][0], script)}"
         )
     if len({same for _, same in names}) < len(names):

@@ -99,8 +99,8 @@ for name in ("loaders", "fused", "batched"):
 # %% [markdown]
 # ## The sequence of fixes
 #
-# One H200 with 16 CPU cores ran this sequence, in *single runs* of fifteen steady steps. The times are from runs
-# without a trace, because loaders get ahead while a trace is being written. Only the last row has no such run.
+# One H200 with 16 CPU cores ran it, in *single runs* of fifteen steady steps. The times are from runs without a
+# trace, because loaders get ahead while a trace is being written. Only the last row has no such run.
 
 # %%
 FIXES = {
@@ -229,13 +229,13 @@ answer = 100 * lost / sum(plain.numel() for plain in plainly.gradients)
 q.check(answer)
 
 # %% [markdown]
-# The layer writes its result without informing *autograd*, which computes the gradients. Everything before it in that
-# block stops learning.
+# The layer writes its result without informing *autograd*, which computes the gradients. All layers before it in that
+# block stop learning.
 #
 # ## Diagnosis practice: three third-party programs
 #
 # The runs A, B and C were recorded on an H200, three steps each. A *control* is the same program without the fault; B
-# has none. Each program was also timed without the profiler.
+# has none. Each was also timed without the profiler.
 
 # %%
 practice, runs = faulty_runs.recorded(), {}

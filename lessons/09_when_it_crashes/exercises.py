@@ -51,11 +51,11 @@ OWN_TYPE = (
 )
 OTHER_TYPE = "The tensor is correct, but the type isn't. Find the type in the kernel's name."
 OUTER_OPERATOR = (
-    "That operator only calls the one that launched the kernel. Read the column `operator`."
+    "Your operator only calls the operator that launched the kernel. Read the column `operator`."
 )
 KERNEL_NAME = "You named the kernel. The column `operator` names what launched it."
 EARLIER_OPERATOR = (
-    "That operator launches the softmax kernel just before. Filter `kernels` by the name of the"
+    "Your operator launches the softmax kernel just before. Filter `kernels` by the name of the"
     " stopped kernel."
 )
 

@@ -50,7 +50,8 @@ lesson.recall()
 # - `node-N` also counts CPUs, so GPU 0 isn't node 0.
 #
 # A common cause is an index out of range, such as the row of a table (an *embedding*) or the label of a loss.
-#
+
+# %% [markdown] tags=["given"]
 # ## Predict
 #
 # The scores of a batch are 256 times 100 numbers of four bytes, one per image and class. For each image, the loss reads
@@ -327,7 +328,8 @@ q.check(answer)
 # > **Tip:** If a job *hangs*, run `kill -s SIGQUIT PID`. The agent prints all waves, and the job continues. On a cluster,
 # > `scripts/slurm/debug_agent.sh` makes these settings (except the code objects), with a file per rank and `--all` for one
 # > rank. Put the options that crash, and `--max-steps 1`, into `TRAIN_OPTIONS`.
-#
+
+# %% [markdown]
 # ## A guard
 #
 # Check the labels on the CPU, where it is cheap. On the GPU, each check would wait for the kernels.
@@ -339,16 +341,17 @@ show_text(
 )
 
 # %% [markdown]
-# The check also stops two other causes: `-100`, PyTorch's "no label", which your own kernel may not handle, and labels of
-# 32 bits for a kernel that reads 64.
+# The check also stops `-100`, PyTorch's "no label", which your own kernel may not handle. The snippet below also rejects
+# labels of 32 bits.
 #
 # ## Decide
 #
-# Report the kernel, the operator and the index, because a maintainer needs these three. With all waves of a full MI300X, a
-# report is huge ([117 lines per wave][lines] on Frontier), so use `--all` for one rank only.
+# Report the kernel, the operator and the index to the maintainer. With all waves of a full MI300X, a report is huge ([117
+# lines per wave][lines] on Frontier), so use `--all` for one rank only.
 #
 # [lines]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
-#
+
+# %% [markdown]
 # ## What this tool can't see
 #
 # - **The guilty wave:** the report names one page. Waves stop a little later, and others stop with them.

@@ -1,4 +1,4 @@
-"""Exercises of lesson 13: intervals from steps, an exchange of kernels, and a clock."""
+"""Exercises of lesson 13: intervals from steps, exchanged kernels, and a lower clock."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Property
+from proflab.parts.upgrades import interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 LARGE_NS = 50_000
 LONGER_RATIO = 1.05
-"""A kernel counts as longer from this factor on, if a step had at least LARGE_NS of it."""
+"""A kernel is longer if its time grew by more than this factor from at least LARGE_NS per step."""
 
 CONVOLUTIONS = "conv|batched_transpose|transpose_"
 
@@ -24,35 +25,25 @@ CONVOLUTIONS = "conv|batched_transpose|transpose_"
 # 13.1: steps as if they were repeats
 
 
-def interval(new: np.ndarray, old: np.ndarray) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the ratio of means, as in the lesson."""
-    import numpy as np
-
-    random = np.random.default_rng(1)
-    means = [random.choice(side, (10_000, len(side))).mean(axis=1) for side in (new, old)]
-    low, high = np.quantile(means[0] / means[1], [0.025, 0.975])
-    return float(low), float(high)
-
-
-def different_percent(steps: Steps) -> float:
-    """Percentage of the pairs of runs whose interval, from their steps, does not hold 1."""
-    return 100 * different_pairs(steps) / len([*combinations(steps, 2)])
-
-
 def different_pairs(steps: Steps) -> int:
-    """How many of these pairs they are."""
+    """Return how many pairs of runs have an interval, from their steps, that doesn't contain 1."""
     ends = [interval(one, two) for one, two in combinations(steps.values(), 2)]
     return sum(not low <= 1 <= high for low, high in ends)
 
 
-# 13.2: an exchange
+def different_percent(steps: Steps) -> float:
+    """Return the percentage of these pairs."""
+    return 100 * different_pairs(steps) / len([*combinations(steps, 2)])
+
+
+# 13.2: exchanged kernels
 
 
 def exchange_ms(
     kernels: pd.DataFrame, names: str = CONVOLUTIONS, gains: bool = True, column: str = "kernel"
 ) -> float:
-    """Difference of all kernels with these names, in ms of a step; without those that became less
-    if not `gains`.
+    """Return the difference of all kernels with these names, in ms per step. Leave out kernels that
+    gained time if `gains` is False.
     """
     own = kernels.loc[kernels[column].str.contains(names, case=False), "difference_ns"]
     return float((own if gains else own.clip(lower=0)).sum() / 1e6)
@@ -62,76 +53,71 @@ def exchange_ms(
 
 
 def large_ones(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The kernels of at least LARGE_NS."""
+    """Return the kernels with at least LARGE_NS."""
     return kernels[kernels["base_ns"] >= LARGE_NS]
 
 
+def longer(kernels: pd.DataFrame, ratio: float = LONGER_RATIO) -> int:
+    """Return how many kernels take more than `ratio` times as long."""
+    return int((kernels["new_ns"] > ratio * kernels["base_ns"]).sum())
+
+
 def suspects(kernels: pd.DataFrame) -> int:
-    """How many of the large kernels take more than LONGER_RATIO times as long."""
+    """Return how many large kernels take more than LONGER_RATIO times as long."""
+    return longer(large_ones(kernels))
+
+
+def changed(kernels: pd.DataFrame) -> int:
+    """Return how many large kernels changed by more than 5%, in either direction."""
     large = large_ones(kernels)
-    return int((large["new_ns"] > LONGER_RATIO * large["base_ns"]).sum())
+    change = (large["new_ns"] - large["base_ns"]).abs()
+    return int((change > (LONGER_RATIO - 1) * large["base_ns"]).sum())
 
 
 def suspects_problem(answer: Any, tables: Mapping[str, pd.DataFrame]) -> str | None:
-    """What is wrong with a function that counts the suspects; None if it is right about every
-    table.
-    """
+    """Return the problem of a function that counts the suspects, None if all counts are right."""
     if not callable(answer):
-        return f"A function of a table of kernels is asked, this is a {type(answer).__name__}."
-    for side, kernels in tables.items():
-        given, right, large = answer(kernels), suspects(kernels), large_ones(kernels)
-        if given == right:
+        return "Your answer isn't a function. Assign the function itself, without calling it."
+    swap = {"base_ns": "new_ns", "new_ns": "base_ns"}
+    reverse = {f"{name}, in reverse": table.rename(columns=swap) for name, table in tables.items()}
+    for name, kernels in {**tables, **reverse}.items():
+        given = answer(kernels)
+        if given == suspects(kernels):
             continue
-        if given == (kernels["new_ns"] > LONGER_RATIO * kernels["base_ns"]).sum():
-            return (
-                f"{side}: {given} counts small kernels too. Ask for at least {LARGE_NS:,} ns on the"
-                " base side."
-            )
-        if given in (
-            (kernels["new_ns"] > kernels["base_ns"]).sum(),
-            (large["new_ns"] > large["base_ns"]).sum(),
-        ):
-            return (
-                f"{side}: {given} counts kernels that are longer by chance. Ask for more than 5 %."
-            )
-        if given == len(large):
-            return (
-                f"{side}: {given} are all of the large kernels. How many of them are longer by more"
-                " than 5 %?"
-            )
-        return (
-            f"{side}: {given} is not the number of kernels of 0.05 ms or more that are longer by"
-            " more than 5 %."
-        )
+        large = large_ones(kernels)
+        known = {
+            longer(kernels): f"Your count includes small kernels. Keep at least {LARGE_NS:,} ns.",
+            longer(large, 1.0): "Your count includes chance. Count kernels that grew by over 5%.",
+            longer(kernels, 1.0): "Your count includes chance. Count kernels that grew by over 5%.",
+            changed(kernels): "Your count includes kernels that got shorter. Keep the sign.",
+            len(large): "You counted all large kernels. Count those that grew by over 5%.",
+        }
+        return f"{name}, {given} kernels: {known.get(given, 'The count should be different.')}"
     return None
 
 
 EXERCISES = (
     Exercise(
         id="13.1",
-        answer=Number(different_percent, unit="%", absolute=0.5),
+        answer=Number(different_percent, unit="percent", absolute=0.5),
         mistakes=(
             Mistake(
-                lambda steps: 100 - different_percent(steps), "These are the pairs that look equal."
-            ),
-            Mistake(lambda steps: different_percent(steps) / 100, "As a percentage"),
-            Mistake(
                 different_pairs,
-                "That is how many pairs look different. Divide by all pairs, and take it times"
-                " 100.",
+                "You counted the pairs that look different. Divide by the number of all pairs.",
+            ),
+            Mistake(
+                lambda steps: 100 * different_pairs(steps) / len(steps) ** 2,
+                "You divided by all ordered pairs of runs. Divide by the number of combinations.",
             ),
         ),
         hints=(
-            (
-                "`[interval(one, two) for one, two in combinations(same.values(), 2)]` are the"
-                " intervals."
-            ),
-            "A pair looks different if not `low <= 1 <= high`.",
-            "`100 * np.mean([...])` of a list of True and False is a percentage.",
+            "Compute `[interval(one, two) for one, two in combinations(same.values(), 2)]`.",
+            "Count a pair if `not low <= 1 <= high`.",
+            "Take `100 * np.mean([...])` of the list of True and False.",
         ),
         insight=(
-            "All of these runs are of one release. With an honest interval, five in a hundred would"
-            " be the price."
+            "All runs use the same release. If steps were independent, about 5% of the pairs would"
+            " look different."
         ),
     ),
     Exercise(
@@ -140,74 +126,62 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda kernels: exchange_ms(kernels, gains=False),
-                "What is gone or less counts too, as a gain.",
+                "You added only the losses. Subtract the time of kernels that are gone or shorter.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(kernels, "conv"),
-                "The transposes belong to the convolutions.",
+                "You left out the transposes. Include them, because convolutions need them.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(
                     kernels.assign(difference_ns=kernels["difference_ns"].abs())
                 ),
-                "You added up absolute values. What became less is negative, and counts so.",
+                "You added absolute values. Keep the signs, because a gain is negative.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(kernels, names=""),
-                "That is the difference of all kernels. Choose those that compute convolutions, or"
-                " transpose for them.",
+                "You added all kernels. Choose convolutions and their transposes.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(kernels, column="full_name"),
-                "You searched `full_name`. There MIOpen's `igemm_fwd...` has no `conv`; the column"
-                " `kernel` says it.",
+                "You searched `full_name`, in which MIOpen's `igemm_fwd...` has no `conv`. Search"
+                " the column `kernel`.",
             ),
         ),
         hints=(
-            (
-                "`kernels['kernel'].str.contains('a|b', case=False)` finds names with one or the"
-                " other."
-            ),
-            "Add up all differences, the negative ones as well.",
+            "Select names with `kernels['kernel'].str.contains('a|b', case=False)`.",
+            "Add up all differences, including the negative ones, and divide by 1e6.",
         ),
         insight=lambda kernels: (
-            f"New and longer kernels cost {exchange_ms(kernels, gains=False):.1f} ms, what they"
-            f" replaced gave back {exchange_ms(kernels, gains=False) - exchange_ms(kernels):.1f}"
-            f" ms: {exchange_ms(kernels):.1f} ms in all. The step itself grew by less, because"
-            " the GPU idled less between kernels."
+            f"New and longer kernels cost {exchange_ms(kernels, gains=False):.1f} ms, and the"
+            f" kernels that they replaced saved"
+            f" {exchange_ms(kernels, gains=False) - exchange_ms(kernels):.1f} ms. The sum is"
+            f" {exchange_ms(kernels):.1f} ms. The step grew by less, because the GPU is idle for"
+            " less time between kernels."
         ),
     ),
     Exercise(
         id="13.3",
         answer=Property(suspects_problem, lambda tables: suspects),
         mistakes=(
+            Mistake(lambda tables: longer, "includes small kernels"),
+            Mistake(lambda tables: lambda kernels: longer(kernels, 1.0), "includes chance"),
+            Mistake(lambda tables: changed, "kernels that got shorter"),
             Mistake(
-                lambda tables: (
-                    lambda kernels: (kernels["new_ns"] > LONGER_RATIO * kernels["base_ns"]).sum()
-                ),
-                "counts small kernels too",
-            ),
-            Mistake(
-                lambda tables: lambda kernels: (kernels["new_ns"] > kernels["base_ns"]).sum(),
-                "longer by chance",
-            ),
-            Mistake(
-                lambda tables: lambda kernels: len(large_ones(kernels)), "all of the large kernels"
+                lambda tables: lambda kernels: len(large_ones(kernels)), "counted all large kernels"
             ),
         ),
         hints=(
-            "Keep the rows with `base_ns` of at least 50,000 first.",
-            (
-                "Then count the rows with `new_ns` above 1.05 times `base_ns`: the sum of a"
-                " comparison."
-            ),
+            "Keep the rows whose `base_ns` is at least 50,000.",
+            "Count the rows whose `new_ns` is above 1.05 times `base_ns`, by the sum of a"
+            " comparison.",
         ),
         insight=lambda tables: (
             "; ".join(
-                f"{side}: {suspects(kernels)} of {len(large_ones(kernels))}"
-                for side, kernels in tables.items()
+                f"{name}: {suspects(kernels)} of {len(large_ones(kernels))}"
+                for name, kernels in tables.items()
             )
-            + ". One is a library's fault, many at once are the machine's."
+            + ". One slower kernel points to a library, and many point to the machine."
         ),
     ),
 )

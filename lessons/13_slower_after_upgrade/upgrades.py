@@ -8,7 +8,11 @@ longer. The other node runs the second release at 0.7 times the clock.
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
+
+import numpy as np
 
 from proflab import journal
 
@@ -35,3 +39,17 @@ def unpack() -> Path:
 def watched(side: str) -> Path:
     """Return what `amd-smi monitor -p -u --csv` logs next to a run, one sample per second."""
     return HERE / f"modeled_{side}_smi.csv"
+
+
+def interval(new: Sequence[float], old: Sequence[float]) -> tuple[float, float]:
+    """Return the 95% interval of the ratio of two means, from all exchanges between the two sides.
+
+    The values that leave a side have a ratio of totals to those that replace them. The interval is
+    the range of the middle 95% of these ratios.
+    """
+    both, ratios = np.array([*new, *old]), []
+    own = set(range(len(new)))
+    for dealt in map(set, combinations(range(len(both)), len(new))):
+        if dealt != own:
+            ratios.append(both[[*own - dealt]].sum() / both[[*dealt - own]].sum())
+    return tuple(np.quantile(ratios, [0.025, 0.975]))

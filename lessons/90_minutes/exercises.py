@@ -10,13 +10,13 @@ PART, FUNCTION = "data", "numbers_of"
 
 NO_PAIR = "Answer with two strings, the part and the function: `part, function`."
 OTHER_PART = (
-    "That part isn't the cause. Look for the work that every epoch repeats, although its result"
+    "Your part isn't the cause. Look for the work that every epoch repeats, although its result"
     " never changes."
 )
 CALLER = (
     "`__getitem__` only calls the function that does the work. Name the function that it calls."
 )
-OTHER_FUNCTION = "That function doesn't do the repeated work. Start at `Letters.__getitem__`."
+OTHER_FUNCTION = "Your function doesn't do the repeated work. Start at `Letters.__getitem__`."
 
 
 def cause_problem(answer: Any, script: Any) -> str | None:

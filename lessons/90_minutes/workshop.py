@@ -33,69 +33,69 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # %% [markdown]
 # ## How this course works
 #
-# The table above lists the tools of this lesson:
+# The table above lists the tools used in this lesson:
 #
 # - `real`: the tool is installed.
-# - `replay`: the tool is missing, so the course replays a stored run of it.
-# - `missing`: the tool is missing, and you don't need it yet.
+# - `replay`: the tool isn't installed, so the course replays a stored run of it.
+# - `missing`: the tool isn't installed, but you don't need it yet.
 #
-# Run the cells from top to bottom. They write to one folder, which commands call `$FOLDER`, and nothing leaves your
-# machine. In an exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or
-# `q.solution()`. [The glossary](../docs/glossary.md) explains new terms.
+# Run the cells from top to bottom. They write to one folder, `$FOLDER`, and nothing leaves your machine. In an
+# exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or `q.solution()`.
+# [The glossary](../docs/glossary.md) explains new terms.
 #
-# Every number names its source, because no source can answer every question:
+# Every number comes with its source, because no single source can answer every question:
 
 # %% [markdown] tags=["given"]
 # | source | use it to find out | it can't show |
 # | --- | --- | --- |
 # | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
 # | *measured* on your CPU | what PyTorch does, in which order, and whether your code is correct | how fast a GPU is |
-# | figures that AMD published | how fast the same model runs on an MI300X | why |
-# | *modeled: MI300X*, computed | what AMD's tools print | how much a fix gains |
+# | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
+# | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Modeled numbers state their error, which we know from AMD's runs. The model also [assumes](../docs/gpumodel.md) how
-# long the *loader* takes per image. The loader is the code that reads and prepares the images, and most of a modeled
-# step depends on this assumption. Each H200 run was made once or twice.
+# Each modeled number comes with its error, which we know from AMD's runs. The GPU model also
+# [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
+# Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
 # %% [markdown]
 # ## The example run
 #
-# The example run trains ResNet-50, an image classifier, on CIFAR-100, a set of color photographs of 32 by 32 pixels in
-# 100 classes. The images come from torchvision and the model from transformers. One GPU trains on 256 images at a time.
-# Like AMD's own example, the run isn't tuned. It seems slow, and you find out what to change.
+# The example run trains the image classifier ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32 pixels
+# in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
+# isn't tuned.
 #
-# The 256 images form a *batch*. Training repeats one *step* per batch:
+# One GPU trains on a *batch* of 256 images in each *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
-# | data | the loader reads the next batch, changes it slightly at random, and moves it to the device |
-# | forward | the model computes its predictions |
+# | data | the loader reads the next batch, changes the images slightly at random, and moves them to the device |
+# | forward | the network computes its predictions |
 # | loss | one number measures how wrong the predictions are |
 # | backward | PyTorch computes how each weight affects the loss |
-# | optimizer | each weight changes a little to reduce the loss |
+# | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU, or the CPU on a machine without a GPU. Each of the nine core lessons ends with a question that its
-# tool can't answer, and the next lesson starts with that question:
+# The *device* is the GPU or, on a machine without a GPU, the CPU. Each core lesson ends with a question that its tool
+# can't answer, and the next lesson starts with it:
 #
 # {drawing method}
 
 # %% [markdown]
 # ## A first trace
 #
-# `$EXAMPLE` is the command of the example run. Here, `--batch-size 4` and `--max-steps 12` keep the run short on a CPU,
-# `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The run takes about
-# half a minute on two cores.
+# `$EXAMPLE` is the command for the example run. In the next cell, `--batch-size 4` and `--max-steps 12` keep the run
+# short on a CPU, `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The
+# run takes about half a minute on two cores.
 #
 # Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
-# *conditions*: the model, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
-# operations in 16 bits and all others in 32 bits. The first steps are *warm-up*, and the later ones are *steady*.
+# *conditions*: the network, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
+# operations in 16 bits and all others in 32 bits. The first steps are the *warm-up*, and the later steps are *steady*.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# A trace has one row per event, with its start and duration. The trainer marks the parts of each step, which shows
-# where the time goes. The dashed line is the mean of the steps that weren't traced.
+# A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
+# you can see where the time goes. The dashed line shows the mean untraced step time.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -103,12 +103,12 @@ trace = tidyprof.read(lesson_00.folder / "first/trace_rank0_of_1.json.gz", origi
 traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the traced steps go"))
-show_text(f"{len(trace.events):,} events in {len(traced)} steps. The largest part: `{largest}`.")
+show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps"))
+show_text(f"The trace has {len(trace.events):,} events. The largest part is `{largest}`.")
 
 # %%
 # 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
-# `totals[largest]`, the time of that part over all traced steps, and `traced_ns`, the time of these steps.
+# `totals[largest]`, the total time of that part in the traced steps, and `traced_ns`, the total time of these steps.
 q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
 # solution
 answer = traced_ns / (traced_ns - totals[largest])
@@ -118,15 +118,15 @@ q.check(answer)
 # %% [markdown]
 # A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
 #
-# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (convolutions) or
-#   hipBLASLt (matrix products). One step runs hundreds of short library kernels, while a typical HPC program has a few
-#   hot kernels of its own.
-# - **Many workers.** Some processes prepare data, the *host* (the CPU that runs your program) launches kernels, and the
-#   GPUs compute. If one is slow, all others wait.
+# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (for convolutions) or
+#   hipBLASLt (for matrix products). One step runs hundreds of short library kernels, whereas a typical HPC program has
+#   a few hot kernels of its own.
+# - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
+#   and the GPUs execute them. If one is slow, all the others wait.
 #
-# A *profile* adds up how often each function ran and for how long, so it stays small. A *trace* records when each event
-# happened, so it grows with the run. A trace is also a good way to read unfamiliar code, because it shows what a
-# program really calls.
+# A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
+# each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
+# shows which functions a program actually calls.
 
 # %% [markdown]
 # ## Part 2: one diagnosis
@@ -279,7 +279,7 @@ fixed = lesson_03.folder / "fixed"
 # ROCPROFSYS_TIME_OUTPUT             = false
 # END
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # ## Capture
 #
 # These settings record call stacks 500 times per second and trace HIP calls, ranges, kernels and copies. Without a GPU,
@@ -292,8 +292,8 @@ fixed = lesson_03.folder / "fixed"
 #     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
-# The figure shows one step: the *call stacks* of two threads, with callers above the functions that they call, and below
-# them the share of time when the GPU was busy. A *gap* is time in which nothing runs on the GPU.
+# For one step, the figure shows the *call stacks* of two threads, with callers above the functions that they call, and
+# the GPU's busy share below. A *gap* is a time when nothing runs on the GPU.
 
 # %%
 sampled = own_run(lesson_03.folder / "one")
@@ -307,15 +307,15 @@ gaps, columns = tidyprof.gaps(steady.profile), "duration_us cause host_range aft
 show_table(gaps, columns, "The longest gaps", rows=4)
 
 # %% [markdown]
-# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU made the
-# gap. In the figure, the longest gap is below `__getitem__`, which `next_batch` calls. The training process fetches its
-# images itself, and the modeled stack ends there.
+# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU caused
+# the gap. In the figure, the main thread is in `__getitem__`, which `next_batch` calls, during the longest gap. Thus,
+# the training process fetches its images itself. The modeled stack ends there.
 #
 # ## Measure the stack on your own CPU
 #
-# What does the trainer do below `__getitem__`? Sample its data loader on your CPU, which takes about ten seconds on two
-# cores. A timer interrupts the program 200 times per second. Then Python calls `look` with the running function, and
-# `walk_stack` finds its callers. The cell keeps the functions of the trainer and of torchvision.
+# Which functions does `__getitem__` call? Sample the trainer's data loader on your CPU, which takes about ten seconds
+# on two cores. A timer interrupts the program 200 times per second. At each interrupt, Python passes the running
+# function to `look`, and `walk_stack` finds its callers. The cell keeps only trainer and torchvision functions.
 
 # %%
 import re
@@ -348,15 +348,16 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. Below it, torchvision transforms a single image in each call to
-# `Compose.forward`, which fits the H200's `upsample_bilinear2d` for each image. `SyntheticImages.index_select` makes the
-# images in memory, so no file is read.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. This
+# matches the H200 trace, in which `upsample_bilinear2d` runs once per image. `SyntheticImages.index_select` creates the
+# images in memory, not from a file.
 
 # %% [markdown]
 # ## Fix 1: load the images in other processes
 #
-# *Loader processes* prepare the next batches while the GPU computes. Run the command from *Capture* with one more option
-# (`python -m cifar_train --help` lists them), and write to `$FOLDER/fixed`. The GPU must do the same work.
+# *Loader processes* prepare the next batches while the GPU computes. Add one option to the command from *Capture*
+# (`python -m cifar_train --help` lists all options), and write the results to `$FOLDER/fixed`. The GPU must still do
+# the same work.
 
 # %% language="bash"
 # # solution
@@ -366,7 +367,7 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
 # # end solution
 
 # %%
-# 3 minutes, open: give the folder of a run whose longest gap is at most half as long: `answer = fixed`.
+# 3 minutes, open: record a run whose longest gap is at most half as long, and answer with its folder: `answer = fixed`.
 q = exercise("03.3", steady)
 # solution
 # In the cell above, after `rm -rf $FOLDER/fixed`:
@@ -377,7 +378,7 @@ answer = fixed
 q.check(answer)
 
 # %% [markdown]
-# Check a fix without the profiler. This table has H200 runs without a trace:
+# Always check a fix without the profiler. This table shows H200 runs without a trace:
 
 # %%
 recorded = case.measured()
@@ -387,14 +388,14 @@ runs = steps.agg(steps="size", mean_ns="mean", min_ns="min", max_ns="max").reset
 two = runs[runs["options"].isin(["--num-workers 0", "--num-workers 2"])]
 columns, caption = (
     "options steps mean_ms min_ms max_ms",
-    "The H200 without and with loader processes",
+    "H200 runs without and with loader processes",
 )
 show_table(two, columns, caption, origin=origin)
 
 # %% [markdown]
 # ## What limits the H200 run with two loaders?
 #
-# Here are its steps one by one, and the longest gaps in a trace with two loaders:
+# The next cell lists the step times of that run and the longest gaps in a similar traced run:
 
 # %%
 times_ms = steps.get_group("--num-workers 2") / 1e6
@@ -405,11 +406,11 @@ columns = "duration_us cause host_range after before"
 show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", rows=3)
 
 # %% [markdown]
-# Still data. Two processes prepare two batches side by side, so a step that finds a batch is short, and the next one
-# waits long. The longest gap in the trace is also in `data`.
+# The limit is still data loading. Two processes prepare two batches in parallel, so a step that finds a finished batch
+# is short, but the next step may wait a long time. The longest gap in the trace is also in the `data` range.
 #
-# More processes need more CPU cores. Your stacks point to a cheaper way: torchvision transforms each image alone, but
-# `--batched-transforms` hands the whole batch to each operator. Compare the two on your CPU:
+# More processes need more CPU cores. Your stacks suggest a cheaper fix. Torchvision transforms each image separately,
+# whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
 from timeit import timeit
@@ -421,12 +422,12 @@ images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
 alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
 together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
 show_text(
-    f"Per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
+    f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )
 
 # %% [markdown]
-# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would be about
-# as short as the fastest one in the table. How many times as fast as the first run will the mean step be with both changes?
+# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would take
+# about as long as the shortest step in the table. With both changes, how many times as fast will the mean step be?
 
 # %%
 # solution
@@ -439,13 +440,12 @@ mean_ns = runs.set_index("options")["mean_ns"]
 speedup = mean_ns["--num-workers 0"] / mean_ns
 loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
 show_text(
-    f"Two loaders: {loaders:.1f} times as fast; with batched transforms: {batched:.1f} times."
+    f"Two loaders: {loaders:.1f} times as fast; with batched transforms too: {batched:.1f} times"
 )
 proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# Is it still the same training? Lesson 03 shows that two loaders deliver equal batches, and lesson 08 that the model still
-# trains with batched transforms.
+# Is it still the same training? Lesson 08 checks the images of both fixes, and shows that the model still trains.
 
 # %% [markdown]
 # ## Part 4: a script without preparation
@@ -541,14 +541,14 @@ print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 # diff "$OUT/$name.txt" "$OUT/fixed_$name.txt" && echo "Both versions print the same losses."
 # python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # The first line gives the verdict, the change of the mean step, and an *interval*. The change differs from round to
 # round, and the interval contains its true value with the stated confidence. If the whole interval is below 0%, the
 # fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
 # larger fix.
 #
-# The column `confident` judges each part in the same way. With fewer than seven rounds, no part can be confident. A short
-# run is mostly startup, so compare steps, not seconds.
+# The column `confident` judges each part in the same way. With three parts, that takes at least seven rounds. A short run
+# is mostly startup, so compare steps, not seconds.
 
 # %% [markdown]
 # ## Where to go from here

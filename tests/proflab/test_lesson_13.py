@@ -1,12 +1,13 @@
-"""What lesson 13 leaves in Python: the checks of its answers, by hand, and the runs that it
-plays.
-"""
+"""Feedback of lesson 13 on a small table, and its interval against the gate's."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
+import pytest
 
-from proflab.exercises import find
+from proflab.exercises import exercises_of, find
+from tidyprof.gate.intervals import ratio_of_totals
 
 KERNELS = pd.DataFrame(
     [
@@ -28,10 +29,18 @@ def message(number: int, data: object, answer: object) -> str:
 
 def test_many_kernels_or_one():
     tables = {"one": KERNELS}
-    assert message(3, tables, 1).startswith("A function of a table")
-    assert "not the number of kernels" in message(3, tables, lambda kernels: 7)
+    assert message(3, tables, 1).startswith("Your answer isn't a function")
+    assert "should be different" in message(3, tables, lambda kernels: 7)
     large = KERNELS[KERNELS["base_ns"] >= 50_000]
-    assert "longer by chance" in message(
+    assert "includes chance" in message(
         3, tables, lambda kernels: (large["new_ns"] > large["base_ns"]).sum()
     )
-    assert "all of the large kernels" in message(3, tables, lambda kernels: len(large))
+    assert "counted all large kernels" in message(3, tables, lambda kernels: len(large))
+    assert "got shorter" in message(3, tables, exercises_of("13").changed)
+
+
+def test_the_interval_is_the_gates():
+    random = np.random.default_rng(3)
+    new, old = random.uniform(45, 47, 5), random.uniform(42, 44, 5)
+    gate = ratio_of_totals(tuple(new), tuple(old))
+    assert exercises_of("13").interval(new, old) == pytest.approx((gate.low, gate.high), rel=0.005)
