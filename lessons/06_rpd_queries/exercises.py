@@ -223,8 +223,7 @@ EXERCISES = (
                     "You found the longest single kernels. Use `sum` to add up all of them."
                 ),
                 ("%nccl%", "nccl"): (
-                    "Your pattern matches only a kernel that is named exactly `nccl`. Write"
-                    " `%nccl%` to find the word inside a name."
+                    "Your pattern matches no kernel. The names contain `nccl`, so write `%nccl%`."
                 ),
             },
         ),

@@ -228,15 +228,18 @@ proflab.reveal("06.a", percent, origin=origin)
 
 # %%
 OPERATIONS = """
-SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels UNION ALL
-SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies
+SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels WHERE start > {1}
+UNION ALL SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies WHERE start > {1}
 """
+SECOND = """(SELECT start FROM {0}.regions
+WHERE 'data' = coalesce(json_extract(extdata, '$.message'), name) ORDER BY start LIMIT 1, 1)"""
 paths = sorted((lesson.folder / "four").rglob("*_results.db"))
 four, names = connect(paths[0]), ["main"]
 for number, path in enumerate(paths[1:], 1):
     names.append(f"gpu{number}")
     four.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
-four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(OPERATIONS.format(one) for one in names))
+views = (OPERATIONS.format(one, SECOND.format(one)) for one in names)
+four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
 
 # %% [markdown]
 # A trace has no rows for idle time, so compare each start with an earlier end. A *window*, `OVER (ORDER BY start)`,
@@ -265,7 +268,7 @@ q.check(answer)
 
 # %%
 # 4 minutes: RCCL's kernels have `nccl` in their names; all other kernels compute. For each `gpu` in `four`, return its
-# name, the total ns of RCCL's kernels and the total ns of the other kernels. Leave out copies; keep the first step.
+# name, the total ns of RCCL's kernels and the total ns of the other kernels. Leave out copies.
 # `CASE WHEN c LIKE '%x%' THEN y ELSE 0 END` chooses a value in each row; `LIKE` ignores upper and lower case.
 q = exercise("06.4", four)
 # solution
