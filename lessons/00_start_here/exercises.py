@@ -251,7 +251,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: honest_report(run, conditions="H200"),
-                "Your conditions don't state the model of this run.",
+                "Your conditions don't state the network of this run.",
             ),
         ),
         hints=(
