@@ -98,10 +98,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda tables: copies_in(tables) * len(ranges_named_backward(tables)),
-                (
-                    "You counted the copies in all steps. Divide by the number of steps, which is"
-                    " the number of `backward` ranges."
-                ),
+                "You counted the copies in all steps. Divide by the number of steps, which is"
+                " the number of `backward` ranges.",
             ),
             Mistake(
                 lambda tables: copies_in(tables) * warm_factor(len(ranges_named_backward(tables))),
@@ -112,17 +110,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda tables: copies_in(tables, "Start_Timestamp"),
-                (
-                    "You used the time when a copy runs on the GPU. A range is an interval on the"
-                    " CPU, so use the `launched` column."
-                ),
+                "You used the time when a copy runs on the GPU. A range is an interval on the"
+                " CPU, so use the `launched` column.",
             ),
             Mistake(
                 lambda tables: len(tables[0]) / len(ranges_named_backward(tables)),
-                (
-                    "You counted all copies in a step. Keep only copies that are launched within a"
-                    " `backward` range."
-                ),
+                "You counted all copies in a step. Keep only copies that are launched within a"
+                " `backward` range.",
             ),
             Mistake(
                 lambda tables: copies_in(tables, function="forward"),
@@ -154,10 +148,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: float(steady_table(data)["percent"].iloc[0]),
-                (
-                    "You computed the kernel's share of the kernel time. Divide its time by the"
-                    " duration of the steps, which includes idle time."
-                ),
+                "You computed the kernel's share of the kernel time. Divide its time by the"
+                " duration of the steps, which includes idle time.",
             ),
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
@@ -215,17 +207,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda steps: loaders_needed(steps) / LOADERS,
-                (
-                    "You computed how many times as fast the loaders must become. Multiply by"
-                    f" {LOADERS}, the number of loaders in this run."
-                ),
+                "You computed how many times as fast the loaders must become. Multiply by"
+                f" {LOADERS}, the number of loaders in this run.",
             ),
             Mistake(
                 lambda steps: float(LOADERS * steps.mean() / steps.median()),
-                (
-                    "You divided by the median step time, which may include waiting. Divide by the"
-                    " shortest step time."
-                ),
+                "You divided by the median step time, which may include waiting. Divide by the"
+                " shortest step time.",
             ),
             Mistake(
                 lambda steps: float(math.ceil(loaders_needed(steps))),
