@@ -1,10 +1,10 @@
-"""What torch.compile costs and gains, and what breaks it.
+"""Print what torch.compile costs and gains, and what breaks it.
 
     python 10_compile_cost.py
 
-Put your own model and batches between the dashed lines. It needs torch 2.6 or newer; on a processor
-a C++ compiler, on a GPU Triton. It times the forward pass without gradients. To train, let
-milliseconds() call answer(x).sum().backward() instead. For the reasons in detail:
+Put your own model and batches between the dashed lines. The script needs torch 2.6 or newer, and a
+C++ compiler for a CPU or Triton for a GPU. It times the forward pass without gradients. To time a
+training step, let milliseconds() call answer(x).sum().backward() instead. For the reasons, run:
 
     TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
 """
@@ -14,9 +14,8 @@ import statistics
 import tempfile
 import time
 
-os.environ.setdefault(
-    "TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp()
-)  # an empty cache: the price on a new machine
+# An empty cache shows the cost on a new machine.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())
 
 import torch
 
@@ -24,17 +23,17 @@ has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
 
 
-# ------------------------------------------------------------------------------ your model and
-# batches
+# Your model and batches:
+# ------------------------------------------------------------------------------
 class Model(torch.nn.Module):
-    """Two layers with an activation between."""
+    """Two layers with an activation between them."""
 
     def __init__(self):
         super().__init__()
         self.up, self.down = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
 
     def forward(self, x):
-        """The model's answer to a batch."""
+        """Return the output for a batch."""
         return x + self.down(torch.nn.functional.gelu(self.up(x)).square())
 
 
@@ -79,7 +78,7 @@ torch._dynamo.reset()
 compiled = torch.compile(model)
 first = milliseconds(compiled, batches[0])
 times = {"eager": [], "compiled": []}
-for _ in range(30):  # in turn, so that noise meets both
+for _ in range(30):  # alternating, so that noise affects both
     times["eager"].append(milliseconds(model, batches[0]))
     times["compiled"].append(milliseconds(compiled, batches[0]))
 quarters = {how: statistics.quantiles(own[3:], n=4) for how, own in times.items()}
@@ -88,6 +87,6 @@ for how, (low, middle, high) in quarters.items():
 print(f"first compiled call {first / 1e3:.1f} s")
 gain = quarters["eager"][1] - quarters["compiled"][1]
 if quarters["compiled"][2] < quarters["eager"][0]:
-    print(f"compiling pays after {(first - quarters['compiled'][1]) / gain:,.0f} calls")
+    print(f"compiling pays for itself after {(first - quarters['compiled'][1]) / gain:,.0f} calls")
 else:
-    print("no gain that can be told from noise")
+    print("inconclusive: the gain is within the noise")

@@ -33,69 +33,69 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # %% [markdown]
 # ## How this course works
 #
-# The table above lists the tools of this lesson:
+# The table above lists the tools used in this lesson:
 #
 # - `real`: the tool is installed.
-# - `replay`: the tool is missing, so the course replays a stored run of it.
-# - `missing`: the tool is missing, and you don't need it yet.
+# - `replay`: the tool isn't installed, so the course replays a stored run of it.
+# - `missing`: the tool isn't installed, but you don't need it yet.
 #
-# Run the cells from top to bottom. They write to one folder, which commands call `$FOLDER`, and nothing leaves your
-# machine. In an exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or
-# `q.solution()`. [The glossary](../docs/glossary.md) explains new terms.
+# Run the cells from top to bottom. They write to one folder, `$FOLDER`, and nothing leaves your machine. In an
+# exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or `q.solution()`.
+# [The glossary](../docs/glossary.md) explains new terms.
 #
-# Every number names its source, because no source can answer every question:
+# Every number comes with its source, because no single source can answer every question:
 
 # %% [markdown] tags=["given"]
 # | source | use it to find out | it can't show |
 # | --- | --- | --- |
 # | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
 # | *measured* on your CPU | what PyTorch does, in which order, and whether your code is correct | how fast a GPU is |
-# | figures that AMD published | how fast the same model runs on an MI300X | why |
-# | *modeled: MI300X*, computed | what AMD's tools print | how much a fix gains |
+# | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
+# | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Modeled numbers state their error, which we know from AMD's runs. The model also [assumes](../docs/gpumodel.md) how
-# long the *loader* takes per image. The loader is the code that reads and prepares the images, and most of a modeled
-# step depends on this assumption. Each H200 run was made once or twice.
+# Each modeled number comes with its error, which we know from AMD's runs. The GPU model also
+# [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
+# Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
 # %% [markdown]
 # ## The example run
 #
-# The example run trains ResNet-50, an image classifier, on CIFAR-100, a set of color photographs of 32 by 32 pixels in
-# 100 classes. The images come from torchvision and the model from transformers. One GPU trains on 256 images at a time.
-# Like AMD's own example, the run isn't tuned. It seems slow, and you find out what to change.
+# The example run trains the image classifier ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32 pixels
+# in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
+# isn't tuned.
 #
-# The 256 images form a *batch*. Training repeats one *step* per batch:
+# One GPU trains on a *batch* of 256 images in each *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
-# | data | the loader reads the next batch, changes it slightly at random, and moves it to the device |
-# | forward | the model computes its predictions |
+# | data | the loader reads the next batch, changes the images slightly at random, and moves them to the device |
+# | forward | the network computes its predictions |
 # | loss | one number measures how wrong the predictions are |
 # | backward | PyTorch computes how each weight affects the loss |
-# | optimizer | each weight changes a little to reduce the loss |
+# | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU, or the CPU on a machine without a GPU. Each of the nine core lessons ends with a question that its
-# tool can't answer, and the next lesson starts with that question:
+# The *device* is the GPU or, on a machine without a GPU, the CPU. Each core lesson ends with a question that its tool
+# can't answer, and the next lesson starts with it:
 #
 # {drawing method}
 
 # %% [markdown]
 # ## A first trace
 #
-# `$EXAMPLE` is the command of the example run. Here, `--batch-size 4` and `--max-steps 12` keep the run short on a CPU,
-# `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The run takes about
-# half a minute on two cores.
+# `$EXAMPLE` is the command for the example run. In the next cell, `--batch-size 4` and `--max-steps 12` keep the run
+# short on a CPU, `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The
+# run takes about half a minute on two cores.
 #
 # Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
-# *conditions*: the model, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
-# operations in 16 bits and all others in 32 bits. The first steps are *warm-up*, and the later ones are *steady*.
+# *conditions*: the network, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
+# operations in 16 bits and all others in 32 bits. The first steps are the *warm-up*, and the later steps are *steady*.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# A trace has one row per event, with its start and duration. The trainer marks the parts of each step, which shows
-# where the time goes. The dashed line is the mean of the steps that weren't traced.
+# A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
+# you can see where the time goes. The dashed line shows the mean untraced step time.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -103,12 +103,12 @@ trace = tidyprof.read(lesson_00.folder / "first/trace_rank0_of_1.json.gz", origi
 traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the traced steps go"))
-show_text(f"{len(trace.events):,} events in {len(traced)} steps. The largest part: `{largest}`.")
+show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps"))
+show_text(f"The trace has {len(trace.events):,} events. The largest part is `{largest}`.")
 
 # %%
 # 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
-# `totals[largest]`, the time of that part over all traced steps, and `traced_ns`, the time of these steps.
+# `totals[largest]`, the total time of that part in the traced steps, and `traced_ns`, the total time of these steps.
 q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
 # solution
 answer = traced_ns / (traced_ns - totals[largest])
@@ -118,15 +118,15 @@ q.check(answer)
 # %% [markdown]
 # A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
 #
-# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (convolutions) or
-#   hipBLASLt (matrix products). One step runs hundreds of short library kernels, while a typical HPC program has a few
-#   hot kernels of its own.
-# - **Many workers.** Some processes prepare data, the *host* (the CPU that runs your program) launches kernels, and the
-#   GPUs compute. If one is slow, all others wait.
+# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (for convolutions) or
+#   hipBLASLt (for matrix products). One step runs hundreds of short library kernels, whereas a typical HPC program has
+#   a few hot kernels of its own.
+# - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
+#   and the GPUs execute them. If one is slow, all the others wait.
 #
-# A *profile* adds up how often each function ran and for how long, so it stays small. A *trace* records when each event
-# happened, so it grows with the run. A trace is also a good way to read unfamiliar code, because it shows what a
-# program really calls.
+# A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
+# each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
+# shows which functions a program actually calls.
 
 # %% [markdown]
 # ## Part 2: one diagnosis
@@ -148,22 +148,23 @@ from tidyprof import Intervals, plots
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *trace* lists every event that the profiler saw, with its start and duration. A viewer draws the events in lanes:
+# A *trace* lists every event that the profiler recorded, with the event's start time and duration. A viewer draws the
+# events in lanes:
 #
 # {drawing 02_launch}
 #
-# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP, AMD's
-# GPU runtime, or through CUDA. Without a GPU, the operator does the work itself.
+# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP (AMD's
+# GPU runtime) or CUDA. Without a GPU, operators do the work themselves.
 #
-# Launched work goes into a *stream*, a queue on the GPU. Work in one stream runs in order. Work in different streams
-# can run at the same time. In the table of events, the column `kind` contains:
+# A launch adds work to a *stream*, a queue on the GPU. Work in one stream runs in order, but work in different streams
+# can run at the same time. In the event table, the `kind` column contains:
 #
 # | `kind` | what it is |
 # | --- | --- |
-# | `annotation` | a *range*: a named piece of your script |
+# | `annotation` | a *range*, a named part of your script |
 # | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
-# | `kernel`, `collective` | a GPU kernel; a collective communicates with other GPUs |
-# | `copy`, `fill` | moves memory; sets memory to a value |
+# | `kernel`, `collective` | a GPU kernel; a kernel that communicates with other GPUs |
+# | `copy`, `fill` | copies memory; sets memory to a value |
 
 # %% [markdown]
 # ## The example run, seen by torch.profiler
@@ -188,26 +189,27 @@ second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
 
 # %% [markdown]
-# Start with the lowest lane: does the stream work while the host is in `data`?
+# Does the stream (the lowest lane) contain work while the host is in `data`?
 
 # %% [markdown]
-# ## The budget of the device's steps
+# ## The step budget of the device
 #
-# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into parts that add
-# up, a *step budget*. The first row that matches a moment counts it. *Out of work* means idle until the host launches more.
+# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into a *step
+# budget*, whose parts add up to the step. Each moment counts toward the first row that matches it. *Out of work* means
+# idle until the host launches more work.
 #
 # | part | moments in which |
 # | --- | --- |
-# | compute | a kernel or a fill runs (no collective) |
+# | compute | a kernel (not a collective) or a fill runs |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
 # | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
-# | data wait | the device is idle, and the host is in its range `data` |
+# | data wait | the device is idle, and the host is in its `data` range |
 # | launch-bound idle | the device is out of work, because the host hasn't launched any |
-# | other | the device is idle, although work is queued, or it runs earlier work that isn't in the file |
+# | other | the device is idle although work is queued, or runs earlier work that isn't in the file |
 #
-# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals: `&` is the intersection, `|` the
-# union, `-` the difference, and `.length` the total in nanoseconds.
+# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals. `&` computes the intersection, `|`
+# the union and `-` the difference, and `.length` is the total in nanoseconds.
 
 
 # %%
@@ -224,9 +226,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts, in ns, that add up to it. Answer with a dictionary. `compute` is the
-# time of `use.computation`. In `data_wait`, the device does nothing (`use.busy` is all its work) and the host is in
-# `loading`. In `idle`, the device does nothing and the host is elsewhere. Add a part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
+# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
+# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
+# part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -239,11 +242,11 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The library divides both traced steps. The figure sorts the parts by kind, not by time:
+# The figure shows the library's budget for both traced steps, sorted by kind:
 
 # %%
 budget = tidyprof.step_budget(gpu, timeline="device")
-show_figure(plots.step_budget(budget, title="Example run: the parts of a step"))
+show_figure(plots.step_budget(budget, title="Parts of a step of the example run"))
 
 # %% [markdown]
 # ## Part 3: one fix
@@ -413,14 +416,14 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
-from timeit import timeit
+from timeit import repeat
 
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
-alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
-together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
+alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
+together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
 show_text(
     f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )

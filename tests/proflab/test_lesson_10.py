@@ -1,4 +1,4 @@
-"""What the exercises of lesson 10 know of recorded runs."""
+"""The exercises of lesson 10 on recorded runs."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def test_mistakes_with_the_recorded_times_are_told_apart(pair: dict[str, tidypro
 def test_the_share_of_the_optimizers_own_time_is_named(pair: dict[str, tidyprof.Profile]) -> None:
     result = find("10.2").on(pair).evaluate(44.8)
     assert result.outcome is Outcome.WRONG
-    assert "a share of its own time" in result.message
+    assert "a share of the optimizer's own time" in result.message
