@@ -81,10 +81,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda layer: intensity(layer, operations=1),
-                (
-                    "Your answer is half of the intensity. Count a multiplication and an addition"
-                    " as two operations, and count two bytes (not four) per number."
-                ),
+                "Your answer is half of the intensity. Count a multiplication and an addition"
+                " as two operations, and count two bytes (not four bytes) per number.",
             ),
             Mistake(
                 lambda layer: intensity(layer, operations=4),
@@ -96,17 +94,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(1, 2)),
-                (
-                    "You counted only one row of each image. `size` is both width and height, so"
-                    " an image has `size**2` numbers per channel."
-                ),
+                "You counted only one row of each image. `size` is both width and height, so"
+                " an image has `size**2` numbers per channel.",
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(2, 1)),
-                (
-                    "You counted only one row of each filter. A filter has `filter_width**2`"
-                    " weights per channel."
-                ),
+                "You counted only one row of each filter. A filter has `filter_width**2`"
+                " weights per channel.",
             ),
         ),
         hints=(
@@ -127,10 +121,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda profile: share_of_roof(profile, flat=True),
-                (
-                    "You divided by the flat roof. At this intensity, the slanted roof is lower,"
-                    " so divide by the slanted roof."
-                ),
+                "You divided by the flat roof. At this intensity, the slanted roof is lower,"
+                " so divide by the slanted roof.",
             ),
             Mistake(
                 lambda profile: (
@@ -143,10 +135,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda profile: share_of_roof(profile, moved=0.5),
-                (
-                    "You counted half of the bytes. A normalization reads and writes data, so use"
-                    " all of `hbm_bytes`."
-                ),
+                "You counted half of the bytes. A normalization reads and writes data, so use"
+                " all of `hbm_bytes`.",
             ),
         ),
         hints=(
@@ -166,32 +156,24 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda raw: growth(fabric_bytes(raw)),
-                (
-                    "You divided by the bytes that the coalesced kernel moved. Divide by the bytes"
-                    " that *must* be moved: four in and four out for each of the `Grid_Size`"
-                    " work-items."
-                ),
+                "You divided by the bytes that the coalesced kernel moved. Divide by the bytes"
+                " that *must* be moved: four in and four out for each of the `Grid_Size`"
+                " work-items.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, kernel="coalesced"),
-                (
-                    "You computed the answer for the `coalesced` kernel. The question is about"
-                    " `stride`."
-                ),
+                "You computed the answer for the `coalesced` kernel. The question is about"
+                " `stride`.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, bubble=False),
-                (
-                    "You left out `TCC_BUBBLE_sum`. Each of these reads moves 128 bytes, so add 64"
-                    " more bytes for each one."
-                ),
+                "You left out `TCC_BUBBLE_sum`. Each of these reads moves 128 bytes, so add 64"
+                " more bytes for each one.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, needed=4),
-                (
-                    "You counted four needed bytes per work-item. Each number is both read and"
-                    " written, so count eight bytes."
-                ),
+                "You counted four needed bytes per work-item. Each number is both read and"
+                " written, so count eight bytes.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, writes=False),

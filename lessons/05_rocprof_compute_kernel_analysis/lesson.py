@@ -114,7 +114,7 @@ q.check(answer)
 # | option | purpose |
 # | --- | --- |
 # | `--name` | Write to `workloads/NAME/GPU`, such as `workloads/all/MI300X_A1`; with ranks, to `workloads/NAME/RANK` |
-# | `-b 2 10` | Count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions), numbered as since ROCm 7.0 |
+# | `-b 2 10` | Count for blocks 2 (*Speed-of-Light*: rates, peaks) and 10 (instructions), numbered as since ROCm 7.0 |
 # | `-k TEXT` | Count only kernels with this case-sensitive text in the name; a regular expression in newer releases |
 # | `--no-roof` | Skip the roof benchmark on the GPU, which takes a while |
 #

@@ -148,22 +148,23 @@ from tidyprof import Intervals, plots
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *trace* lists every event that the profiler saw, with its start and duration. A viewer draws the events in lanes:
+# A *trace* lists every event that the profiler recorded, with the event's start time and duration. A viewer draws the
+# events in lanes:
 #
 # {drawing 02_launch}
 #
-# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP, AMD's
-# GPU runtime, or through CUDA. Without a GPU, the operator does the work itself.
+# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP (AMD's
+# GPU runtime) or CUDA. Without a GPU, operators do the work themselves.
 #
-# Launched work goes into a *stream*, a queue on the GPU. Work in one stream runs in order. Work in different streams
-# can run at the same time. In the table of events, the column `kind` contains:
+# A launch adds work to a *stream*, a queue on the GPU. Work in one stream runs in order, but work in different streams
+# can run at the same time. In the event table, the `kind` column contains:
 #
 # | `kind` | what it is |
 # | --- | --- |
-# | `annotation` | a *range*: a named piece of your script |
+# | `annotation` | a *range*, a named part of your script |
 # | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
-# | `kernel`, `collective` | a GPU kernel; a collective communicates with other GPUs |
-# | `copy`, `fill` | moves memory; sets memory to a value |
+# | `kernel`, `collective` | a GPU kernel; a kernel that communicates with other GPUs |
+# | `copy`, `fill` | copies memory; sets memory to a value |
 
 # %% [markdown]
 # ## The example run, seen by torch.profiler
@@ -188,26 +189,27 @@ second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
 
 # %% [markdown]
-# Start with the lowest lane: does the stream work while the host is in `data`?
+# Does the stream (the lowest lane) contain work while the host is in `data`?
 
 # %% [markdown]
-# ## The budget of the device's steps
+# ## The step budget of the device
 #
-# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into parts that add
-# up, a *step budget*. The first row that matches a moment counts it. *Out of work* means idle until the host launches more.
+# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into a *step
+# budget*, whose parts add up to the step. Each moment counts toward the first row that matches it. *Out of work* means
+# idle until the host launches more work.
 #
 # | part | moments in which |
 # | --- | --- |
-# | compute | a kernel or a fill runs (no collective) |
+# | compute | a kernel (not a collective) or a fill runs |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
 # | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
-# | data wait | the device is idle, and the host is in its range `data` |
+# | data wait | the device is idle, and the host is in its `data` range |
 # | launch-bound idle | the device is out of work, because the host hasn't launched any |
-# | other | the device is idle, although work is queued, or it runs earlier work that isn't in the file |
+# | other | the device is idle although work is queued, or runs earlier work that isn't in the file |
 #
-# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals: `&` is the intersection, `|` the
-# union, `-` the difference, and `.length` the total in nanoseconds.
+# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals. `&` computes the intersection, `|`
+# the union and `-` the difference, and `.length` is the total in nanoseconds.
 
 
 # %%
@@ -224,9 +226,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts, in ns, that add up to it. Answer with a dictionary. `compute` is the
-# time of `use.computation`. In `data_wait`, the device does nothing (`use.busy` is all its work) and the host is in
-# `loading`. In `idle`, the device does nothing and the host is elsewhere. Add a part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
+# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
+# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
+# part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -239,11 +242,11 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The library divides both traced steps. The figure sorts the parts by kind, not by time:
+# The figure shows the library's budget for both traced steps, sorted by kind:
 
 # %%
 budget = tidyprof.step_budget(gpu, timeline="device")
-show_figure(plots.step_budget(budget, title="Example run: the parts of a step"))
+show_figure(plots.step_budget(budget, title="Parts of a step of the example run"))
 
 # %% [markdown]
 # ## Part 3: one fix
@@ -413,14 +416,14 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
-from timeit import timeit
+from timeit import repeat
 
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
-alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
-together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
+alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
+together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
 show_text(
     f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )
