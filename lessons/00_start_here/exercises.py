@@ -4,6 +4,7 @@ NVIDIA H200.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from proflab.parts.timer_check import Clock, Device, Timer, Work
 
 CONDITIONS = {
-    "network": ("resnet",),
-    "precision": ("mixed", "float16", "fp16", "amp", "autocast"),
-    "batch size": ("256",),
-    "device": ("h200",),
-    "number of loaders": ("loader", "worker"),
+    "network": "resnet",
+    "precision": "mixed|float16|fp16|amp|autocast",
+    "batch size": r"\b256\b",
+    "device": "h200",
+    "number of loaders": r"\b(2|two)\W+(data\W*)?(loader|worker|process)|(loader|worker)s?\W+(2|two)\b",
 }
-"""Conditions of 00.4 -> the answer must contain one of these words."""
+"""Maps each condition of 00.4 to a pattern that the answer must contain."""
 
 TOLERANCE = 0.002
 """Largest relative error of a report, smaller than the error of any mistake."""
@@ -147,8 +148,8 @@ def report_problem(answer: Any, run: pd.DataFrame) -> str | None:
         if abs(float(value) - expected) > TOLERANCE * expected:
             return QUARTILES
     said = str(answer["conditions"]).casefold()
-    unsaid = [name for name, words in CONDITIONS.items() if not any(word in said for word in words)]
-    return f"Your conditions don't name the {unsaid[0]}. Add it to the string." if unsaid else None
+    missing = [name for name, pattern in CONDITIONS.items() if not re.search(pattern, said)]
+    return f"Your conditions don't state the {missing[0]} of this run." if missing else None
 
 
 EXERCISES = (
@@ -250,7 +251,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: honest_report(run, conditions="H200"),
-                "Your conditions don't name the network.",
+                "Your conditions don't state the network of this run.",
             ),
         ),
         hints=(

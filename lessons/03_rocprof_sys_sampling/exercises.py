@@ -19,8 +19,8 @@ from tidyprof.tables.contract import Profile
 if TYPE_CHECKING:
     import pandas as pd
 
-FREQUENCY, IMAGES = 500, 16
-"""Samples per second in the lesson's settings, and the batch size of 03.1, which is small enough
+FREQUENCY, IMAGES, STEPS = 500, 16, 8
+"""Samples per second in the lesson's settings, and the batch size and steps of 03.1, which is small enough
 that a step contains more than its sleep.
 """
 
@@ -142,6 +142,13 @@ EXERCISES = (
                 lambda steady: sleep_per_image_ms(steady) * steady.steps,
                 "You divided by the number of images in one step, but the samples cover all"
                 " steady steps. Divide by `unseen.steps` as well.",
+            ),
+            Mistake(
+                lambda steady: sleep_per_image_ms(steady) * steady.steps / STEPS,
+                (
+                    f"You divided by all {STEPS} steps of the command, but the samples cover only"
+                    " the steady steps. Divide by `unseen.steps` times 16."
+                ),
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * IMAGES,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import tidyprof
+from cifar_train.config import TrainConfig
 from proflab.exercises import Exercise, Mistake, Number, Property
 from proflab.parts.job_script import problem
 
@@ -41,6 +42,7 @@ WRONG_JOBS = {
     "Add `--output-format csv`": ("--output-format csv ", ""),
     "the number of ranks": ("--ntasks-per-node=4 ", ""),
     "sbatch rejects a script": ("#!/bin/bash\n", ""),
+    "Use `--nodes=1`": ("--nodes=1", "--nodes=4"),
 }
 """Part of the reply to a wrong script, and the change of JOB that makes the script wrong."""
 
@@ -58,6 +60,11 @@ def copies_in(
     ranges = zip(own["Start_Timestamp"], own["End_Timestamp"], strict=True)
     found = sum(tables[0][by].between(start, end).sum() for start, end in ranges)
     return float(found / len(ranges_named_backward(tables)))
+
+
+def warm_factor(steps: int) -> float:
+    """Return the number of steps divided by the steady ones, by the trainer's rule."""
+    return steps / (steps - (TrainConfig().warmup_for(steps) or 1))
 
 
 def steady_table(steady: SteadyPart) -> pd.DataFrame:
@@ -93,6 +100,13 @@ EXERCISES = (
                 lambda tables: copies_in(tables) * len(ranges_named_backward(tables)),
                 "You counted the copies in all steps. Divide by the number of steps, which is"
                 " the number of `backward` ranges.",
+            ),
+            Mistake(
+                lambda tables: copies_in(tables) * warm_factor(len(ranges_named_backward(tables))),
+                (
+                    "You divided by the steady steps, but the copies are from all steps. Divide by"
+                    " the number of `backward` ranges."
+                ),
             ),
             Mistake(
                 lambda tables: copies_in(tables, "Start_Timestamp"),

@@ -229,8 +229,7 @@ EXERCISES = (
                     "You found the longest individual kernels. Use `sum` to add up all kernels."
                 ),
                 ("%nccl%", "nccl"): (
-                    "Your pattern matches only kernels that are named exactly `nccl`. Write"
-                    " `%nccl%` to find this text anywhere in a name."
+                    "Your pattern matches no kernel. The names contain `nccl`, so write `%nccl%`."
                 ),
             },
         ),

@@ -225,19 +225,22 @@ proflab.reveal("06.a", percent, origin=origin)
 #
 # `ATTACH` opens more databases in the same connection. No view combines kernels with copies or covers all files, so
 # create your own temporary view. `UNION ALL` appends one result to another. The cell replaces `{0}` with the name of
-# each database. The first one is always called `main`.
+# each database, the first of which is always called `main`, and `{1}` with the start of its second step.
 
 # %%
 OPERATIONS = """
-SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels UNION ALL
-SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies
+SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels WHERE start > {1}
+UNION ALL SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies WHERE start > {1}
 """
+SECOND = """(SELECT start FROM {0}.regions
+WHERE 'data' = coalesce(json_extract(extdata, '$.message'), name) ORDER BY start LIMIT 1, 1)"""
 paths = sorted((lesson.folder / "four").rglob("*_results.db"))
 four, names = connect(paths[0]), ["main"]
 for number, path in enumerate(paths[1:], 1):
     names.append(f"gpu{number}")
     four.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
-four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(OPERATIONS.format(one) for one in names))
+views = (OPERATIONS.format(one, SECOND.format(one)) for one in names)
+four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
 
 # %% [markdown]
 # A trace has no rows for idle time, so compare each start with an earlier end. A *window*, `OVER (ORDER BY start)`,
@@ -266,8 +269,8 @@ q.check(answer)
 
 # %%
 # 4 minutes: RCCL kernels have `nccl` in their names, and all other kernels compute. For each `gpu` in `four`, return
-# its name, the total ns of its RCCL kernels and the total ns of its other kernels. Leave out copies, but include the
-# first step. `CASE WHEN c LIKE '%x%' THEN y ELSE 0 END` selects a value for each row. `LIKE` isn't case-sensitive.
+# its name, the total ns of its RCCL kernels and the total ns of its other kernels. Leave out copies.
+# `CASE WHEN c LIKE '%x%' THEN y ELSE 0 END` selects a value for each row. `LIKE` isn't case-sensitive.
 q = exercise("06.4", four)
 # solution
 answer = """
