@@ -1,5 +1,4 @@
-"""How fast a token can be: bounds from a model's config.json, and prefill and decode of a module,
-timed.
+"""Compute the bound of a model's decode speed from its config.json, or time prefill and decode.
 
     # TB/s and TFLOP/s, from the data sheet
     python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307
@@ -7,11 +6,11 @@ timed.
     # time the module between the dashed lines
     python 12_decode_bound.py
 
-config.json is that of a model on the Hugging Face Hub. --bytes is the size of a weight,
---cache-bytes that of a number in the cache. The bound holds for one GPU and a model that uses all
-of its weights for each token, with three matrices behind attention in each layer. A mixture of
-experts is refused. On a GPU decode is timed as a graph, too: its shapes must stay the same, and
-nothing in it may wait for the device. It needs torch 2.6 or newer.
+Take config.json from a model on the Hugging Face Hub. --bytes is the size of a weight, and
+--cache-bytes is the size of a number in the cache. The bound is for one GPU and a model that uses
+all weights for each token, with three matrices after attention in each layer. The script rejects a
+mixture of experts. On a GPU, it also times decode as a graph: its shapes must not change, and
+nothing in it may wait for the device. It needs PyTorch 2.6 or newer.
 """
 
 import argparse
@@ -24,8 +23,8 @@ import torch
 has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
 
-# ------------------------------------------------------------------------------ your model:
-# prefill() and decode()
+# ------------------------------------------------------------------------------
+# Your model, with prefill() and decode()
 TOKENS = 128  # of the prompt
 model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(8)]).to(device)
 prompt, one_token = torch.randn(TOKENS, 1024, device=device), torch.randn(1, 1024, device=device)
@@ -43,7 +42,7 @@ def decode():
 
 
 def sizes(config: dict) -> tuple[int, int]:
-    """Weights that a decode step reads, and numbers in the cache for each token."""
+    """Return the weights that a decode step reads, and the numbers in the cache per token."""
     experts = [
         key
         for key, value in config.items()
@@ -58,7 +57,7 @@ def sizes(config: dict) -> tuple[int, int]:
     }
     if experts or not needed <= {*config}:
         raise SystemExit(
-            f"no bound for this config: {experts[0] if experts else sorted(needed - {*config})}"
+            f"This config has no bound: {experts[0] if experts else sorted(needed - {*config})}"
         )
     layers, width, heads = (
         config["num_hidden_layers"],
@@ -87,25 +86,23 @@ def print_bound(options: argparse.Namespace) -> None:
     step = max(moving, computing)
     print(
         f"weights {weight_bytes / 1e9:.2f} GB, cache {options.cache_bytes * in_cache / 1e3:.1f} kB"
-        " for each token"
+        " per token"
     )
     knee = peak / bandwidth  # two FLOP for each weight and token
     print(
-        f"knee at {knee:.0f} FLOP per byte: memory limits prefill below"
-        f" {knee * options.bytes / 2:.0f} tokens, too"
+        f"knee at {knee:.0f} FLOP per byte: memory also limits prefill below"
+        f" {knee * options.bytes / 2:.0f} tokens"
     )
     limit = "memory" if moving > computing else "arithmetic"
     print(
         f"batch {options.batch}, {options.context} tokens each: a step takes at least"
         f" {1e3 * step:.3f} ms ({limit})"
     )
-    print(
-        f"at most {options.batch / step:,.1f} tokens/s together, {1 / step:,.1f} for each request"
-    )
+    print(f"at most {options.batch / step:,.1f} tokens/s in total, {1 / step:,.1f} per request")
 
 
 def milliseconds(work) -> list[float]:
-    """Quartiles of 20 calls after 3 others."""
+    """Return the quartiles of 20 calls, after 3 for warm-up."""
     times = []
     for _ in range(23):
         if has_gpu:
@@ -120,14 +117,14 @@ def milliseconds(work) -> list[float]:
 
 
 def recorded(work):
-    """The graph of a piece of work, to be replayed: put new data into the tensors that it read,
-    with `copy_`.
+    """Return the graph of some work. Before a replay, copy new data into its tensors with
+    `copy_`.
     """
     stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
-    stream.wait_stream(before)  # its data may still be on their way
+    stream.wait_stream(before)  # its data may still be on the way
     with torch.no_grad():
         with torch.cuda.stream(stream):
-            for _ in range(3):  # in the stream of the recording, where libraries make their handles
+            for _ in range(3):  # libraries create their handles in this stream
                 work()
         before.wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
@@ -161,7 +158,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=type(default), default=default)
     options = parser.parse_args()
     if options.config and not (options.bandwidth and options.peak):
-        parser.error("give --bandwidth and --peak, from the GPU's data sheet")
+        parser.error("give --bandwidth and --peak from the GPU's data sheet")
     print_bound(options) if options.config else print_times()
 
 

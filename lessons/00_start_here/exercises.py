@@ -4,6 +4,7 @@ NVIDIA H200.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,31 +17,33 @@ if TYPE_CHECKING:
     from proflab.parts.timer_check import Clock, Device, Timer, Work
 
 CONDITIONS = {
-    "model": ("resnet",),
-    "precision": ("mixed", "float16", "fp16", "amp", "autocast"),
-    "batch size": ("256",),
-    "device": ("h200",),
-    "number of loaders": ("loader", "worker"),
+    "network": "resnet",
+    "precision": "mixed|float16|fp16|amp|autocast",
+    "batch size": r"\b256\b",
+    "device": "h200",
+    "number of loaders": r"\b(2|two)\W+(data\W*)?(loader|worker|process)|(loader|worker)s?\W+(2|two)\b",
 }
-"""Conditions of 00.4 -> the answer must contain one of these words."""
+"""Maps each condition of 00.4 to a pattern that the answer must contain."""
 
 TOLERANCE = 0.002
 """Largest relative error of a report, smaller than the error of any mistake."""
 
-NO_SPREAD = "You gave no spread. Give `quartiles_ms` as a pair, the lower quartile first."
+NO_SPREAD = (
+    "Your report has no spread. Give `quartiles_ms` as a pair with the lower quartile first."
+)
 QUARTILES = (
-    "`quartiles_ms` differs from the quartiles of the steady steps. Use their 0.25 and 0.75"
+    "Your `quartiles_ms` aren't the quartiles of the steady step times. Use the 0.25 and 0.75"
     " quantiles in milliseconds, in this order."
 )
-WITH_WARMUP = "You included the warm-up. Use `steady(loaders)` only."
-MEAN_FOR_MEDIAN = "You reported the mean as `median_ms`. Use `times.median()`."
+WITH_WARMUP = "You included the warm-up steps. Use only the steps that `steady(loaders)` returns."
+MEAN_FOR_MEDIAN = "You reported the mean step time as `median_ms`. Use `times.median()`."
 RATE_OF_MEDIAN = (
-    "You divided the images of one step by the median step, which hides the slow steps. Divide all"
-    " images by their total time."
+    "You divided the number of images in a step by the median step time, which hides the slow"
+    " steps. Divide the number of all images by the total time."
 )
 MEAN_OF_RATES = (
-    "You averaged the rates of the steps, which gives short steps too much weight. Divide all"
-    " images by their total time."
+    "You averaged the rates of the steps, which gives too much weight to short steps. Divide the"
+    " number of all images by the total time."
 )
 
 
@@ -127,7 +130,7 @@ def report_problem(answer: Any, run: pd.DataFrame) -> str | None:
     """Return what is wrong with a report of this run, or None."""
     right = honest_report(run)
     if not isinstance(answer, Mapping):
-        return f"Answer with a dictionary instead of a {type(answer).__name__}."
+        return f"Your answer is of type `{type(answer).__name__}`. Answer with a dictionary."
     if missing := [key for key in right if key not in answer]:
         return f"Add the key `{missing[0]}` to your dictionary."
     for key, unit in (("median_ms", "ms"), ("images_per_second", "images/s")):
@@ -145,8 +148,8 @@ def report_problem(answer: Any, run: pd.DataFrame) -> str | None:
         if abs(float(value) - expected) > TOLERANCE * expected:
             return QUARTILES
     said = str(answer["conditions"]).casefold()
-    unsaid = [name for name, words in CONDITIONS.items() if not any(word in said for word in words)]
-    return f"Your conditions don't name the {unsaid[0]}. Add it." if unsaid else None
+    missing = [name for name, pattern in CONDITIONS.items() if not re.search(pattern, said)]
+    return f"Your conditions don't state the {missing[0]} of this run." if missing else None
 
 
 EXERCISES = (
@@ -156,27 +159,27 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda told: 1 + told["part_ns"] / told["steps_ns"],
-                "You added the share of the part to 1. Divide the whole time by the time that is"
-                " left without the part.",
+                "You added the share of the part to 1. Divide the total time by the time that"
+                " remains without the part.",
             ),
             Mistake(
                 lambda told: told["part_ns"] / told["steps_ns"],
-                "You computed the share of the part. Divide the whole time by the time that is left"
+                "You computed the share of the part. Divide the total time by the time that remains"
                 " without the part.",
             ),
             Mistake(
                 lambda told: told["steps_ns"] / told["part_ns"],
-                "You computed how often the part fits into the steps. Divide the whole time by the"
-                " time that is left without the part.",
+                "You divided the total time by the time of the part. Divide it by the time that"
+                " remains without the part.",
             ),
         ),
         hints=(
-            "Subtract the part: `traced_ns - totals[largest]` is left.",
-            "Divide the time before by the time after.",
+            "Subtract the time of the part: `traced_ns - totals[largest]` remains.",
+            "Divide the total time by the time that remains.",
         ),
         insight=lambda told: (
-            f"No fix of this part can make the steps more than {times_as_fast(told):.2f} times as"
-            " fast. Compute this limit before you change anything, and start with the largest"
+            f"No fix for this part can make the steps more than {times_as_fast(told):.2f} times as"
+            " fast. Compute this upper bound before you change anything, and start with the largest"
             " part."
         ),
         # If the part takes half of the steps, several of these answers agree.
@@ -188,24 +191,25 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda runs: times_as_many(runs, rate_of_median),
-                "You compared the median steps, which hide the long waits. Divide all images by"
-                " their total time in each run.",
+                "You compared the median step times, which hide the long waits. For each run, divide"
+                " the number of images by the total time.",
             ),
             Mistake(lambda runs: times_as_many(runs, mean_of_rates), MEAN_OF_RATES),
             Mistake(
                 lambda runs: times_as_many(runs, warmup=True),
-                "You included the warm-up, which a long run pays only once. Use the steps that"
-                " `steady` returns.",
+                "You included the warm-up, which hardly matters in a long run. Use only the steps"
+                " that `steady` returns.",
             ),
         ),
         hints=(
-            "Decide which average counts the whole time of the job.",
+            "Use the average that accounts for all of the time that the steps take.",
             "Compute the rate of each run with `steps = steady(plain)`:"
             ' `steps["images"].sum() / steps["duration_ns"].sum()`.',
         ),
         insight=lambda runs: (
-            f"Two loaders give {times_as_many(runs):.1f} times the images per second. The median"
-            f" steps would have promised {times_as_many(runs, rate_of_median):.1f} times."
+            f"With two loaders, the H200 processes {times_as_many(runs):.1f} times as many images per"
+            " second. The median steps would have suggested"
+            f" {times_as_many(runs, rate_of_median):.1f} times as many."
         ),
     ),
     Exercise(
@@ -223,13 +227,13 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Call `device.synchronize()` so that the interval includes the wait.",
-            "Synchronize between the launch and the second reading, and once before the first"
-            " reading.",
+            "Call `device.synchronize()` in a place where the timed interval includes the wait.",
+            "Synchronize once before you read the clock for the first time, and again between the"
+            " launch and the second reading.",
         ),
         insight=(
-            "We ran your timer on a device with a simulated clock. It measured the work of one step"
-            " and nothing else."
+            "We ran your timer on a device with a simulated clock. Your timer measured the work of"
+            " one step and nothing else."
         ),
         needs_data=False,
     ),
@@ -247,18 +251,18 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: honest_report(run, conditions="H200"),
-                "Your conditions don't name the model.",
+                "Your conditions don't state the network of this run.",
             ),
         ),
         hints=(
             'Start with `times = steady(loaders)["duration_ns"] / 1e6`, then call `times.median()`'
             " and `times.quantile(0.25)`.",
-            "Divide the number of images of all these steps by the seconds that they took together.",
+            "Divide the number of images in all these steps by the total time of the steps in seconds.",
             'Compute the rate as `steady(loaders)["images"].sum() / times.sum() * 1000`.',
         ),
         insight=lambda run: (
-            f"The median step alone promises {rate_of_median(steady(run)):,.0f} images/s, but the"
-            f" run trained {rate(steady(run)):,.0f}. Say which of the two you report."
+            f"The median step alone suggests {rate_of_median(steady(run)):,.0f} images/s, but the run"
+            f" processed {rate(steady(run)):,.0f} images/s. Always state which of the two you report."
         ),
     ),
 )

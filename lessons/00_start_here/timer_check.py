@@ -3,8 +3,8 @@
 The check uses a device with a simulated clock, so its result is exact and the same on every
 machine.
 
-A second device works asynchronously without a GPU: a thread imitates a GPU stream. A clock that
-misleads on a GPU misleads here too, but this device doesn't show how fast a GPU is.
+A second device works asynchronously without a GPU: a thread simulates a GPU stream. A timer that
+misleads on a GPU also misleads on this device, but the device doesn't show how fast a GPU is.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ BACKLOG = 3
 STEPS = 3
 """Number of calls to the timer."""
 
-NO_CLOCK = "Your timer never read the time. Call the `clock` that it receives."
-NOT_LAUNCHED = "Launch the work exactly once, with `device.launch(work)`."
+NO_CLOCK = (
+    "Your timer never reads the clock. Call `clock()`, which your timer receives as an argument."
+)
+NOT_LAUNCHED = "Launch the work exactly once with `device.launch(work)`."
 NO_WAIT = (
-    "Your clock stopped before the device finished, so you measured the launch. Call"
+    "You read the clock before the device finished, so you measured only the launch. Call"
     " `device.synchronize()` before the second reading."
 )
 WAIT_OUTSIDE = (
-    "You wait for the device after the second reading, so the interval doesn't include the wait."
-    " Read the clock after `device.synchronize()`."
+    "You wait for the device only after the second reading, so the interval doesn't include the"
+    " wait. Call `device.synchronize()` before you read the clock."
 )
 OLD_WORK = (
-    "Your first step includes work that was launched before it. Also synchronize before the first"
-    " reading."
+    "The time of your first step includes work that was launched before this step. Also call"
+    " `device.synchronize()` before the first reading."
 )
 WRONG_UNIT = (
-    "Your timer measures the right interval, but it doesn't return seconds. Remove the factor that"
+    "Your timer measures the right interval but doesn't return seconds. Remove the factor that"
     " converts the unit."
 )
 
@@ -88,8 +90,8 @@ def check_timer(timer: Timer) -> str | None:
     """
     if not callable(timer):
         return (
-            f"Answer with a function instead of a {type(timer).__name__}. Give its name without"
-            " parentheses."
+            f"Your answer is of type `{type(timer).__name__}`. Assign the name of a function"
+            " without parentheses."
         )
     device = CountedDevice()
     for _ in range(BACKLOG):
@@ -106,7 +108,7 @@ def _problem_of_step(timer: Timer, device: CountedDevice) -> str | None:
     if device.readings == readings:
         return NO_CLOCK
     if not isinstance(seconds, numbers.Real) or not math.isfinite(seconds):
-        return f"Your timer returned `{seconds!r:.60}`. Return the seconds of one step."
+        return f"Your timer returned `{seconds!r:.60}`. Return the time of one step in seconds."
     scales = (1, 1e3, 1e6, 1e9)  # seconds, or a smaller unit by mistake
     if any(math.isclose(seconds, LAUNCH_S * scale, rel_tol=0.1) for scale in scales):
         return WAIT_OUTSIDE if device.idle else NO_WAIT

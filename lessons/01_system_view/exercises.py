@@ -68,10 +68,10 @@ def suspects_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
     None.
     """
     if not isinstance(answer, Mapping):
-        return f"Answer with a dictionary instead of a {type(answer).__name__}."
+        return f"Your answer is of type `{type(answer).__name__}`. Answer with a dictionary."
     for run, right in open_suspects(runs).items():
         if run not in answer:
-            return f"Add the key `{run}`. {near(run, map(str, answer))}"
+            return f"Add the key `{run}` to your dictionary. {near(run, map(str, answer))}"
         names = [answer[run]] if isinstance(answer[run], str) else answer[run]
         given = {str(name).strip().casefold() for name in names}
         if unknown := sorted(given - set(SUSPECTS)):
@@ -81,8 +81,8 @@ def suspects_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
             return f"`{run}`: remove `{excluded[0]}`. {against}"
         if left := sorted(right - given):
             return (
-                f"`{run}`: you ruled out `{left[0]}`, but no evidence does. A GPU monitor can't"
-                " tell a wait for data from a wait for the host."
+                f"`{run}`: you ruled out `{left[0]}`, but no evidence contradicts it. A GPU monitor"
+                " can't distinguish a wait for data from a wait for the host."
             )
     return None
 
@@ -91,20 +91,20 @@ def _against(run: str, suspect: str, runs: Sequence[WatchedRun]) -> str:
     """Return the evidence against a suspect."""
     if run == "late-rank":
         return {
-            "network": "A slow network would keep all GPUs spinning, but this one is idle.",
-            "device": "The GPU that the others wait for is idle for most of the time.",
+            "network": "On a slow network, all GPUs would spin, but this GPU is idle.",
+            "device": "The GPU that the others wait for is idle most of the time.",
         }[suspect]
     if suspect == "network":
-        return "A single GPU has no other GPU to wait for."
+        return "A single GPU doesn't wait for data from other GPUs."
     if run == GENERATION:
-        return "The GPU is always busy and near its power limit, so it doesn't wait."
+        return "The GPU is always busy and near its power limit, so it doesn't wait for anything."
     one = runs[0] if run == "example" else runs[1]
     if suspect == "device":
         idle = 100 - one.table["busy_percent"].iloc[0]
-        return f"The GPU is idle for {idle:.0f}% of the time, so something else delays it."
+        return f"The GPU is idle for {idle:.0f}% of the time, so it isn't the limit."
     if _busy(one):
         return "The GPU is almost never idle."
-    return "This step takes nearly the same time without its images."
+    return "This step would take nearly as long without its images."
 
 
 def _busy(run: WatchedRun) -> bool:
@@ -130,12 +130,12 @@ def must_ring(table: pd.DataFrame) -> pd.Series:
 Alarm = Callable[[float, float, float], Any]
 
 BUSY_FRACTION = (
-    "You compared `busy_percent` with a fraction, so the alarm rings for idle GPUs. Compare it with"
-    " a number from 0 to 100."
+    "You compared `busy_percent` with a fraction, so the alarm rings for idle GPUs. Compare"
+    " `busy_percent` with a number from 0 to 100."
 )
 POWER_PERCENT = (
-    "You compared power in percent of the limit with a fraction, or the reverse. Use one of the two"
-    " units for both."
+    "You compared a percentage of the power limit with a fraction. Use percentages or fractions for"
+    " both."
 )
 SCALES = ((100, 1, BUSY_FRACTION), (1, 100, POWER_PERCENT), (1, 0.01, POWER_PERCENT))
 """Divisors of activity and power that make an alarm with a wrong unit correct, and the reply."""
@@ -148,7 +148,7 @@ def alarm_problem(answer: Any, table: pd.DataFrame) -> str | None:
     Raises ValueError for a table without such a GPU, or without one that is busy at high power.
     """
     if not callable(answer):
-        return f"Answer with a function instead of a {type(answer).__name__}."
+        return f"Your answer is of type `{type(answer).__name__}`. Define `answer` as a function."
     expected = must_ring(table)
     if not expected.any():
         raise ValueError("no GPU is busy at low power, or no power limit is known")
@@ -181,16 +181,16 @@ def _wrong_row(alarm: Alarm, rows: Sequence[Mapping[str, Any]]) -> str | None:
         gpu = f"{row['run']}, GPU {row['device']} ({busy:.0f}% busy at {watt:.0f} of {limit:.0f} W)"
         if row["rings"] and not all(rings):
             return (
-                f"Your alarm must ring for {gpu}, also if the sensors are off by {WOBBLE:.0%}. Set"
-                " the power threshold midway between the idle power and the working power of the"
-                " recorded GPU, and the activity threshold below every spinning GPU."
+                f"Your alarm must ring for {gpu}, even if the sensor values are off by"
+                f" {WOBBLE:.0%}. Set the power threshold midway between the recorded GPU's power draw"
+                " when idle and at work, and the activity threshold below that of every spinning GPU."
             )
         if row["rings"] or not any(rings):
             continue
         if busy < QUIET_BUSY:
             return f"Your alarm rings for {gpu}, which isn't busy. Require more activity."
         return (
-            f"Your alarm rings for {gpu}, which works at {watt / limit:.0%} of its limit. Require"
+            f"Your alarm rings for {gpu}, which draws {watt / limit:.0%} of its limit. Require"
             " a smaller share of `limit_watt`."
         )
     return None
@@ -219,12 +219,12 @@ EXERCISES = (
         hints=(
             "Start with all four suspects for each run, and remove those that the evidence"
             " contradicts.",
-            "A single GPU has no network to wait for, and an idle GPU isn't the limit. Time that"
-            " grows with the images can be data. Other time is the host's. If one GPU of several is"
-            " late, judge that one.",
+            "A single GPU doesn't wait for a network, and an idle GPU isn't the limit. Time that grows"
+            " with the number of images can be due to the data, and other time is due to the host."
+            " If one of several GPUs is late, consider that one.",
         ),
         insight=(
-            "Two remaining suspects are an honest result. They tell you what the next tool has to"
+            "It is honest to keep two suspects. They tell you which two causes the next tool must"
             " distinguish."
         ),
     ),
@@ -246,15 +246,15 @@ EXERCISES = (
             _alarm(lambda busy, power, limit: busy > 85 and power < 400, "rings for"),
         ),
         hints=(
-            "Find the busy GPUs in the table below the figure that draw little of their power"
-            " limit.",
-            "Combine two conditions with `and`: one on activity, and one on power as a share of the"
-            " limit. Choose its threshold between the idle and the working power of the recorded"
-            " GPU.",
+            "In the table below the figure, find the busy GPUs whose power draw is a small share of"
+            " their limit.",
+            "Combine two conditions with `and`: one for the activity, and one for the power draw as a"
+            " share of the limit. Choose the power threshold between the recorded GPU's shares when"
+            " idle and at work.",
         ),
         insight=(
-            "The alarm shows that something is wrong, but not what. The GPU may spin, or run"
-            " one small kernel after another."
+            "The alarm shows that something is wrong, but it doesn't show the cause. The GPU may spin"
+            " or run one small kernel after another."
         ),
     ),
 )

@@ -75,7 +75,7 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
         command = (path / COMMAND_FILE).read_text(encoding="utf-8").strip()
     except OSError:
         raise CourseError(
-            f"{path / COMMAND_FILE} can't be read. Run the cell that watches this run first."
+            f"{path / COMMAND_FILE} can't be read. First run the cell that monitors this run."
         ) from None
     profile = read_system(path)
     if profile.origin.kind != "modeled":
@@ -171,7 +171,7 @@ def _modeled(path: Path, command: str, profile: Profile) -> WatchedRun:
 
     known = pd.read_csv(HERE / "modeled_runs.csv", comment="#", index_col="command")
     if command not in known.index:
-        raise CourseError(f"{HERE / 'modeled_runs.csv'} has no run of {command!r}.")
+        raise CourseError(f"{HERE / 'modeled_runs.csv'} contains no run of {command!r}.")
     batch, rate, flops = known.loc[command]
     detail = f"MI300X, its power between idle and limit assumed, {ERROR}"
     profile.meta["origin"] = Origin("modeled", detail)

@@ -64,7 +64,7 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         f"Activity and power of {len(table)} GPUs in {table['run'].nunique()} runs. The busiest GPU"
         f" ({busiest['run']}) is at {busiest['busy_percent']:.0f}% activity and"
         f" {busiest['power_share_percent']:.0f}% of its power limit. The highest power,"
-        f" {hardest['power_share_percent']:.0f}%, belongs to {hardest['run']} at"
+        f" {hardest['power_share_percent']:.0f}% of the limit, belongs to {hardest['run']} at"
         f" {hardest['busy_percent']:.0f}% activity."
     )
     return figure

@@ -144,22 +144,24 @@ def rest_in_one(profile: Profile, name: str) -> dict[str, int]:
     return {**kept, name: sum(parts.values())}
 
 
-NOT_NS = "Some time is in no part, or your parts aren't in ns."
+NOT_NS = "Your parts don't cover the whole step, or they aren't in ns."
 COUNTED_TWICE = {
-    "idle": "You counted copies twice. Subtract `use.busy` from `idle`, not only `use.computation`.",
-    "data_wait": "You counted work during `data` twice. Subtract `use.busy` from `data_wait`.",
+    "idle": "You counted copies twice. From `idle`, subtract `use.busy`, not only `use.computation`.",
+    "data_wait": "You counted device work during `data` twice. Subtract `use.busy` from `data_wait`.",
 }
-NOT_NUMBERS = "isn't a number. Give each part as a length in ns, such as the `.length` of a set."
+NOT_NUMBERS = "isn't a number. Give the length of each part in ns, such as the `.length` of a set."
 WRONG_PART = {
-    "compute": "`compute` is wrong. Count the time in which a kernel runs that isn't a collective.",
-    "data_wait": "`data_wait` is wrong. Count the time in `data` without any device work, such as copies.",
-    "idle": "`idle` is wrong. Count the time outside `data` without any device work, such as copies.",
+    "compute": "`compute` is wrong. Count the time in which a kernel that isn't a collective runs.",
+    "data_wait": "`data_wait` is wrong. Count only the time in `data` when the device does no work"
+    " (copies are also work).",
+    "idle": "`idle` is wrong. Count only the time outside `data` when the device does no work (copies"
+    " are also work).",
 }
 
 
 def missing_part(name: str) -> str:
     """Return the reply to a budget without this part."""
-    return f"Add a part with the name `{name}`."
+    return f"Your budget has no part `{name}`. Add this part."
 
 
 def budget_problem(answer: Any, profile: Profile) -> str | None:
@@ -167,7 +169,7 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
     from tidyprof.plots.figure import duration_text
 
     if not isinstance(answer, Mapping) and not hasattr(answer, "to_dict"):
-        return f"Answer with a dictionary instead of a {type(answer).__name__}."
+        return f"Your answer is of type `{type(answer).__name__}`. Answer with a dictionary."
     given = {str(name): length for name, length in dict(answer).items()}
     for name, length in given.items():
         if not isinstance(length, (int, float, np.number)):
@@ -185,7 +187,9 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
             for name, reply in COUNTED_TWICE.items()
             if abs(excess - step.twice[name]) <= TWICE_TOLERANCE * step.twice[name]
         ]
-        reply = NOT_NS if excess < 0 else "Some time is counted twice or is outside `whole_step`."
+        reply = (
+            NOT_NS if excess < 0 else "You counted some time twice, or it is outside `whole_step`."
+        )
         more = "more" if excess > 0 else "less"
         off = f"Your parts add up to {duration_text(abs(excess))} {more} than the step."
         return f"{off} {twice[0] if twice else reply}"
@@ -205,46 +209,48 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: share(data, "sum of both", "sum of kernel"),
-                "You added durations, so no moment belongs to two kernels. Use `busy_ns`, which"
-                " computes unions.",
+                "You added durations, which counts overlapping kernels several times. Use `busy_ns`,"
+                " which computes unions.",
             ),
             Mistake(
                 lambda data: alone(data, "kernel"),
-                "You divided by the time of the kernels. Divide by the time of the collectives.",
+                "You divided by the time of the kernels. Divide by the union of the collectives.",
             ),
             Mistake(
                 lambda data: alone(data, "both"),
-                "You divided by the time of kernels and collectives. Divide by the time of the"
+                "You divided by the union of kernels and collectives. Divide by the union of the"
                 " collectives alone.",
             ),
             Mistake(
                 lambda data: alone(data, "span"),
-                "You divided by the span. Divide by the time of the collectives.",
+                "You divided by the span. Divide by the union of the collectives.",
             ),
             Mistake(
                 lambda data: share(data, "collective", "kernel"),
-                "You subtracted all kernel time from the communication, but not every kernel runs"
-                " during a collective. Subtract it from the union of both kinds.",
+                "You subtracted all kernel time from the communication time, but not every kernel"
+                " runs during a collective. Subtract the kernel time from the union of both kinds.",
             ),
             Mistake(
                 lambda data: share(data, "both", "collective"),
-                "You computed the time in which only kernels run. Subtract the union of the"
-                " kernels, not the union of the collectives.",
+                "You computed the time in which only kernels run. From the union of both kinds,"
+                " subtract the union of the kernels, not of the collectives.",
             ),
             Mistake(
                 exposed,
-                "You used `tidyprof.overlap`, in which fills hide communication too. Use `busy_ns`"
+                "You used `tidyprof.overlap`, where fills also hide communication. Use `busy_ns`"
                 " with kernels only.",
             ),
         ),
         hints=(
-            "Compute three unions: of the collectives, of the kernels, and of both.",
-            "Subtract the union of the kernels from the union of both. The rest is exposed.",
-            "Divide `busy_ns(kernels) - busy_ns(others)` by the `busy_ns` of the collectives.",
+            "Compute three unions: one of the collectives, one of the kernels, and one of both.",
+            "Subtract the union of the kernels from the union of both kinds. The remaining time is"
+            " exposed communication.",
+            "With `others`, the kernels that aren't collectives, divide `busy_ns(kernels) -"
+            " busy_ns(others)` by the `busy_ns` of the collectives.",
         ),
         insight=lambda data: (
-            f"`tidyprof.overlap` reports {exposed(data):.1f}%, because fills also hide some"
-            " communication. Exposed communication makes the step longer."
+            f"`tidyprof.overlap` reports {exposed(data):.1f}%, because in its result, fills also hide"
+            " some communication. Exposed communication makes the step longer."
         ),
     ),
     Exercise(
@@ -266,15 +272,16 @@ EXERCISES = (
             Mistake(lambda data: dict.fromkeys(TOLERANCES, StepTime(data).whole), NOT_NUMBERS),
         ),
         hints=(
-            "Combine sets of time: `&` is the intersection, `|` the union, `-` the difference.",
-            "Cut the device's sets `use.computation`, `use.exposed_copy` and `use.busy` and the"
-            " host's set `loading` to the step with `whole_step &`.",
+            "Combine sets of time intervals: `&` is the intersection, `|` the union, and `-` the"
+            " difference.",
+            "Use `whole_step &` to restrict the device's sets (`use.computation`, `use.exposed_copy`"
+            " and `use.busy`) and the host's set `loading` to the step.",
             "Use `whole_step & (loading - use.busy)` for the data wait, and `whole_step - use.busy"
             " - loading` for the idle time.",
         ),
         insight=(
-            "Your parts add up to the step, so they hide nothing. If parts don't add up, look for"
-            " time that is counted twice or is missing."
+            "Your parts add up to the step, so they account for all of its time. If the parts of a"
+            " budget don't add up, look for time that is missing or counted twice."
         ),
     ),
     Exercise(
@@ -283,8 +290,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: launches_traced(data, 1),
-                "You computed the share of the traced step. Subtract the time that the profiler"
-                " adds from both lengths.",
+                "You computed the share of the traced step. Subtract the time that the profiler adds"
+                " from both the idle time and the step.",
             ),
             Mistake(
                 lambda data: launches_traced(data, 0),
@@ -292,7 +299,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: added(data, 0),
-                "You computed what the profiler adds. Subtract it from the launch-bound idle time.",
+                "You computed the time that the profiler adds. Subtract this time from the"
+                " launch-bound idle time.",
             ),
             Mistake(
                 lambda data: added(data, 1),
@@ -301,11 +309,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: 100 * (1 - data["compute_ns"].mean() / _means(data)[0]),
-                "You counted all time without computation, including copies. Use `launch_bound_ns`.",
+                "You counted all the time without computation, including copies. Use"
+                " `launch_bound_ns`.",
             ),
             Mistake(
                 lambda data: launches_left(data) * _means(data)[0] / 1e8,
-                "You computed milliseconds. Divide by `unprofiled_ns` to get a share.",
+                "You computed the idle time in milliseconds. Divide it by `unprofiled_ns` to get a"
+                " share.",
             ),
             Mistake(
                 lambda data: launches_left(data, 1),
@@ -314,15 +324,15 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Find three lengths: the traced step, the step without the profiler, and the"
-            " launch-bound idle time.",
-            "Subtract the second length from the first to get the time that the profiler adds. The"
-            " idle time contains it.",
+            "Find three times: the traced step, the step without the profiler, and the launch-bound"
+            " idle time.",
+            "To get the time that the profiler adds, subtract the step without the profiler from the"
+            " traced step. The idle time contains this added time.",
             'Start with `mean = traced[["duration_ns", "launch_bound_ns"]].mean()`. The profiler'
             ' adds `mean["duration_ns"] - unprofiled_ns`.',
         ),
         insight=lambda data: (
-            f"The trace alone shows {launches_traced(data, 1):.0f}%, so you would call this run"
+            f"The trace alone shows {launches_traced(data, 1):.0f}%, which would make this run look"
             " launch bound. Without the profiler, the GPU computes for"
             f" {100 * data['compute_ns'].mean() / _means(data)[0]:.0f}% of the step."
         ),

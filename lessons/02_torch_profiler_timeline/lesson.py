@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Where does a step go?
 #
-# In the example run, the GPU works only part of the time. `torch.profiler` records what the CPU and the GPU do, and puts
-# both on one timeline. It works the same way on GPUs of every vendor.
+# In the example run, the GPU works only part of the time. `torch.profiler` records what the CPU and the GPU do and
+# shows both on one timeline. It works the same way on GPUs from every vendor.
 #
 # After this lesson, you can:
 #
-# - add the profiler to your own script, and explain what it sees of a data loader;
-# - read a timeline, and divide a step into a budget that counts no time twice;
+# - add the profiler to your own script, and explain how much of a data loader it sees;
+# - read a timeline, and divide a step into a budget that doesn't count any time twice;
 # - tell what an idle GPU is waiting for: data, launches, other ranks, the host or only the profiler.
 #
 # **Before you start:** complete lesson 00. The traces come from an NVIDIA H200, and from MI300X GPUs with ROCm 6.4 to
@@ -30,22 +30,23 @@ from tidyprof import Intervals, plots
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *trace* lists every event that the profiler saw, with its start and duration. A viewer draws the events in lanes:
+# A *trace* lists every event that the profiler recorded, with the event's start time and duration. A viewer draws the
+# events in lanes:
 #
 # {drawing 02_launch}
 #
-# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP, AMD's
-# GPU runtime, or through CUDA. Without a GPU, the operator does the work itself.
+# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP (AMD's
+# GPU runtime) or CUDA. Without a GPU, operators do the work themselves.
 #
-# Launched work goes into a *stream*, a queue on the GPU. Work in one stream runs in order. Work in different streams
-# can run at the same time. In the table of events, the column `kind` contains:
+# A launch adds work to a *stream*, a queue on the GPU. Work in one stream runs in order, but work in different streams
+# can run at the same time. In the event table, the `kind` column contains:
 #
 # | `kind` | what it is |
 # | --- | --- |
-# | `annotation` | a *range*: a named piece of your script |
+# | `annotation` | a *range*, a named part of your script |
 # | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
-# | `kernel`, `collective` | a GPU kernel; a collective communicates with other GPUs |
-# | `copy`, `fill` | moves memory; sets memory to a value |
+# | `kernel`, `collective` | a GPU kernel; a kernel that communicates with other GPUs |
+# | `copy`, `fill` | copies memory; sets memory to a value |
 #
 # ## Predict
 #
@@ -55,13 +56,13 @@ from tidyprof import Intervals, plots
 # solution
 wait_guess, cost_guess = 60, 10
 # end solution
-proflab.predict("02.a", wait_guess, unit="%", what="time that the GPU waits for data in a step")
-proflab.predict("02.b", cost_guess, unit="%", what="time that the profiler adds to a step")
+proflab.predict("02.a", wait_guess, unit="%", what="the share of a step spent waiting for data")
+proflab.predict("02.b", cost_guess, unit="%", what="the time that the profiler adds to a step")
 
 # %% [markdown]
 # ## Capture: your own loop
 #
-# A small model reads images from a slow disk, where each image takes two milliseconds to arrive.
+# Train a small network on images from a simulated slow disk, which takes two milliseconds per image.
 
 # %%
 import time
@@ -89,16 +90,17 @@ model = nn.Sequential(*layers).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 # %% [markdown]
-# A trace of a whole run is too large for a viewer. With a *schedule*, the profiler waits while libraries start, warms up,
-# and records the active steps. If the run ends too early, it records nothing and raises no error, so check the schedule
-# first.
+# A trace of a whole run is too large for a viewer. With a *schedule*, the profiler waits while libraries start, warms
+# up, and then records the active steps. If the run ends too early, the profiler records nothing and raises no error, so
+# check the schedule first.
 
 # %%
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
 print(*[plan(step).name for step in range(6)])
 
 # %% [markdown]
-# Run the loop with two loader processes and with none. `record_function` names a range, and `prof.step()` ends a step.
+# Run the loop with two loader processes (*workers*) and without. `record_function` names a range, and `prof.step()`
+# ends a step.
 
 
 # %%
@@ -129,12 +131,13 @@ for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)
 # %% [markdown]
 # On a GPU, sort by `self_device_time_total`. `key_averages().table()` prints every column.
 #
-# *Self time* is spent in the operator alone, while *total time* includes the operators that it calls. Rows of ranges
-# contain operators. Never add up total times or the columns of a GPU, because they count each kernel several times.
+# *Self time* is spent in the operator alone, whereas *total time* includes the operators that it calls. The rows of
+# ranges include operators. Never add up total times or the GPU columns, because such a sum counts each kernel several
+# times.
 #
-# ## First look, and what loader processes do
+# ## First look: what you see of loader processes
 #
-# `tidyprof.read` returns tables with one row per event, so one `groupby` gives the time of each range. With a GPU,
+# `tidyprof.read` returns tables with one row per event, so one `groupby` computes the time of each range. On a GPU,
 # PyTorch records each range twice: on the host, and on the device around the work that the range launched. Keep the
 # host's ranges, which have no `device`.
 
@@ -142,7 +145,7 @@ for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)
 mine = runs[0]
 ranges = mine.events.query("kind == 'annotation' and device.isna()").astype({"name": str})
 sums = ranges.groupby("name")["duration_ns"].sum().reset_index()
-show_table(sums, "name duration_ms", "Three steps of the host", origin=mine.origin)
+show_table(sums, "name duration_ms", "Ranges in three steps", origin=mine.origin)
 
 # %%
 for workers, run in sorted(runs.items()):
@@ -151,15 +154,15 @@ for workers, run in sorted(runs.items()):
     show_table(seen.reset_index(), "name calls mean_ms", f"{workers} workers", origin=mine.origin)
 
 # %% [markdown]
-# Without workers, your process loads the images, so the trace contains `aten::flip`, which `SlowDisk` calls once per
-# image. With workers, other processes call it, and the profiler doesn't see them.
-# `_MultiProcessingDataLoaderIter.__next__` **is the wait for a worker**. If it is long, the workers are too slow or too
-# few.
+# Without workers, the training process loads the images, so the trace contains `aten::flip`, which `SlowDisk` calls
+# once per image. With workers, other processes call `aten::flip`, and the profiler doesn't see them.
+# `_MultiProcessingDataLoaderIter.__next__` **is the wait for a worker**. If this wait is long, the workers are too slow
+# or too few.
 #
 # ## The example run
 #
-# `--torch-profile` puts the same code around the trainer's loop. On a GPU, omit `--batch-size 8`. A CPU spends nearly all
-# of the step on arithmetic, so the figure then shows the H200. The run takes about 20 seconds.
+# `--torch-profile` puts the same code around the trainer's loop. On a GPU, omit `--batch-size 8`. A CPU spends nearly
+# all of the step on arithmetic, so the figure then shows the H200. The run takes about 20 seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
@@ -173,11 +176,11 @@ second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
 
 # %% [markdown]
-# Start with the lowest lane: does the stream work while the host is in `data`?
+# Does the stream (the lowest lane) contain work while the host is in `data`?
 #
 # ## Which operator launched a kernel, and with which shapes?
 #
-# A kernel and its operator have the same `External id` in the file, so you can merge them:
+# In the file, a kernel and its operator have the same `External id`, so you can merge them:
 
 # %%
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
@@ -185,35 +188,37 @@ operators = gpu.events.query("kind == 'operator'")[["external_id", "name", "inpu
 both = kernels.merge(operators, on="external_id")
 sums = both.groupby(["short_name", "name", "input_shapes"], observed=True)["duration_ns"].sum()
 columns = "short_name name input_shapes duration_ms"
-show_table(sums.nlargest(3).reset_index(), columns, "Largest sums", origin=gpu.origin)
+show_table(sums.nlargest(3).reset_index(), columns, "Largest kernel times", origin=gpu.origin)
 
 # %% [markdown]
 # ## A GPU that is never idle
 #
-# In the next trace, eight MI300X GPUs train one ResNet. Each *rank*, a process with its own GPU, writes a file. This one
-# comes from rank 0. During backward, the ranks start to add up their gradients. This all-reduce is a *collective*,
-# because all ranks take part. Its kernels come from AMD's library RCCL, but their names contain `nccl`.
+# In the next trace, eight MI300X GPUs train one ResNet. Each *rank*, a process with its own GPU, writes a trace file,
+# and this one comes from rank 0. During the backward pass, the ranks start to add up their gradients. This all-reduce
+# is a *collective*, because all ranks take part. Its kernels come from AMD's RCCL library, but their names
+# contain `nccl`.
 
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
 rank = tidyprof.read(found.path, origin=found.origin)
-show_text(f"{found.entry.workload}. From {found.entry.source_repo}.")
+show_text(f"{found.entry.workload}. Source: {found.entry.source_repo}.")
 
 # %% [markdown]
 # ## Trap: how busy is this GPU?
 #
-# Add up the kernels, and divide by the *span* from the first to the last event on the device.
+# Add up the kernel times, and divide the sum by the *span* from the first to the last event on the device.
 
 # %%
 span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
 kernels = rank.device_events[rank.device_events["kind"].isin(["kernel", "collective"])]
-show_text(f"Busy: {100 * kernels['duration_ns'].sum() / span_ns:.0f}% of {span_ns / 1e6:.1f} ms.")
+show_text(f"Sum: {100 * kernels['duration_ns'].sum() / span_ns:.0f}% of {span_ns / 1e6:.1f} ms.")
 step = int(tidyprof.steps(rank)["step"].iloc[1])
 show_figure(plots.timeline(rank, step=step, title="Rank 0 of eight: one step of the host"))
 
 # %% [markdown]
-# The sum exceeds the whole span, because two streams run at the same time and it counts some moments twice. A *union*
-# counts each moment once. Sort the events by start, and count only the part of each event after the latest end so far:
+# The sum exceeds the span, because two streams run at the same time, so the sum counts some moments twice. A *union*
+# counts each moment once. Sort the events by start time, and count only the part of each event after the latest end so
+# far:
 
 
 # %%
@@ -229,8 +234,8 @@ show_text(f"Union: {100 * busy_ns(kernels) / span_ns:.0f}% of the span.")
 # %% [markdown]
 # ## Trap: busy with what?
 #
-# For most of the step, only a collective runs. It ends after the last rank has arrived. If a kernel runs alongside it,
-# the communication is *hidden*. *Exposed communication* makes the step longer.
+# For most of the step, only a collective runs. It ends after the last rank has arrived. While another kernel runs, the
+# communication is *hidden*. Otherwise, the communication is *exposed* and makes the step longer.
 
 # %%
 parts = tidyprof.overlap(rank).iloc[0]
@@ -238,7 +243,7 @@ share, idle = parts["computation_percent"], parts["idle_percent"]
 show_text(f"The GPU computes for {share:.0f}% of the span and is idle for {idle:.0f}%.")
 
 # %%
-# 4 minutes: For what share of the communication time, in percent, does no kernel (kind `kernel`) run? Use `busy_ns`, and
+# 4 minutes: During what percentage of the communication time does no kernel of kind `kernel` run? Use `busy_ns` to
 # compare the union of both kinds in `kernels` with the union of one kind.
 q = exercise("02.1", rank)
 # solution
@@ -251,37 +256,38 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the host runs ahead
 #
-# A kernel waits in the queue between the launch call and its start:
+# After the launch call, a kernel waits in the queue until it starts:
 #
 # {drawing 02_queue}
 
 # %%
-for name, run in {"the example run": gpu, "the rank of eight": rank}.items():
+for name, run in {"the example run": gpu, "rank 0 of eight": rank}.items():
     delay_ns = run.device_events["start_ns"] - run.device_events["launch_ns"]
-    show_text(f"Median time of a kernel in the queue, {name}: {delay_ns.median() / 1e3:,.0f} µs.")
+    show_text(f"Median kernel wait in the queue of {name}: {delay_ns.median() / 1e3:,.0f} µs.")
 
 # %% [markdown]
-# **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If they wait for a step
-# or longer, the queue is deep. The GPU then works on an earlier step than the host's `ProfilerStep` above it.
+# **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If kernels wait for a
+# step or longer, the queue is deep, and the GPU works on an earlier step than the host's `ProfilerStep` above it.
 
 # %% [markdown]
-# ## The budget of the device's steps
+# ## The step budget of the device
 #
-# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into parts that add
-# up, a *step budget*. The first row that matches a moment counts it. *Out of work* means idle until the host launches more.
+# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into a *step
+# budget*, whose parts add up to the step. Each moment counts toward the first row that matches it. *Out of work* means
+# idle until the host launches more work.
 #
 # | part | moments in which |
 # | --- | --- |
-# | compute | a kernel or a fill runs (no collective) |
+# | compute | a kernel (not a collective) or a fill runs |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
 # | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
-# | data wait | the device is idle, and the host is in its range `data` |
+# | data wait | the device is idle, and the host is in its `data` range |
 # | launch-bound idle | the device is out of work, because the host hasn't launched any |
-# | other | the device is idle, although work is queued, or it runs earlier work that isn't in the file |
+# | other | the device is idle although work is queued, or runs earlier work that isn't in the file |
 #
-# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals: `&` is the intersection, `|` the
-# union, `-` the difference, and `.length` the total in nanoseconds.
+# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals. `&` computes the intersection, `|`
+# the union and `-` the difference, and `.length` is the total in nanoseconds.
 
 
 # %%
@@ -298,9 +304,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts, in ns, that add up to it. Answer with a dictionary. `compute` is the
-# time of `use.computation`. In `data_wait`, the device does nothing (`use.busy` is all its work) and the host is in
-# `loading`. In `idle`, the device does nothing and the host is elsewhere. Add a part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
+# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
+# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
+# part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -313,16 +320,16 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The library divides both traced steps. The figure sorts the parts by kind, not by time:
+# The figure shows the library's budget for both traced steps, sorted by kind:
 
 # %%
 budget = tidyprof.step_budget(gpu, timeline="device")
-show_figure(plots.step_budget(budget, title="Example run: the parts of a step"))
+show_figure(plots.step_budget(budget, title="Parts of a step of the example run"))
 
 # %% [markdown]
 # ## Trap: the trace isn't the run
 #
-# This budget describes *traced* steps. The dashed line is the mean of the run's other steps.
+# This budget describes *traced* steps. The dashed line shows the mean time of the run's untraced steps.
 
 # %%
 mean = tidyprof.step_budget(recorded, timeline="device")
@@ -331,31 +338,32 @@ added_ns = mean["duration_ns"] - untraced_ns
 at_least = 100 * (mean["data_wait_ns"] - added_ns) / untraced_ns
 show_text(
     f"On the {recorded.origin.detail}, traced steps take {mean['duration_ns'] / 1e6:.0f} ms and "
-    f"the others {untraced_ns / 1e6:.0f} ms. If the data wait contains everything that the "
-    f"profiler adds, the GPU still waits for data for {at_least:.0f}% of an untraced step."
+    f"untraced steps {untraced_ns / 1e6:.0f} ms. Even if the data wait contains all the time that "
+    f"the profiler adds, the GPU waits for data for {at_least:.0f}% of an untraced step."
 )
 
 # %% [markdown]
-# So the verdict holds here. The profiler slows down the host, not the kernels:
+# The verdict therefore holds without the profiler, which slows down only the host:
 #
 # {drawing 02_observer}
 #
-# A step with many small operators becomes much longer. Some options cost more: `with_stack` (functions of Python and
-# modules of the model), `profile_memory` (every allocation) and `with_flops` (arithmetic of a few operators).
+# The profiler makes a step with many small operators much longer. Some options add more overhead: `with_stack` (Python
+# functions and network modules), `profile_memory` (every allocation) and `with_flops` (the arithmetic of a few
+# operators).
 #
-# Sometimes, the profiler changes the verdict. This figure shows three traced steps of a ResNet-50 on the same H200. The
-# script measured the dashed step time before the trace.
+# The profiler can change the verdict, as in these three traced steps of a ResNet-50 on the same H200. The script
+# measured the dashed step time before the trace.
 
 # %%
 found = proflab.recording("torch-h200-resnet50")
 traced = tidyprof.step_budget(tidyprof.read(found.path, origin=found.origin), timeline="device")
 unprofiled_ns = traced.attrs["unprofiled_step_ns"]
-show_figure(plots.step_budget(traced, title="A ResNet-50 on an H200, traced"))
+show_figure(plots.step_budget(traced, title="Traced steps of a ResNet-50 on an H200"))
 
 # %%
-# 4 minutes: Without the profiler, for what percentage of a step is this GPU idle because of launches? `traced` has one
-# row per traced step, in ns. Use the means of `duration_ns` and `launch_bound_ns`. Assume that the profiler adds only
-# idle time of this kind. The step without the profiler takes `unprofiled_ns`.
+# 4 minutes: Without the profiler, for what percentage of a step is this GPU idle because it waits for launches?
+# `traced` has one row per traced step, with times in ns. Use the means of `duration_ns` and `launch_bound_ns`. Assume
+# that the profiler adds only launch-bound idle time. Without the profiler, a step takes `unprofiled_ns`.
 q = exercise("02.3", traced)
 # solution
 mean = traced[["duration_ns", "launch_bound_ns"]].mean()
@@ -365,15 +373,15 @@ answer = 100 * (mean["launch_bound_ns"] - added) / unprofiled_ns
 q.check(answer)
 
 # %% [markdown]
-# > **Tip:** `python -m tidyprof triage TRACE --step-time-ms MS` does this for you, with the step time of a run without
-# > the profiler.
+# > **Tip:** `python -m tidyprof triage TRACE --step-time-ms MS` makes this correction for you, if `MS` is the step time
+# > without the profiler.
 
 # %% [markdown]
 # ## Look for yourself
 #
-# In JupyterLab, the button passes the trace to the viewer [Perfetto](https://ui.perfetto.dev) without an upload. Zoom with
-# `w` and `s`, and move with `a` and `d`. Click an event to see its shapes, the arrow from launch to kernel, and *Slices
-# with the same name*, a list of all its runs.
+# In JupyterLab, the button opens the trace in [Perfetto](https://ui.perfetto.dev) without an upload. Zoom with `w` and
+# `s`, and move with `a` and `d`. Click an event to see its shapes, the arrow from launch to kernel, and *Slices with
+# the same name*, a list of all such events.
 
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the example run")
@@ -381,16 +389,16 @@ proflab.perfetto(gpu, step=second, title="One step of the example run")
 # %% [markdown]
 # ## Decide
 #
-# The largest part of your budget chooses the next lesson:
+# The largest part of your budget determines your next lesson:
 #
 # | largest part | next lesson |
 # | --- | --- |
 # | data wait, launch-bound idle, other | 03, call stacks |
 # | compute, exposed copy | 04, kernels |
-# | exposed communication, as on the rank of eight | 07, ranks |
+# | exposed communication, as on rank 0 of eight | 07, ranks |
 # | blocked host | 11, memory |
 #
-# The example run waits for data. What does the host do in its range `data`?
+# What does the host of the example run do in its `data` range?
 
 
 # %%
@@ -403,25 +411,25 @@ def in_data(run):
 
 
 unnamed, longest = in_data(gpu)
-show_text(f"{unnamed:.0f}% of `data` is in no operator. Longest operators: {longest}.")
+show_text(f"{unnamed:.0f}% of `data` is outside operators. The longest operators: {longest}.")
 inputs = gpu.events.query("name == 'aten::upsample_bilinear2d'")["input_shapes"].astype(str)
-show_text(f"`upsample_bilinear2d` works on {'; '.join(inputs.iloc[:6:2])} ...")
+show_text(f"Input shapes of `upsample_bilinear2d`: {'; '.join(inputs.iloc[:6:2])} ...")
 
 # %% [markdown]
-# On the H200, the longest operator is `upsample_bilinear2d`. Its inputs start with 1, so it enlarges one cropped image
-# per call. But half of `data` is in no operator: Python code runs there or, as in `SlowDisk`, a sleep. Which function
-# is it?
+# On the H200, the longest operator is `upsample_bilinear2d`. Its inputs start with 1, so each call enlarges a single
+# cropped image. But the host spends half of `data` outside operators, where it runs Python code or, as in `SlowDisk`,
+# sleeps. Which function is it?
 
 # %%
 shares = 100 * budget.filter(like="_ns").sum() / budget["duration_ns"].sum()
-copies = shares["exposed_copy_ns"]
 lesson.conclude(
-    f"In a traced step of {budget['duration_ns'].mean() / 1e6:.0f} ms, the GPU waits for data for "
-    f"{shares['data_wait_ns']:.0f}%, waits for launches for {shares['launch_bound_ns']:.0f}%, and "
-    f"computes for {shares['compute_ns']:.0f}%. In an untraced step on the H200, it waits for data "
-    f"for at least {at_least:.0f}%.",
-    rules_out=f"compute ({shares['compute_ns']:.0f}%) and copies ({copies:.0f}%)",
-    because=f"{unnamed:.0f}% of `data` is in no operator: which function is it?",
+    f"A traced step takes {budget['duration_ns'].mean() / 1e6:.0f} ms. The GPU waits for data for "
+    f"{shares['data_wait_ns']:.0f}% of it, waits for launches for "
+    f"{shares['launch_bound_ns']:.0f}%, and computes for {shares['compute_ns']:.0f}%. On the H200, "
+    f"the GPU waits for data for at least {at_least:.0f}% of an untraced step.",
+    rules_out=f"compute ({shares['compute_ns']:.0f}%) and copies "
+    f"({shares['exposed_copy_ns']:.0f}%)",
+    because=f"{unnamed:.0f}% of `data` is outside operators. Which function is it?",
     next="03",
     origin=gpu.origin,
 )
@@ -431,34 +439,36 @@ proflab.reveal("02.b", 100 * added_ns / untraced_ns, origin=recorded.origin)
 # %% [markdown] tags=["given"]
 # ## What this tool can't see
 #
-# The profiler sees no other process, so it misses loader processes and other ranks (lesson 07). It misses the Python
-# code between operators (lesson 03). It records when a kernel ran, but not whether it ran well (lesson 05).
+# The profiler sees only its own process, so it misses loader processes and other ranks (lesson 07). It also misses the
+# Python code between operators (lesson 03). It records when a kernel ran, but not whether the kernel was efficient
+# (lesson 05).
 #
-# > **Warning:** Kineto, the profiler's recorder, can lose kernels, above all with ROCm 7.2.1. Compare kernel counts
-# > between steps, and see the [known issues](../docs/known-issues.md#roctracer-loses-kernels-on-rocm-721).
+# > **Warning:** Kineto, the library that records the events, can lose kernels, especially with ROCm 7.2.1. Compare
+# > kernel counts between steps, and see the [known
+# > issues](../docs/known-issues.md#roctracer-loses-kernels-on-rocm-721).
 #
 # ## Three takeaways
 #
 # - Count each moment once: take the union of events, and divide a step into parts that add up.
 # - Find out what an idle GPU waits for before you change anything.
-# - A traced step is longer than the run, so check that the verdict survives without the profiler.
+# - A traced step takes longer than an untraced one, so check that the verdict holds without the profiler.
 
 # %% [markdown]
 # ## At work, without this course
 #
 # {snippet 02_profile_a_loop.py}
 #
-# Replace the code between the two dashed lines with your model and loop.
+# Replace the code between the two dashed lines with your own network and loop.
 #
 # {snippet 02_trace_to_table.py}
 #
-# This snippet prints busy time, gaps and the largest kernels of any trace.
+# This script prints busy time, gaps and the largest kernels of any trace.
 #
 # {snippet 02_step_budget.py}
 #
-# This snippet divides the host's steps into the parts above, with pandas alone.
+# This script divides the host's steps into the parts above, using only pandas.
 #
-# Further reading: [PyTorch's manual](https://docs.pytorch.org/docs/stable/profiler.html).
+# Further reading: [the PyTorch profiler manual](https://docs.pytorch.org/docs/stable/profiler.html).
 
 # %% [markdown]
 # Next question: what is the CPU doing while the GPU waits?

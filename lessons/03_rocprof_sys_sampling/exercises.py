@@ -19,8 +19,8 @@ from tidyprof.tables.contract import Profile
 if TYPE_CHECKING:
     import pandas as pd
 
-FREQUENCY, IMAGES = 500, 16
-"""Samples per second in the lesson's settings, and the batch size of 03.1, which is small enough
+FREQUENCY, IMAGES, STEPS = 500, 16, 8
+"""Samples per second in the lesson's settings, and the batch size and steps of 03.1, which is small enough
 that a step contains more than its sleep.
 """
 
@@ -140,45 +140,40 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps,
+                "You divided by the number of images in one step, but the samples cover all"
+                " steady steps. Divide by `unseen.steps` as well.",
+            ),
+            Mistake(
+                lambda steady: sleep_per_image_ms(steady) * steady.steps / STEPS,
                 (
-                    "You divided by the number of images in one step, but the samples cover all"
-                    " steady steps. Divide by `unseen.steps` as well."
+                    f"You divided by all {STEPS} steps of the command, but the samples cover only"
+                    " the steady steps. Divide by `unseen.steps` times 16."
                 ),
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * IMAGES,
-                (
-                    f"You computed the sleep time per step. Each step loads {IMAGES} images, so"
-                    f" divide by {IMAGES} as well."
-                ),
+                f"You computed the sleep time per step. Each step loads {IMAGES} images, so"
+                f" divide by {IMAGES} as well.",
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps * IMAGES,
-                (
-                    "You computed the sleep time in all steady steps. Divide it by the number of"
-                    " images in these steps, `unseen.steps` times {IMAGES}."
-                ),
+                "You computed the sleep time in all steady steps. Divide it by the number of"
+                f" images in these steps, `unseen.steps` times {IMAGES}.",
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * FREQUENCY,
-                (
-                    "You didn't take the sampling frequency into account. A sample represents"
-                    f" 1/{FREQUENCY} s, so divide by {FREQUENCY}."
-                ),
+                "You didn't take the sampling frequency into account. A sample represents"
+                f" 1/{FREQUENCY} s, so divide by {FREQUENCY}.",
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * FREQUENCY / 1000,
-                (
-                    "You computed the number of samples per image. A sample represents"
-                    f" 1000/{FREQUENCY} ms, so multiply by that time."
-                ),
+                "You computed the number of samples per image. A sample represents"
+                f" 1000/{FREQUENCY} ms, so multiply by that time.",
             ),
             Mistake(
                 lambda steady: steady.step_ns / 1e6 / IMAGES,
-                (
-                    "You computed the total time per image, but the program doesn't only sleep."
-                    " Count only the samples in functions whose name contains `sleep`."
-                ),
+                "You computed the total time per image, but the program doesn't only sleep."
+                " Count only the samples in functions whose name contains `sleep`.",
             ),
             Mistake(
                 asleep,
@@ -211,17 +206,13 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda real: backward_share(real, start=START),
-                (
-                    "You divided by the time of the complete stacks only. Cut stacks are sampled"
-                    " time too, so divide by the time of the whole tree."
-                ),
+                "You divided by the time of the complete stacks only. Cut stacks are sampled"
+                " time too, so divide by the time of the whole tree.",
             ),
             Mistake(
                 lambda real: backward_share(real, without=(HANDLER,)),
-                (
-                    "You left out samples that contain only `__sigaction`. They also count as"
-                    " sampled time, so use the tree with all frames."
-                ),
+                "You left out samples that contain only `__sigaction`. They also count as"
+                " sampled time, so use the tree with all frames.",
             ),
             Mistake(
                 all_depths,
@@ -230,10 +221,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda real: 100.0,
-                (
-                    "You divided the backward tree by itself because `root` removed everything"
-                    " else. Divide by the time of the tree without `root`."
-                ),
+                "You divided the backward tree by itself because `root` removed everything"
+                " else. Divide by the time of the tree without `root`.",
             ),
         ),
         hints=(

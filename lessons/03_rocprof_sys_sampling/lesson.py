@@ -386,14 +386,14 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
-from timeit import timeit
+from timeit import repeat
 
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
-alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
-together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
+alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
+together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
 show_text(
     f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import tidyprof
+from cifar_train.config import TrainConfig
 from proflab.exercises import Exercise, Mistake, Number, Property
 from proflab.parts.job_script import problem
 
@@ -41,6 +42,7 @@ WRONG_JOBS = {
     "Add `--output-format csv`": ("--output-format csv ", ""),
     "the number of ranks": ("--ntasks-per-node=4 ", ""),
     "sbatch rejects a script": ("#!/bin/bash\n", ""),
+    "Use `--nodes=1`": ("--nodes=1", "--nodes=4"),
 }
 """Part of the reply to a wrong script, and the change of JOB that makes the script wrong."""
 
@@ -58,6 +60,11 @@ def copies_in(
     ranges = zip(own["Start_Timestamp"], own["End_Timestamp"], strict=True)
     found = sum(tables[0][by].between(start, end).sum() for start, end in ranges)
     return float(found / len(ranges_named_backward(tables)))
+
+
+def warm_factor(steps: int) -> float:
+    """Return the number of steps divided by the steady ones, by the trainer's rule."""
+    return steps / (steps - (TrainConfig().warmup_for(steps) or 1))
 
 
 def steady_table(steady: SteadyPart) -> pd.DataFrame:
@@ -91,24 +98,25 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda tables: copies_in(tables) * len(ranges_named_backward(tables)),
+                "You counted the copies in all steps. Divide by the number of steps, which is"
+                " the number of `backward` ranges.",
+            ),
+            Mistake(
+                lambda tables: copies_in(tables) * warm_factor(len(ranges_named_backward(tables))),
                 (
-                    "You counted the copies in all steps. Divide by the number of steps, which is"
+                    "You divided by the steady steps, but the copies are from all steps. Divide by"
                     " the number of `backward` ranges."
                 ),
             ),
             Mistake(
                 lambda tables: copies_in(tables, "Start_Timestamp"),
-                (
-                    "You used the time when a copy runs on the GPU. A range is an interval on the"
-                    " CPU, so use the `launched` column."
-                ),
+                "You used the time when a copy runs on the GPU. A range is an interval on the"
+                " CPU, so use the `launched` column.",
             ),
             Mistake(
                 lambda tables: len(tables[0]) / len(ranges_named_backward(tables)),
-                (
-                    "You counted all copies in a step. Keep only copies that are launched within a"
-                    " `backward` range."
-                ),
+                "You counted all copies in a step. Keep only copies that are launched within a"
+                " `backward` range.",
             ),
             Mistake(
                 lambda tables: copies_in(tables, function="forward"),
@@ -140,10 +148,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: float(steady_table(data)["percent"].iloc[0]),
-                (
-                    "You computed the kernel's share of the kernel time. Divide its time by the"
-                    " duration of the steps, which includes idle time."
-                ),
+                "You computed the kernel's share of the kernel time. Divide its time by the"
+                " duration of the steps, which includes idle time.",
             ),
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
@@ -187,7 +193,7 @@ EXERCISES = (
         ),
         insight=(
             "The snippet at the end of the lesson extends this script with everything else that a"
-            " real job needs.\n\n```bash\n{JOB}```"
+            f" real job needs.\n\n```bash\n{JOB}```"
         ),
     ),
     Exercise(
@@ -201,17 +207,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda steps: loaders_needed(steps) / LOADERS,
-                (
-                    "You computed how many times as fast the loaders must become. Multiply by"
-                    f" {LOADERS}, the number of loaders in this run."
-                ),
+                "You computed how many times as fast the loaders must become. Multiply by"
+                f" {LOADERS}, the number of loaders in this run.",
             ),
             Mistake(
                 lambda steps: float(LOADERS * steps.mean() / steps.median()),
-                (
-                    "You divided by the median step time, which may include waiting. Divide by the"
-                    " shortest step time."
-                ),
+                "You divided by the median step time, which may include waiting. Divide by the"
+                " shortest step time.",
             ),
             Mistake(
                 lambda steps: float(math.ceil(loaders_needed(steps))),

@@ -84,6 +84,8 @@ def problem(script: str) -> str | None:
         r"srun .*-n", script
     ):
         return "The script doesn't set the number of ranks. Add `#SBATCH --ntasks-per-node=4`."
+    if re.search(r"^#SBATCH .*(--nodes[= ]|-N ?)(?!1\b)", script, re.MULTILINE):
+        return "The script requests several nodes. Use `--nodes=1` for four ranks on one node."
     calls, errors = _try(script)
     return _order(calls, errors) or _options(calls) or _names(calls, script)
 

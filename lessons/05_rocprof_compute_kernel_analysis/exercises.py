@@ -81,36 +81,36 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda layer: intensity(layer, operations=1),
-                "Your answer is half of the intensity. Count a multiplication and an addition as two"
-                " operations, and two bytes (not four bytes) per number.",
+                "Your answer is half of the intensity. Count a multiplication and an addition"
+                " as two operations, and count two bytes (not four bytes) per number.",
             ),
             Mistake(
                 lambda layer: intensity(layer, operations=4),
-                "You computed FLOP per number. Each number has two bytes, so divide by two.",
+                "You computed FLOP per number. Each number takes two bytes, so divide by two.",
             ),
             Mistake(
                 lambda layer: intensity(layer, weights_too=False),
-                "You left out the weights. The kernel reads them as well.",
+                "You left out the weights. The kernel reads them too, so add their bytes.",
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(1, 2)),
-                "You counted one row of each image. `size` is width and height, so an image has"
-                " `size**2` numbers per channel.",
+                "You counted only one row of each image. `size` is both width and height, so"
+                " an image has `size**2` numbers per channel.",
             ),
             Mistake(
                 lambda layer: intensity(layer, squared=(2, 1)),
-                "You counted one row of each filter. A filter has `filter_width**2` weights per"
-                " channel.",
+                "You counted only one row of each filter. A filter has `filter_width**2`"
+                " weights per channel.",
             ),
         ),
         hints=(
             (
-                "Count three kinds of numbers: the input (`images * channels * size**2`), the output"
-                " with `filters` channels, and all weights."
+                "Count three kinds of numbers: the input (`images * channels * size**2`), the"
+                " output (with `filters` instead of `channels`) and all weights."
             ),
             (
-                "Count two operations for each number of the output and each weight of *one* filter."
-                " Count two bytes per number."
+                "For each output number, count two operations per weight of *one* filter. Count"
+                " two bytes per number."
             ),
         ),
         insight=f"The peak's knee is at {KNEE:.0f}. Is this convolution left or right of it?",
@@ -121,31 +121,33 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda profile: share_of_roof(profile, flat=True),
-                "You divided by the flat roof. At this intensity, the slanted roof is lower, so use"
-                " that one.",
+                "You divided by the flat roof. At this intensity, the slanted roof is lower,"
+                " so divide by the slanted roof.",
             ),
             Mistake(
                 lambda profile: (
                     share_of_roof(profile) / tidyprof.roofline_points(profile)["calls"].iloc[0]
                 ),
-                "You divided by the number of calls. `duration_ns`, `flops` and `hbm_bytes` are all"
-                " sums over the calls, so leave that out.",
+                (
+                    "You divided by the number of calls. `duration_ns`, `flops` and `hbm_bytes`"
+                    " are all totals over the calls, so omit this division."
+                ),
             ),
             Mistake(
                 lambda profile: share_of_roof(profile, moved=0.5),
-                "You counted half of the bytes. A normalization reads and writes, so use all of"
-                " `hbm_bytes`.",
+                "You counted half of the bytes. A normalization reads and writes data, so use"
+                " all of `hbm_bytes`.",
             ),
         ),
         hints=(
             'Compute the slanted roof: `point.flops / point.hbm_bytes * limits["HBM"]`.',
             "Compute the rate: `point.flops / (point.duration_ns / 1e9)`.",
-            "Divide the rate by the `min` of both roofs, and multiply by 100.",
+            "Divide the rate by the lower roof (`min`), and multiply by 100.",
         ),
         insight=(
-            "Below the slanted roof, this is also bytes per second divided by the bandwidth, because"
-            " the operations cancel. The tool reports reads and writes separately: add up rows"
-            " 2.1.23 and 2.1.24 (`L2-Fabric ... BW`)."
+            "Below the slanted roof, this percentage is also the bytes per second divided by the"
+            " bandwidth because the operations cancel out. The tool reports reads and writes"
+            " separately, so add up rows 2.1.23 and 2.1.24 (`L2-Fabric ... BW`)."
         ),
     ),
     Exercise(
@@ -154,26 +156,28 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda raw: growth(fabric_bytes(raw)),
-                "You divided by what the coalesced kernel moved. Divide by what *must* be moved: four"
-                " bytes in and four out for each of the `Grid_Size` work-items.",
+                "You divided by the bytes that the coalesced kernel moved. Divide by the bytes"
+                " that *must* be moved: four in and four out for each of the `Grid_Size`"
+                " work-items.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, kernel="coalesced"),
-                "You computed the kernel `coalesced`. The question is about `stride`.",
+                "You computed the answer for the `coalesced` kernel. The question is about"
+                " `stride`.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, bubble=False),
-                "You left out `TCC_BUBBLE_sum`. Each of these reads has 128 bytes, so add 64 bytes"
-                " more for each.",
+                "You left out `TCC_BUBBLE_sum`. Each of these reads moves 128 bytes, so add 64"
+                " more bytes for each one.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, needed=4),
-                "You counted four needed bytes per work-item. Each number is read and written, so"
-                " count eight.",
+                "You counted four needed bytes per work-item. Each number is both read and"
+                " written, so count eight bytes.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, writes=False),
-                "You counted only the reads. The writes go through the fabric as well.",
+                "You counted only the reads. The writes also go through the fabric, so add them.",
             ),
             Mistake(
                 lambda raw: moved_per_needed(raw, needed=4, writes=False),
@@ -184,22 +188,26 @@ EXERCISES = (
                     (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_EA0_WRREQ_sum"])["stride"]
                     / (8 * raw.at["stride", "Grid_Size"])
                 ),
-                "You counted requests. A request moves 128, 64 or 32 bytes, so multiply by the size.",
+                (
+                    "You counted requests. A request moves 128, 64 or 32 bytes, so multiply each"
+                    " count by its size."
+                ),
             ),
         ),
         hints=(
-            'Compute the needed bytes: `8 * raw["Grid_Size"]`, four in and four out.',
+            'Compute the needed bytes, four in and four out: `8 * raw["Grid_Size"]`.',
             (
-                "Count 64 bytes per read, 64 more for a `BUBBLE`, and 32 less for a `32B`. Count 32"
-                " bytes per write, and 32 more for a `64B`."
+                "Count 64 bytes per read, 64 bytes more for each `BUBBLE`, and 32 bytes less for"
+                " each `32B` read. Count 32 bytes per write, and 32 bytes more for each `64B`"
+                " write."
             ),
-            "Add the bytes of reads and writes, divide by the needed bytes, and select `stride`.",
+            "Add up read and written bytes, divide by the needed bytes, and select `stride`.",
         ),
         insight=lambda raw: (
             f"The coalesced kernel moves {moved_per_needed(raw, kernel='coalesced'):.2f} bytes per"
-            " byte, so using more bandwidth isn't an achievement by itself. The time is only"
-            f" {growth(raw['End_Timestamp'] - raw['Start_Timestamp']):.1f} times as long, because such"
-            " a small launch mostly waits for answers."
+            " needed byte, so using more bandwidth isn't an achievement by itself. `stride` takes"
+            f" only {growth(raw['End_Timestamp'] - raw['Start_Timestamp']):.1f} times as long"
+            " because such a small launch mostly waits for memory."
         ),
     ),
 )

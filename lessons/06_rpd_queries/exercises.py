@@ -75,13 +75,15 @@ EXERCISES = (
             *wrong(
                 {
                     "SELECT name, total_calls, total_duration FROM top LIMIT 5": (
-                        "You used the view `top`, which also contains calls on the host. Use the"
-                        " view `kernels`."
+                        "You used the `top` view, which also contains host calls. Use the"
+                        " `kernels` view."
                     ),
                     **dict.fromkeys(
                         (CALLS, CALLS.replace("GROUP", "WHERE category NOT LIKE 'MARKER%' GROUP")),
-                        "You added up host calls from `regions`, so these times are host times."
-                        " GPU kernels are in the view `kernels`.",
+                        (
+                            "You added up host calls from `regions`, so these times are host"
+                            " times. Use the `kernels` view for GPU times."
+                        ),
                     ),
                 }
             ),
@@ -99,18 +101,18 @@ EXERCISES = (
                         "You sorted by the longest single call. Sort by the sum of `duration`."
                     ),
                     ("sum(", "avg("): (
-                        "You computed the mean per call, but the question needs the total."
-                        " Use `sum(duration)`."
+                        "You computed the mean per call, but the question asks for the total. Use"
+                        " `sum(duration)`."
                     ),
                 },
             ),
         ),
         hints=(
-            "Use the view `kernels`, which has the columns `name` and `duration`.",
-            "Change the query of the section above: another view, no `WHERE`, five rows.",
+            "Use the `kernels` view, which has the columns `name` and `duration`.",
+            "Change the query from the section above: use another view, no `WHERE` and five rows.",
             "End the query with `GROUP BY name ORDER BY total DESC LIMIT 5`.",
         ),
-        insight="The view `top_kernels` contains the same table, with times in µs.",
+        insight="The `top_kernels` view contains the same table, with times in µs.",
     ),
     Exercise(
         id="06.2",
@@ -119,34 +121,37 @@ EXERCISES = (
             BY_RANGE,
             {
                 ("ON r.start", "ON m.tid = r.tid AND r.start"): (
-                    "You compared thread numbers, which loses the kernels of the backward pass:"
-                    " PyTorch's autograd launches them from a second thread. Compare only the times."
+                    "You compared thread IDs, which excludes the backward kernels because"
+                    " PyTorch's autograd launches them from a second thread. Compare only the"
+                    " times."
                 ),
                 ("ON r.start", "ON k.start"): (
-                    "You used the time when the kernel ran, and by then the host may be in a later"
-                    " range. Use the start of the host call, `r.start`."
+                    "You used the time when the kernel ran, but by then, the host may be in a"
+                    " later range. Use the start of the host call, `r.start`."
                 ),
                 ("sum(k.duration)", "sum(r.duration)"): (
-                    "You added up the host calls (`r`). Add up the kernels (`k`) for GPU time."
+                    "You added up the durations of the host calls (`r`). For GPU time, add up the"
+                    " kernel durations (`k`)."
                 ),
                 ("sum(k.duration)", "sum(m.end - m.start)"): (
-                    "You added the length of the range once per kernel. Add up `k.duration`."
+                    "You added the length of the range once for each kernel. Add up `k.duration`"
+                    " instead."
                 ),
                 ("sum(k.duration)", "count(*)"): (
-                    "You counted the kernels, but the question needs their time. Add up"
+                    "You counted the kernels, but the question asks for their time. Add up"
                     " `k.duration`."
                 ),
             },
         ),
         hints=(
-            "Combine three tables: the kernel, its call by `stack_id`, and the range by time.",
+            "Join three tables: kernels, host calls (by `stack_id`) and ranges (by time).",
             "Add `JOIN marks m ON r.start BETWEEN m.start AND m.end`.",
             "Start with `SELECT m.range, sum(k.duration) AS gpu` and end with"
             " `GROUP BY m.range ORDER BY gpu DESC`.",
         ),
         insight=(
-            "A faster forward pass alone can't save half of this time. No table of kernels shows"
-            " that."
+            "A faster forward pass alone can't save half of this time. A kernel table doesn't show"
+            " this."
         ),
     ),
     Exercise(
@@ -156,12 +161,12 @@ EXERCISES = (
             *wrong(
                 {
                     IDLE_BY_LAG: (
-                        "You compared with the previous row only, but an older operation may still"
-                        " be running. Use the latest end of all earlier rows."
+                        "You compared each start only with the previous row, but an older"
+                        " operation may still be running. Use the latest end of all earlier rows."
                     ),
                     "SELECT sum(WallTime - GpuTime) FROM busy": (
-                        "The view `busy` covers only the first file, which is one of four GPUs."
-                        " Query `op`."
+                        "The `busy` view covers only the first file, which is from one of the four"
+                        " GPUs. Query `op` instead."
                     ),
                 }
             ),
@@ -169,7 +174,7 @@ EXERCISES = (
                 IDLE,
                 {
                     ("max(0, start - latest)", "start - latest"): (
-                        "You added negative gaps, which occur where work overlaps. Add up"
+                        "You included negative gaps, which occur if operations overlap. Add up"
                         " `max(0, ...)`."
                     ),
                     ("sum(max(0, start - latest))", "max(start - latest)"): (
@@ -177,29 +182,29 @@ EXERCISES = (
                     ),
                     ("OVER (ORDER", "OVER (PARTITION BY gpu ORDER"): (
                         "`PARTITION BY gpu` computes the idle time of each GPU separately. Put all"
-                        " rows into one window, because no GPU may be working."
+                        " rows into one window to find the times when all GPUs are idle."
                     ),
                     (" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING", ""): (
-                        "Your window includes the row itself, which ends after its own start. End"
-                        " it one row earlier, with `ROWS BETWEEN UNBOUNDED PRECEDING AND 1"
+                        "Your window includes the current row, which ends after its own start. End"
+                        " the window one row earlier with `ROWS BETWEEN UNBOUNDED PRECEDING AND 1"
                         " PRECEDING`."
                     ),
                     ("FROM op)", "FROM op WHERE kind = 'kernel')"): (
-                        "You left out the copies, but a GPU that copies isn't idle. Use all rows of"
-                        " `op`."
+                        "You left out the copies, but a GPU that copies data isn't idle. Use all"
+                        " rows of `op`."
                     ),
                 },
             ),
         ),
         hints=(
-            "Start with the window in the text above, which gives the latest end so far.",
-            "Compute the gaps in an inner SELECT, and add them up in an outer one.",
+            "Start with the window from the text above, which returns the latest end so far.",
+            "Compute the gaps in an inner SELECT, and add them up in an outer SELECT.",
             "Complete `SELECT sum(max(0, start - latest)) FROM (SELECT start, max(end) OVER (...)"
             " AS latest FROM op)`.",
         ),
         insight=lambda data: (
-            f"No GPU works for {one_value(data, IDLE) / 1e6:,.1f} ms. With `lag`, the result would"
-            f" be {one_value(data, IDLE_BY_LAG) / 1e6:,.1f} ms."
+            f"All GPUs are idle for {one_value(data, IDLE) / 1e6:,.1f} ms. With `lag`, the result"
+            f" would be {one_value(data, IDLE_BY_LAG) / 1e6:,.1f} ms."
         ),
     ),
     Exercise(
@@ -209,31 +214,31 @@ EXERCISES = (
             BY_GPU,
             {
                 (" WHERE kind = 'kernel'", ""): (
-                    "You counted copies among the other kernels. Add `WHERE kind = 'kernel'`."
+                    "You included copies with the other kernels. Add `WHERE kind = 'kernel'`."
                 ),
                 ("end - start", "1"): (
-                    "You counted the kernels, but the question needs their time. Add up"
-                    " `end - start`."
+                    "You counted the kernels, but the question asks for their time. Add up `end -"
+                    " start`."
                 ),
                 ("GROUP BY gpu", ""): ("You combined all GPUs into one row. Add `GROUP BY gpu`."),
                 ("THEN 0 ELSE end - start", "THEN end - start ELSE end - start"): (
-                    "Your second sum includes RCCL's kernels. Use 0 after its `THEN`."
+                    "Your second total includes RCCL kernels. Use 0 after `THEN` in the second"
+                    " `CASE`."
                 ),
                 ("sum(", "max("): (
-                    "You found the longest single kernels. Use `sum` to add up all of them."
+                    "You found the longest individual kernels. Use `sum` to add up all kernels."
                 ),
                 ("%nccl%", "nccl"): (
-                    "Your pattern matches only a kernel that is named exactly `nccl`. Write"
-                    " `%nccl%` to find the word inside a name."
+                    "Your pattern matches no kernel. The names contain `nccl`, so write `%nccl%`."
                 ),
             },
         ),
         hints=(
             "Return one row per GPU: `SELECT gpu, ... FROM op ... GROUP BY gpu`.",
             "Add up `CASE WHEN name LIKE '%nccl%' THEN end - start ELSE 0 END` for RCCL.",
-            "Swap the two values for the other kernels, and add `WHERE kind = 'kernel'`.",
+            "For the other kernels, swap the two values. Add `WHERE kind = 'kernel'`.",
         ),
-        insight="No ready-made table covers four files and divides kernels into your own groups.",
+        insight="No ready-made table covers four files or divides kernels into your own groups.",
     ),
     Exercise(
         id="06.5",
@@ -243,62 +248,62 @@ EXERCISES = (
                 COPY_SHARE,
                 {
                     ("LIKE '%copy%'", "<> 'KernelExecution'"): (
-                        "You counted the type `Task` as copies. List the types with `GROUP BY"
-                        " opType`, and look at some descriptions."
+                        "You counted operations of type `Task` as copies. List the types with"
+                        " `GROUP BY opType`, and look at some of their descriptions."
                     ),
                     ("%copy%", "CopyHost%"): (
-                        "You counted only copies from the host. Count every type of copy."
+                        "You counted only copies from the host. Include every type of copy."
                     ),
                     ("%copy%", "%Host%"): (
-                        "You left out the copies within the GPU. Count every type of copy."
+                        "You left out copies within the GPU. Include every type of copy."
                     ),
                     ("100.0 * ", ""): (
-                        "You divided whole numbers, so SQL rounded the share down to 0. Start with"
+                        "You divided integers, so SQL rounded the share down to 0. Start with"
                         " `100.0 *`."
                     ),
                     ("100.0", "100"): (
-                        "You used whole numbers only, so SQL cut off the decimals. Write `100.0 *`."
+                        "You used only integers, so SQL discarded the decimals. Write `100.0 *`."
                     ),
                     ("/ sum(end - start)", "/ (max(end) - min(start))"): (
                         "You divided by the time from the first operation to the last, which"
-                        " includes idle time. Divide by the sum over all operations."
+                        " includes idle time. Divide by the total time of all operations."
                     ),
                     (
                         "/ sum(end - start)",
                         "/ sum(CASE WHEN opType LIKE '%copy%' THEN 0 ELSE end - start END)",
                     ): (
-                        "You divided by the time of everything except copies. Divide by the sum over"
-                        " all operations, copies included."
+                        "You divided by the time of everything except copies. Divide by the total"
+                        " time of all operations, including copies."
                     ),
                 },
             ),
             *wrong(
                 {
                     "SELECT 100.0 * sum(opType LIKE '%copy%') / count(*) FROM op": (
-                        "You computed the share of the number of operations. Use their time,"
-                        " `end - start`."
+                        "You computed a share of the operation count. Use the operation time, `end"
+                        " - start`."
                     ),
                     "SELECT 100.0 * (SELECT sum(end - start) FROM copy) / sum(end - start) FROM op": (
-                        "The view `copy` contains host calls, so you measured time on the host. The"
-                        " copies on the GPU are rows of `op`."
+                        "The `copy` view contains host calls, so you measured host time. Use the"
+                        " rows of `op`, which include the copies on the GPU."
                     ),
                     "SELECT 100.0 * (SELECT sum(end - start) FROM copyop) / sum(end - start)"
                     " FROM op": (
-                        "The view `copyop` contains only copies whose call was recorded, so some are"
-                        " missing. Use `op`, which has all of them."
+                        "The `copyop` view contains only copies whose host call was recorded, so"
+                        " some copies are missing. Use `op`, which contains all copies."
                     ),
                 }
             ),
         ),
         hints=(
-            "List the types with their numbers and times, as for the smaller product.",
+            "List the types with their counts and times, as for the smaller product.",
             "Look at the descriptions of the type that has neither `Kernel` nor `Copy` in its name.",
             "Use the `CASE` of 06.4 with the condition `opType LIKE '%copy%'`.",
         ),
         insight=lambda data: (
-            f"Copies take little time, and {one_value(data, WITHIN_SHARE):.0f}% of it is"
-            " CopyDeviceToDevice, within the GPU. Copies between host and GPU take"
-            f" {one_value(data, HOST_SHARE):.1f}% of the time."
+            f"Copies take little time, and {one_value(data, WITHIN_SHARE):.0f}% of this time is for"
+            " CopyDeviceToDevice, which copies within the GPU. Copies between the host and the GPU"
+            f" take only {one_value(data, HOST_SHARE):.1f}% of the operation time."
         ),
     ),
 )

@@ -1,19 +1,19 @@
 # %% [markdown]
 # # Can I ask my own question?
 #
-# A profiler answers the questions that its authors expected. Yours may combine kernels, host calls and ranges, or
-# span the files of four GPUs. Two tools for AMD GPUs, rocprofv3 and rpd, write SQLite *databases*, which you query
+# A profiler answers the questions that its authors expected. Yours may combine kernels, host calls and ranges, or span
+# the files from four GPUs. Two tools for AMD GPUs, rocprofv3 and rpd, write SQLite *databases*, which you can query
 # with SQL.
 #
 # After this lesson, you can:
 #
-# - record a program into a SQLite file with rocprofv3 or rpd, and list what the file contains;
-# - query sums, rankings, shares and gaps, without the first step and across several ranks;
+# - record a program into a SQLite file with rocprofv3 or rpd, and list the file's contents;
+# - query totals, rankings, shares and gaps, without the first step and across several ranks;
 # - check a ready-made view before you trust it.
 #
 # **Before you start:** complete lessons 00 and 02. You don't need to know SQL. Without an AMD GPU, the course replays
-# the commands with files of a *modeled* MI300X, in the formats of rocprofv3 since ROCm 7.0 and of rpd of 2024 and
-# 2026.
+# the commands with files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026
+# versions).
 
 # %%
 import gzip
@@ -33,7 +33,7 @@ lesson.recall()
 # %% [markdown]
 # ## The example run so far
 #
-# No single kernel dominates: the GPU time is the sum of many kernels. Which part of a step launches them?
+# No single kernel dominates, because many kernels share the GPU time. Which part of a step launches them?
 
 # %%
 lesson.findings()
@@ -51,35 +51,35 @@ lesson.findings()
 # A host call and the GPU work that it launches are two rows. All times are in ns on the same clock.
 #
 # - A *view* is a stored query that you can use like a table.
-# - An *operation* is a kernel or a copy that the GPU ran.
-# - *rocpd* is the format of rocprofv3's databases.
+# - An *operation* is a kernel or copy that the GPU ran.
+# - *rocpd* is the rocprofv3 database format.
 #
-# | view in rocpd | one row per | note |
+# | rocpd view | one row per | note |
 # | --- | --- | --- |
-# | `kernels` | kernel | copies within the GPU appear here, as kernels of AMD's runtime |
+# | `kernels` | kernel run | includes copies within the GPU, which are kernels of AMD's runtime |
 # | `memory_copies` | copy between host and GPU | |
-# | `regions` | host call or range | up to ROCm 10.0, the name of a range is in `extdata` |
-# | `top_kernels` | kernel name | times in µs |
+# | `regions` | host call or range | up to ROCm 10.0, range names are in `extdata` |
+# | `top_kernels` | kernel name | times are in µs |
 # | `top` | name of a kernel, copy or call | mixes host time and GPU time |
 # | `busy` | GPU, or CPU that receives copies | `Busy` adds up durations, so it can exceed 1 |
 
 # %% [markdown]
 # ## Predict
 #
-# On four GPUs, kernels of the library RCCL exchange the gradients. Each GPU exchanges the same amount of data.
+# On four GPUs, kernels from the RCCL library exchange the gradients. Each GPU exchanges the same amount of data.
 
 # %%
 # solution
 busy_guess, rccl_guess = 60, 1.5
 # end solution
-proflab.predict("06.a", busy_guess, unit="%", what="busy time of one GPU, after the first step")
-proflab.predict("06.b", rccl_guess, unit="times", what="RCCL time, longest of four GPUs / shortest")
+proflab.predict("06.a", busy_guess, unit="%", what="the busy share of one GPU after the first step")
+proflab.predict("06.b", rccl_guess, unit="times", what="RCCL time: longest of four GPUs / shortest")
 
 # %% [markdown]
 # ## Capture
 #
-# `--runtime-trace` records HIP calls, copies, kernels and the ranges that `--roctx` marks. Each of four processes
-# writes its own file. If you have fewer GPUs, change the 4.
+# `--runtime-trace` records HIP calls, copies, kernels and the ranges that `--roctx` marks. In the second run, each of
+# four processes writes its own file. If you have fewer GPUs, change the 4.
 
 # %% language="bash"
 # exec 2>&1
@@ -93,8 +93,8 @@ proflab.predict("06.b", rccl_guess, unit="times", what="RCCL time, longest of fo
 # %% [markdown]
 # ## First look
 #
-# Python includes SQLite. `mode=ro` opens a file read-only. Every database lists its own contents in `sqlite_master`.
-# In a terminal, `sqlite3 runs/06/train_results.db` opens the same file.
+# Python includes SQLite. `mode=ro` opens a file as read-only. Every database lists its contents in `sqlite_master`. In
+# a terminal, `sqlite3 runs/06/train_results.db` opens the same file.
 
 
 # %%
@@ -107,22 +107,22 @@ train, origin = connect(lesson.folder / "train_results.db"), trace.origin
 VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd%'"
 show_text("Views: " + ", ".join(pd.read_sql(VIEWS, train)["name"]))
 busy = pd.read_sql("SELECT * FROM busy", train)
-show_table(busy, "type GpuTime WallTime Busy", "The view `busy`, times in ns", origin=origin)
+show_table(busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin)
 
 # %% [markdown]
-# Is the GPU mostly idle? In lesson 04, the modeled run computes for nearly the whole step. A section below shows
-# which of the two numbers misleads.
+# Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
+# result is misleading.
 #
 # ## One query, clause by clause
 #
-# *Which calls keep the host busy?* SQL describes the result that you want:
+# *Which calls keep the host busy?* An SQL query describes the result that you want:
 #
 # | clause | meaning |
 # | --- | --- |
-# | `GROUP BY name` | combine all rows with the same name into one |
-# | `count(*)`, `sum(duration)` | count the rows of a group; add up their durations |
+# | `GROUP BY name` | combine all rows with the same name into one row |
+# | `count(*)`, `sum(duration)` | count the rows in a group; add up their durations |
 # | `AS total_ns` | name a column |
-# | `ORDER BY total_ns DESC LIMIT 3` | sort, largest first, and keep three rows |
+# | `ORDER BY total_ns DESC LIMIT 3` | sort with the largest total first, and keep three rows |
 # | `WHERE category NOT LIKE 'MARKER%'` | leave out ranges; `%` matches any characters |
 
 # %%
@@ -131,14 +131,14 @@ SELECT name, count(*) AS calls, sum(duration) AS total_ns
 FROM regions WHERE category NOT LIKE 'MARKER%'
 GROUP BY name ORDER BY total_ns DESC LIMIT 3
 """
-show_table(pd.read_sql(query, train), "name calls total_ms", "Calls on the host", origin=origin)
+show_table(pd.read_sql(query, train), "name calls total_ms", "Host calls", origin=origin)
 
 # %% [markdown]
 # In each exercise, `answer` is a string with one SQL query. To see its result, run `pd.read_sql(answer, train)`.
 
 # %%
-# 2 minutes: find the five kernels in `train` with the most GPU time. Return the columns name, number of calls and total
-# ns, with the largest total first.
+# 2 minutes: find the five kernels in `train` with the most GPU time. Return three columns (the name, the number of
+# calls and the total ns), with the largest total first.
 q = exercise("06.1", train)
 # solution
 answer = """
@@ -152,8 +152,8 @@ q.check(answer)
 # %% [markdown]
 # ## Which part of a step launches the kernels?
 #
-# Lesson 05 ended with this question. `JOIN` combines each kernel with its host call, because both rows have the same
-# `stack_id`. `k` and `r` abbreviate the table names.
+# Lesson 05 ended with this question. `JOIN` combines each kernel with its host call because both rows have the same
+# `stack_id`. `k` and `r` are short names for the tables.
 
 # %%
 query = """
@@ -162,11 +162,11 @@ FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
 GROUP BY k.name ORDER BY total_ns DESC LIMIT 3
 """
 both = pd.read_sql(query, train)
-show_table(both, "name total_ms launch_ms", "Time of kernels and of their calls", origin=origin)
+show_table(both, "name total_ms launch_ms", "Time of kernels and their host calls", origin=origin)
 
 # %% [markdown]
-# With `--roctx`, the program also marked the parts of each step. Copy these ranges into a temporary table.
-# `coalesce(a, b)` returns `b` if `a` has no value. `tid` is the thread's number.
+# With `--roctx`, the program also marked the parts of each step. Copy these ranges into a temporary table. `coalesce(a,
+# b)` returns `b` if `a` is missing. `tid` is the thread ID.
 
 # %%
 train.executescript("""DROP TABLE IF EXISTS marks; CREATE TEMP TABLE marks AS
@@ -176,7 +176,7 @@ some = pd.read_sql("SELECT * FROM marks ORDER BY start LIMIT 5", train)
 show_table(some, "range tid start end", "The first ranges", origin=origin)
 
 # %% [markdown]
-# A step starts with its range `data`. This query finds the starts, and the timeline shows the second step:
+# A step starts with its `data` range. This query finds the step starts, and the timeline shows the second step:
 
 # %%
 STARTS = "SELECT start FROM marks WHERE range = 'data' ORDER BY start"
@@ -185,11 +185,12 @@ step = {"start_ns": starts[1], "end_ns": starts[2]}
 show_figure(plots.timeline(trace, **step, title="Step 2: kernels run after their launch"))
 
 # %% [markdown]
-# The host finishes `forward` while the GPU still runs its kernels. A second thread launches the backward pass.
+# The host finishes `forward` while the GPU is still running its kernels. A second thread launches the backward pass.
 
 # %%
-# 5 minutes: for each range, return its name and the total ns that its kernels run on the GPU, with the largest total
-# first. A kernel belongs to the range in which its host call starts. Extend the query above; no kernel lacks a range.
+# 5 minutes: for each range name, return the name and the total ns that its kernels run on the GPU, with the largest
+# total first. A kernel belongs to the range in which its host call starts. Extend the `JOIN` query above. Every kernel
+# has a range.
 q = exercise("06.2", train)
 # solution
 answer = """
@@ -202,55 +203,58 @@ GROUP BY m.range ORDER BY gpu DESC
 q.check(answer)
 
 # %% [markdown]
-# ## Trap: the view `busy`
+# ## Trap: the `busy` view
 #
-# The view divides the sum of all operations by the time from the first operation to the last. That includes the first
-# step, which lesson 00 leaves out. `:begin` is a parameter:
+# The view divides the total duration of all operations by the time from the first operation to the last. This includes
+# the first step, which lesson 00 leaves out. `:begin` is a query parameter:
 
 # %%
 BUSY = """SELECT 100.0 * sum(duration) / (max(end) - min(start)) AS percent
 FROM kernels WHERE start >= :begin"""
 for words, begin in {"all four steps": 0, "steps 2 to 4": int(starts[1])}.items():
     percent = pd.read_sql(BUSY, train, params={"begin": begin})["percent"].iloc[0]
-    show_text(f"Busy in {words}: {percent:.0f}%.")
+    show_text(f"Busy in {words}: {percent:.0f}%")
 proflab.reveal("06.a", percent, origin=origin)
 
 # %% [markdown]
-# A ready-made view can't leave out your first step, and it counts overlapping work twice.
+# The ready-made view can't leave out the first step, and it counts overlapping work twice.
 #
 # ## Four files, one query
 #
-# Do the same kernels take equally long on each of four GPUs? When are all four idle?
+# Do the same kernels take equally long on four GPUs? When are all four GPUs idle?
 #
-# `ATTACH` opens more databases in the same connection. No view contains both kernels and copies, or the rows of all
-# files. So create your own temporary view. `UNION ALL` appends one result to another. `{0}` is replaced by the name
-# of each file; the first is always called `main`.
+# `ATTACH` opens more databases in the same connection. No view combines kernels with copies or covers all files, so
+# create your own temporary view. `UNION ALL` appends one result to another. The cell replaces `{0}` with the name of
+# each database, the first of which is always called `main`, and `{1}` with the start of its second step.
 
 # %%
 OPERATIONS = """
-SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels UNION ALL
-SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies
+SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels WHERE start > {1}
+UNION ALL SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies WHERE start > {1}
 """
+SECOND = """(SELECT start FROM {0}.regions
+WHERE 'data' = coalesce(json_extract(extdata, '$.message'), name) ORDER BY start LIMIT 1, 1)"""
 paths = sorted((lesson.folder / "four").rglob("*_results.db"))
 four, names = connect(paths[0]), ["main"]
 for number, path in enumerate(paths[1:], 1):
     names.append(f"gpu{number}")
     four.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
-four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(OPERATIONS.format(one) for one in names))
+views = (OPERATIONS.format(one, SECOND.format(one)) for one in names)
+four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
 
 # %% [markdown]
 # A trace has no rows for idle time, so compare each start with an earlier end. A *window*, `OVER (ORDER BY start)`,
-# puts the rows in order. In it, `lag(end)` is the end of the previous row. On four GPUs, an older operation may still
-# be running, so you need the latest end so far, the running maximum of lesson 02:
+# puts the rows in order. `lag(end)` is the end of the previous row. On four GPUs, an older operation may still be
+# running, so you need the latest end so far (the running maximum from lesson 02):
 #
 # ```
 # max(end) OVER (ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 # ```
 
 # %%
-# 4 minutes: for how many ns in total does none of the four GPUs run an operation? Return one number, over all rows of
-# `op` in `four`. Where work overlaps, the gap `start - latest` is negative; `max(0, gap)` turns it into 0. A window can't
-# be used inside `sum(...)`, so nest two queries: `SELECT sum(max(0, gap)) FROM (SELECT ... AS gap FROM op)`.
+# 4 minutes: for how many ns in total are all four GPUs idle? Return one number for all rows of `op` in `four`. If
+# operations overlap, the gap `start - latest` is negative, and `max(0, gap)` turns it into 0. You can't use a window
+# inside `sum(...)`, so nest two queries: `SELECT sum(max(0, gap)) FROM (SELECT ... AS gap FROM op)`.
 q = exercise("06.3", four)
 # solution
 answer = """
@@ -264,9 +268,9 @@ SELECT sum(max(0, start - latest)) FROM (
 q.check(answer)
 
 # %%
-# 4 minutes: RCCL's kernels have `nccl` in their names; all other kernels compute. For each `gpu` in `four`, return its
-# name, the total ns of RCCL's kernels and the total ns of the other kernels. Leave out copies; keep the first step.
-# `CASE WHEN c LIKE '%x%' THEN y ELSE 0 END` chooses a value in each row; `LIKE` ignores upper and lower case.
+# 4 minutes: RCCL kernels have `nccl` in their names, and all other kernels compute. For each `gpu` in `four`, return
+# its name, the total ns of its RCCL kernels and the total ns of its other kernels. Leave out copies.
+# `CASE WHEN c LIKE '%x%' THEN y ELSE 0 END` selects a value for each row. `LIKE` isn't case-sensitive.
 q = exercise("06.4", four)
 # solution
 answer = """
@@ -278,9 +282,10 @@ FROM op WHERE kind = 'kernel' GROUP BY gpu
 q.check(answer)
 
 # %% [markdown]
-# ## rpd, and two matrix products from AMD's blog
+# ## Two matrix products from AMD's blog, recorded with rpd
 #
-# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. To install it on Ubuntu:
+# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. On Ubuntu, install rpd as
+# follows:
 #
 # ```
 # sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd cmake build-essential
@@ -288,9 +293,9 @@ q.check(answer)
 # git submodule update --init rlog && ./install.sh
 # ```
 #
-# Put `runTracer.sh` in front of your command; one file then holds all processes. `-o` must come first and overwrites
-# the file. Variables such as `RPDT_DATASOURCES_EXPLICIT` choose what records the GPU. AMD's blog recorded two
-# products of 32-bit matrices, the larger with ten times the arithmetic. This is the smaller one:
+# Put `runTracer.sh` before your command to record all processes into one file. `-o` must come first and overwrites an
+# existing file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog
+# recorded two products of 32-bit matrices. The larger one needs ten times as much arithmetic. Record the smaller one:
 
 # %% language="bash"
 # exec 2>&1
@@ -300,8 +305,8 @@ q.check(answer)
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
 # %% [markdown]
-# In rpd, `rocpd_op` is the base table of GPU operations, and `rocpd_api` is the base table of host calls. Their names
-# are numbers of rows in `rocpd_string`. The views `op` and `api` replace these numbers with the strings.
+# In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store
+# names as row IDs of `rocpd_string`. The `op` and `api` views replace these IDs with strings.
 #
 # | in rocpd | in rpd | difference |
 # | --- | --- | --- |
@@ -310,18 +315,18 @@ q.check(answer)
 # | your `op` | `op`: `opType`, `description` | copies have no `description` |
 # | `regions` | `api`: `apiName`, `args` | ranges have the `apiName` `UserMarker` |
 # | `stack_id` | `rocpd_api_ops`: `api_id`, `op_id` | a separate table links calls and operations |
-# | | `rocpd_kernelapi`, `rocpd_copyapi` | arguments of launches and copies: subclasses of `rocpd_api`, by `api_ptr_id` |
-# | | `kernel`, `copy`, `copyop` | views: launched kernels, calls that copy, copies on the GPU |
+# | | `rocpd_kernelapi`, `rocpd_copyapi` | launch and copy arguments (subclasses of `rocpd_api`, by `api_ptr_id`) |
+# | | `kernel`, `copy`, `copyop` | views of launched kernels, copy calls and copies on the GPU |
 # | `top_kernels` | `top` | includes copies |
 #
-# > **Warning:** rpd's Python package is also called `rocpd`. Files from before November 2024 contain a view `ktop`.
-# > It adds up the [launch calls](../docs/known-issues.md#ktop-adds-up-launch-calls), not the kernels.
+# > **Warning:** The rpd Python package is also called `rocpd`. Files from before November 2024 contain a `ktop` view
+# > that adds up [launch calls](../docs/known-issues.md#ktop-adds-up-launch-calls), not kernels.
 
 # %%
 path = lesson.folder / "small.rpd"
 TYPES = "SELECT opType, count(*) AS rows, sum(end - start) AS total_ns FROM op GROUP BY opType"
 seen = pd.read_sql(TYPES, connect(path))
-show_table(seen, "opType rows total_ms", "The smaller product, in rpd", origin=own_run(path).origin)
+show_table(seen, "opType rows total_ms", "The smaller product in rpd", origin=own_run(path).origin)
 
 # %%
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")
@@ -334,13 +339,14 @@ columns = "run busy idle_ms copies_percent tile TFLOP/s"
 show_table(products, columns, "AMD's two matrix products", origin=MI200)
 
 # %% [markdown]
-# The blog praises the larger product for its higher `Busy`. But the GPU was idle for the same time, and the product
-# ran at half the rate. Its kernel uses smaller *tiles*, the parts of the result that a group of threads computes.
-# Most of the GPU time is copying. With small data, the CPU alone can be faster because it copies nothing.
+# The blog praises the larger product for its higher `Busy` value. However, the GPU was idle for about as long in both
+# runs, and the larger product ran at half the rate. Its kernel uses smaller *tiles* (parts of the result that a group
+# of threads computes). Copies take most of the GPU time. With small data, the CPU alone can be faster because it copies
+# nothing.
 #
 # ## A file that you haven't seen
 #
-# Someone recorded vLLM, which serves a language model, with rpd of 2024. Unpack the file first:
+# Someone used a 2024 version of rpd to record vLLM, which serves a language model. Unpack the file first:
 
 # %%
 packed = proflab.recording("rpd-vllm-mytrace")
@@ -349,8 +355,8 @@ unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
 vllm = connect(unpacked)
 
 # %%
-# 2 minutes: what percentage of the total time of all operations (rows of `op` in `vllm`) do copies take? Return one
-# number. In SQL, 7 / 2 is 3, so write `100.0 * ...`.
+# 2 minutes: what percentage of the total time of all operations (rows of `op` in `vllm`) do copies account for? Return
+# one number. In SQL, 7 / 2 is 3, so write `100.0 * ...`.
 q = exercise("06.5", vllm)
 # solution
 answer = """
@@ -361,12 +367,12 @@ FROM op
 q.check(answer)
 
 # %% [markdown]
-# A *HIP graph* is a list of kernels and copies that one call, `hipGraphLaunch`, launches together. In this file, the
-# kernels of graphs have the type `Task`, and the view `kernel` leaves them out.
+# A *HIP graph* is a list of kernels and copies that a single `hipGraphLaunch` call launches together. In this file,
+# graph kernels have the type `Task`, and the `kernel` view leaves them out.
 #
 # ## Decide
 #
-# Compare the kernels of the four GPUs, and compute what share of the kernel time each range launches:
+# Compare the kernels on the four GPUs, and compute the share of kernel time that each range accounts for:
 
 # %%
 GROUPS = """
@@ -382,19 +388,19 @@ calls = pd.merge_asof(*(pd.read_sql(query, train) for query in queries), on="sta
 part = 100 * calls.groupby("range")["duration"].sum() / calls["duration"].sum()
 
 # %% [markdown]
-# RCCL's calls carry the same amount of data on all GPUs, but on one they take several times as long. So part of that
-# time isn't work. To find out who waits, you need the starts on all ranks.
+# RCCL calls transfer the same amount of data on all GPUs, but on one GPU, they take several times as long. Therefore,
+# part of that time isn't work. To find out which rank waits, compare the start times on all ranks.
 
 # %%
 lesson.conclude(
-    f"The backward pass launches {part['backward']:.0f}% of the kernel time and the forward pass "
-    f"{part['forward']:.0f}%. After step 1, the GPU is busy for {percent:.0f}% of the time. "
-    f"On four GPUs, the computing kernels take equally long ({times['others']:.2f} times), but the "
-    f"same calls of RCCL take {gpus['rccl'].min():.0f} ms on one GPU and "
+    f"Backward passes account for {part['backward']:.0f}% of kernel time, forward passes for "
+    f"{part['forward']:.0f}%. After step 1, the GPU is busy {percent:.0f}% of the time. "
+    f"On four GPUs, compute kernels take equally long (factor {times['others']:.2f}), whereas the "
+    f"same RCCL calls take {gpus['rccl'].min():.0f} ms on one GPU and "
     f"{gpus['rccl'].max():.0f} ms on another.",
-    rules_out="A single part of the step, and large gaps.",
-    because="RCCL's kernels can wait for another GPU. Who waits, and for whom? Only a comparison "
-    "of all ranks can tell.",
+    rules_out="A single part of the step and large gaps.",
+    because="RCCL kernels can wait for another GPU. Who waits, and for whom? Only a comparison "
+    "of all ranks shows that.",
     next="07" if times["rccl"] > 1.5 else "05",
     origin=origin,
 )
@@ -402,36 +408,36 @@ lesson.conclude(
 # %% [markdown]
 # ## Three takeaways
 #
-# - SQL answers questions across kernels, calls, ranges and files that no ready-made table covers.
+# - SQL can answer questions about kernels, calls, ranges and files that no ready-made table covers.
 # - Before you trust a view, check how it treats the first step, overlapping work and units.
 # - To find idle time, compare each start with the latest end of all earlier operations.
 
 # %% [markdown] tags=["given"]
 # ## What this view can't show
 #
-# A trace doesn't show what the host did outside HIP (lesson 03) or how well a kernel used the GPU (lesson 05).
-# PyTorch's operators are missing unless the program marks them. SQL also answers a wrong question, so state clock,
-# unit and rows.
+# A trace doesn't show what the host did outside HIP calls (lesson 03) or how well a kernel used the GPU (lesson 05).
+# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state the clock,
+# the unit and the rows.
 #
 # ## Known issues
 #
-# - rpd deletes an existing file. With several ranks, include the rank in the name, inside `srun`.
-# - `rocpd_info_process` contains the environment of your process. Look at it before you share a database.
-# - Some documented views don't exist. See the [list of known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
+# - rpd overwrites existing files. With several ranks, run it inside `srun`, with the rank in the file name.
+# - `rocpd_info_process` contains your process's environment variables. Check it before you share a database.
+# - Some documented views don't exist. See the [known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Five queries for any trace from rpd or rocpd:
+# Run five queries on any rpd or rocpd trace:
 #
 # {snippet 06_rpd_report.sql}
 #
-# A script that runs all five on a file:
+# Run all five queries on a file with one script:
 #
 # {snippet 06_rpd_report.py}
 #
-# Read more in [AMD's manual of rocpd][rocpd]. Since May 2026, rpd includes `rpd-viewer`, which shows a file in the
-# browser at port 8050.
+# Read on: [AMD's rocpd manual][rocpd]. Since May 2026, rpd includes `rpd-viewer`, which shows a file in the browser on
+# port 8050.
 #
 # [rocpd]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocpd-output-format.html
 

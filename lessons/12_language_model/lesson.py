@@ -1,16 +1,17 @@
 # %% [markdown]
 # # Prefill, decode, graphs: how fast can a token be?
 #
-# How fast could a language model write at best, on this GPU? Three numbers tell before anything runs. Then you read
-# recordings of servers, where one call launches nearly all kernels.
+# How fast can a language model write at best on your GPU? Three numbers tell you before anything runs. Then you read
+# traces of servers, in which one call launches nearly all kernels.
 #
-# After this lesson you can
+# After this lesson, you can:
 #
-# - compute from a model's shape how many tokens per second a GPU can give at most, and what a larger batch changes;
-# - measure prefill and decode of a model, and say how near they come to that bound;
-# - read the trace of a HIP graph without falling for its "idle" time and its launches.
+# - compute from a model's shape how many tokens per second a GPU allows at most, and what a larger batch changes;
+# - measure prefill and decode of a model, and compare them with that bound;
+# - read the trace of a HIP graph without being misled by its "idle" time and its launches.
 #
-# You need lessons 00, 02 and 05. A GPU is used where there is one; without it every cell still works.
+# **Before you start:** complete lessons 00, 02 and 05. If your machine has a GPU, the lesson uses it. Every cell also
+# works without one.
 
 # %%
 import json
@@ -22,12 +23,12 @@ import proflab
 import tidyprof
 import torch
 from proflab import exercise, show_figure, show_table, show_text
+from proflab.parts.tiny_model import WORDS, TinyModel, empty_caches
 from tidyprof import Origin, plots
-from torch import nn
 
 lesson = proflab.start("12")
-_ = torch.set_grad_enabled(False)  # nothing is trained here
-torch.set_num_threads(1)  # more of them wait for each other on a busy machine
+_ = torch.set_grad_enabled(False)  # this lesson trains nothing
+torch.set_num_threads(1)  # on a busy machine, several threads wait for each other
 
 # %%
 lesson.recall()
@@ -35,51 +36,44 @@ lesson.recall()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *token* is a piece of a word, and a text a row of tokens. The model reads a text and says which token comes next.
+# A *token* is a piece of a word. A language model reads tokens and predicts the next one:
+#
+# {drawing 12_cache}
+#
+# - *Attention* compares the new token with all earlier ones. For that, each layer stores two rows of numbers per
+#   token, its *key* and its *value*, in the *KV cache*. Without the cache, the model would recompute the whole text
+#   for each token.
+# - In most models, several attention heads (*query heads*) share one head of keys and values (*KV head*).
 #
 # | | prefill | decode |
 # | --- | --- | --- |
-# | what happens | the prompt is read, all its tokens at once | one new token for each request, again and again |
-# | what limits it | arithmetic: many tokens with each weight | memory: every weight is read for one token |
-# | what the user feels | *time to first token* ([TTFT][ttft]) | *time per output token* ([TPOT][tpot]) |
-#
-# *Attention* compares the new token with all earlier ones. For that, each layer keeps two rows of numbers for each
-# token, its *key* and its *value*: the *KV cache*. Without it a model would compute the whole text again for each
-# token. In most models several attention heads (*query heads*) share one head of keys and values (*KV heads*).
+# | what happens | the model reads the whole prompt at once | each request gets one new token per step |
+# | what limits it | arithmetic: many tokens per weight | memory: each weight is read for one token |
+# | what the user notices | *time to first token* ([TTFT][ttft]) | *time per output token* ([TPOT][tpot]) |
 #
 # [ttft]: https://docs.anyscale.com/llm/serving/benchmarking/metrics
 # [tpot]: https://awsdocs-neuron.readthedocs-hosted.com/en/v2.26.0/libraries/nxd-inference/developer_guides/llm-inference-benchmarking-guide.html
 #
 # ## Predict
 #
-# A model with eight billion weights in 16 bits, one request, an MI300X; and a small model of your own.
+# One request uses a model with eight billion 16-bit weights on an MI300X. Also predict for a small model of your own.
 
 # %%
 # solution
 pace_guess, prefill_guess = 200, 100
 # end solution
-proflab.predict(
-    "12.a",
-    pace_guess,
-    unit="tokens/s",
-    what="the most that one request for an 8B model can get, MI300X",
-)
-proflab.predict(
-    "12.b",
-    prefill_guess,
-    unit="times",
-    what="prefill of 128 tokens on your machine, in decode steps",
-)
+proflab.predict("12.a", pace_guess, unit="tokens/s", what="the limit of one request, 8B, MI300X")
+proflab.predict("12.b", prefill_guess, unit="times", what="prefill of 128 tokens, in decode steps")
 
 # %% [markdown]
-# ## By hand first
+# ## Compute the bound first
 #
-# In a decode step each weight is read from memory once, and so is the cache of each request. So the step takes at
-# least `bytes / bandwidth`. Two public models by their shape (`config.json` of Llama-3.1-8B and Qwen3-8B): a layer has
-# four matrices for attention and three that are `inner` wide, and the last matrix gives a score to each of the `words`.
+# A decode step reads each weight once, and the cache of each request. So it takes at least `bytes / bandwidth`. Here
+# are the shapes of two public models, from their `config.json`. A layer has four matrices for attention and three
+# with the width `inner`. The last matrix computes a score for each of the `words`.
 
 # %%
-LLAMA = {
+LLAMA = {  # Llama-3.1-8B
     "layers": 32,
     "width": 4096,
     "heads": 32,
@@ -88,7 +82,7 @@ LLAMA = {
     "inner": 14336,
     "words": 128256,
 }
-QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}
+QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}  # Qwen3-8B
 
 
 def weights(model):
@@ -104,19 +98,19 @@ def cache_bytes(model, tokens):  # a key and a value, 16 bits each
 # %%
 PEAK, BANDWIDTH = 1307.4e12, 5324.8e9  # FLOP/s and bytes per second of an MI300X
 SOURCE = "https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html"
-MODELED = f"modeled: bytes and operations by hand, peaks that AMD publishes ({SOURCE})"
+MODELED = f"modeled: bytes and operations computed, peaks published by AMD ({SOURCE})"
 alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
 show_text(
-    f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, "
-    f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache for each token of the text. One request with "
-    f"256 tokens: at most {1 / alone_s:.0f} tokens per second."
+    f"Llama-3.1-8B reads {2 * weights(LLAMA) / 1e9:.1f} GB of weights per step and "
+    f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache per token of text. One request with 256 "
+    f"tokens gets at most {1 / alone_s:.0f} tokens/s."
 )
 
 # %% [markdown]
-# No software gives more. A weight has two bytes, and takes two operations for each token. So the *intensity*,
-# operations per byte (lesson 05), is the number of tokens that a weight meets once it is read: the prompt's length in
-# prefill, the number of requests in decode. The *knee* of the roofline, where arithmetic takes over, is peak divided by
-# bandwidth. A large batch reaches it only with short texts: each request brings its own cache.
+# No software can exceed this bound. A weight has two bytes and takes two operations per token. So the *intensity*
+# (operations per byte, lesson 05) is the number of tokens per reading of the weights: the length of the prompt in
+# prefill, and the number of requests in decode. The *knee* of the roofline, above which arithmetic is the limit, is
+# the peak divided by the bandwidth.
 
 
 # %%
@@ -134,15 +128,18 @@ bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory",
 columns = "context batch limit tokens_per_second for_each_request"
 show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELED)
 longest = 2 * weights(LLAMA) / PEAK * BANDWIDTH / cache_bytes(LLAMA, 1)
-show_text(f"Knee: {PEAK / BANDWIDTH:.0f} operations per byte. Longest text: {longest:.0f} tokens.")
+show_text(
+    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte. Decode can be limited by "
+    f"arithmetic only if texts are shorter than {longest:.0f} tokens."
+)
 
 # %% [markdown]
-# A prompt of as many tokens as the knee keeps the arithmetic busy. In decode it takes as many requests, if there is no
-# cache. With longer texts no batch gets there: to read one more request's cache takes longer than to compute its token.
+# In prefill, a prompt with as many tokens as the knee uses all of the arithmetic. In decode, a large batch gets there
+# only with short texts. With longer texts, reading one more request's cache takes longer than computing its token.
 
 # %%
-# 4 minutes: how many tokens per second, all requests together, can an MI300X give at most for `asked`? Its `model` has
-# the keys of LLAMA, numbers have 16 bits, `context` is the length of each of `batch` texts.
+# 4 minutes: how many tokens per second can an MI300X process at most for `asked`, all requests together? `model` has the
+# keys of LLAMA, each number has 16 bits, and each of `batch` texts has `context` tokens.
 asked = {"model": QWEN, "batch": 16, "context": 8192, "bandwidth": BANDWIDTH, "peak": PEAK}
 q = exercise("12.1", asked)
 # solution
@@ -153,75 +150,34 @@ answer = asked["batch"] * asked["bandwidth"] / moved
 q.check(answer)
 
 # %% [markdown]
-# ## Capture: a language model of your own
+# ## Capture: your own language model
 #
-# Its weights are random; its shapes and its speed are real. The cache has its full length from the beginning, and a
-# mask hides what is not written yet: all shapes stay the same, which a graph needs.
+# The weights of [this small model](../lessons/12_language_model/tiny_model.py) are random, but its shapes and its
+# speed are real. The cache has its full length from the start, and a mask hides unwritten entries. So no shape
+# changes, which a graph requires.
 
 # %%
 has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
-LAYERS, WIDTH, HEADS, LONGEST, WORDS = 6, 512, 8, 256, 8192
-
-
-class Layer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.mix = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
-        self.join, up = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4 * WIDTH)
-        self.widen = nn.Sequential(nn.LayerNorm(WIDTH), up, nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
-
-    def forward(self, x, cache, places):
-        rows = self.mix(self.norm(x)).unflatten(-1, (3, HEADS, -1))
-        query, key, value = rows.permute(2, 0, 3, 1, 4)
-        cache.index_copy_(3, places, torch.stack([key, value]))
-        seen = torch.arange(LONGEST, device=x.device) <= places[:, None]
-        mixed = nn.functional.scaled_dot_product_attention(query, *cache, attn_mask=seen)
-        x = x + self.join(mixed.transpose(1, 2).flatten(2))
-        return x + self.widen(x)
-
-
-# %%
-class TinyModel(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-
-    def forward(self, words, places, caches):
-        x = self.words(words)
-        for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer(x, cache, places)
-        return self.head(x[:, -1])
-
-
-def empty_caches(batch):
-    return torch.zeros(LAYERS, 2, batch, HEADS, LONGEST, WIDTH // HEADS, device=device)
-
-
-model, caches = TinyModel().to(device), empty_caches(1)
+model, caches = TinyModel().to(device), empty_caches(1, device)
 text, places = torch.randint(WORDS, (1, 129), device=device), torch.arange(129, device=device)
-whole = model(text, places, empty_caches(1))
+whole = model(text, places, empty_caches(1, device))
 model(text[:, :128], places[:128], caches)  # prefill
-# Decode says the same.
-assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e-4)
+decoded = model(text[:, 128:], places[128:], caches)
+show_text(f"Decode and a full pass differ by at most {(decoded - whole).abs().max():.1g}.")
 
 # %% [markdown]
 # ## First look
 #
-# The two roofs of *your* machine: a sum over a large tensor reads each number once; a product of large matrices
-# computes. All take turns.
-#
-# Can the times be trusted? Not where quartiles lie far apart. Nor, without a GPU, where the thread had a processor for
-# less than the time on the wall, since other programs had it: a load that never changes shows there alone. Neither sees
-# a neighbor who takes the *memory's* bandwidth, a low clock, or another job on your GPU: so compare the roofs with the
-# data sheet.
+# First measure the two roofs of *your* machine. The sum of a large tensor reads each number once, and the product of
+# large matrices computes. All measurements alternate. If the quartiles are far apart, don't trust the times. Compare
+# the roofs with the data sheet, because another program can use the memory's bandwidth all the time.
 
 # %%
-# On a GPU more than its caches hold: an MI300X has 256 MB of Infinity Cache in front of its memory.
+# On a GPU, use more memory than its caches hold: an MI300X has 256 MB of Infinity Cache.
 large = torch.ones(2 ** (28 if has_gpu else 25), device=device)
 square = torch.ones(1024, 1024, device=device)
-many, many_caches = torch.randint(WORDS, (32, 1), device=device), empty_caches(32)
+many, many_caches = torch.randint(WORDS, (32, 1), device=device), empty_caches(32, device)
 works = {
     "sum": large.sum,
     "product": lambda: square @ square,
@@ -230,66 +186,56 @@ works = {
     "decode, 32 requests": lambda: model(many, places[128:], many_caches),
 }
 wait, taken = torch.accelerator.synchronize if has_gpu else lambda: None, []
-for turn in range(9):
-    for what, work in works.items():
+for _ in range(9):
+    for work in works.values():
         wait()
-        begin, computed = time.perf_counter(), time.thread_time()
+        begin = time.perf_counter()
         work()
         wait()
-        took, computed = time.perf_counter() - begin, time.thread_time() - computed
-        taken.append((turn, what, 1e3 * took, 100 * computed / took))
-
+        taken.append(1e3 * (time.perf_counter() - begin))
 
 # %%
-def disturbed(times, has_gpu):  # what speaks against these times, "" if nothing does
-    if not has_gpu and times["processor_percent"].min() < 90:
-        return "other programs had the processor for a part of the time"
-    return "the times scatter" if (times["three_quarters"] >= 1.5 * times["quarter"]).any() else ""
-
-
-taken = pd.DataFrame(taken, columns=["turn", "what", "ms", "processor_percent"])
-by_work = taken[taken["turn"] > 1].groupby("what", sort=False)  # the first turns warm up
-times = by_work["ms"].quantile([0.25, 0.5, 0.75]).unstack()
-times.columns = ["quarter", "median", "three_quarters"]
-times = times.join(by_work["processor_percent"].median()).reset_index()
-doubt = disturbed(times, has_gpu)
+taken = pd.DataFrame(np.reshape(taken, (9, -1)), columns=works)[2:]  # the first two warm up
+times = taken.quantile([0.25, 0.5, 0.75]).T.set_axis(
+    ["quarter", "median", "three_quarters"], axis=1
+)
+scatter = (times["three_quarters"] >= 1.5 * times["quarter"]).any()
+here = Origin("measured", f"this machine{', doubtful: the times scatter' if scatter else ''}")
+own_bandwidth = large.nbytes / times["median"]["sum"] * 1e3  # bytes per second
+own_rate = 2 * 1024**3 / times["median"]["product"] * 1e3  # FLOP/s
 
 # %%
-own_bandwidth = large.nbytes / times["median"][0] * 1e3  # bytes per second
-own_rate = 2 * 1024**3 / times["median"][1] * 1e3  # FLOP/s
-# Of the first table a step reads a row for each token.
+# A step reads only one row per token of the first table.
 own_weights = sum(one.numel() for one in model.parameters()) - model.words.weight.numel()
-steps, tokens = times[2:].copy(), np.array([128, 1, 32])
+steps, tokens = times[2:].rename_axis("what").reset_index(), np.array([128, 1, 32])
 moved = 4 * own_weights + np.array([caches.nbytes, caches.nbytes, many_caches.nbytes])
 steps["bound"] = 1e3 * np.maximum(moved / own_bandwidth, 2 * own_weights * tokens / own_rate)
 steps["of_the_bound_percent"] = 100 * steps["bound"] / steps["median"]
 columns = "what bound quarter median three_quarters of_the_bound_percent"
-here = Origin("measured", f"this machine{doubt and ', doubtful: '}{doubt}")
 show_table(steps, columns, "Your own model, times in ms", origin=here)
 prefill, alone, together = steps["median"]
 show_text(
-    f"Roofs: {own_bandwidth / 1e9:.1f} GB/s and {own_rate / 1e9:.0f} GFLOP/s, so the knee is at "
-    f"{own_rate / own_bandwidth:.1f} operations per byte. Prefill handles 128 times the tokens in "
-    f"{prefill / alone:.1f} decode steps; 32 requests take {together / alone:.1f} times as long as "
-    f"one. {f'**Doubtful: {doubt}.** Repeat this on a quiet machine.' if doubt else ''}"
+    f"Roofs: {own_bandwidth / 1e9:.1f} GB/s and {own_rate / 1e9:.0f} GFLOP/s. Prefill of 128 "
+    f"tokens takes as long as {prefill / alone:.1f} decode steps. A step for 32 requests takes "
+    f"{together / alone:.1f} times as long as a step for one."
 )
 
 # %% [markdown]
-# A share above the whole means that a roof is too low: the sum was disturbed, or a cache keeps weights from one step to
-# the next. On a GPU the step is far from its bound for another reason: the host has to launch each small operator. That
-# is what graphs are for.
+# If a share exceeds the whole, a roof is too low: the sum was disturbed, or a cache keeps weights between steps. On a
+# GPU, the step is far from its bound for another reason: the host has to launch each small operator. Graphs solve
+# that.
 #
 # ## What a HIP graph does to a trace
 #
-# A *HIP graph* is a series of launches that is recorded once and then started by one call. Servers decode
-# with graphs. Here are two recordings from an MI300X, each one decode step for a batch of 32: Qwen3-8B, served by
-# SGLang, and a *mixture of experts*, a model that takes a part of its weights for each token, served by vLLM.
+# A *HIP graph* is a series of launches that is recorded once and then started by one call. Servers use graphs to
+# decode. These two traces from an MI300X show one decode step for a batch of 32. SGLang serves Qwen3-8B. vLLM serves
+# a *mixture of experts*, a model that uses only some of its weights for each token.
 
 # %%
 names = {"SGLang": "torch-mi300x-sglang-decode", "vLLM": "torch-mi300x-vllm-decode-hipgraph"}
 found = {server: proflab.recording(name) for server, name in names.items()}
 runs = {server: tidyprof.read(one.path, origin=one.origin) for server, one in found.items()}
-sglang, vllm = runs["SGLang"], runs["vLLM"]
+sglang = runs["SGLang"]
 
 
 def graph_of(run):  # the call, and the device events that it started
@@ -297,16 +243,15 @@ def graph_of(run):  # the call, and the device events that it started
     return call, run.device_events[run.device_events["correlation_id"] == call["correlation_id"]]
 
 
-rows = []
 for server, run in runs.items():
     call, nodes = graph_of(run)
     single = run.events.loc[run.events["name"] == "hipLaunchKernel", "duration_ns"].median()
-    row = {"server": server, "in_graph": len(nodes), "device_events": len(run.device_events)}
-    row |= {"with_operator": nodes["operator"].notna().sum(), "call_ns": call["duration_ns"]}
-    rows.append(row | {"for_each_ns": row["call_ns"] / len(nodes), "single_launch_ns": single})
-origin = "recorded: AMD Instinct MI300X, two files of AMD-AGI/TraceLens"
-columns = "server in_graph device_events with_operator call_us for_each_us single_launch_us"
-show_table(pd.DataFrame(rows), columns, "The graph's one launch, on the host", origin=origin)
+    show_text(
+        f"{server}: one call of {call['duration_ns'] / 1e3:,.0f} µs starts {len(nodes)} kernels, "
+        f"{call['duration_ns'] / len(nodes) / 1e3:.2f} µs each. A single launch takes "
+        f"{single / 1e3:.2f} µs. Kernels with an operator: {nodes['operator'].notna().sum()} "
+        f"({run.origin})."
+    )
 
 # %%
 call, nodes = graph_of(sglang)
@@ -315,22 +260,27 @@ window = {"start_ns": begin - 300_000, "end_ns": begin + 4 * int(call["duration_
 show_figure(plots.timeline(sglang, **window, title="One call, then only the device works"))
 
 # %% [markdown]
-# A kernel in the graph takes the host a fraction of what a single launch takes (the last two columns), and the graph
-# runs no Python and no operators. All its kernels have the same launch. So statistics of launches count it hundreds of
-# times, with delays that grow from kernel to kernel: count calls once, `drop_duplicates("correlation_id")`. In a CSV
-# file of `rocprofv3` that lost its calls, kernels that share a `Correlation_Id` are those of a graph.
+# In a graph, the host needs only a fraction of a single launch per kernel, and no Python and no operators run. All
+# kernels of a graph have the same launch. So launch statistics count it hundreds of times, with delays that grow from
+# kernel to kernel. Count each call once: `drop_duplicates("correlation_id")`. If a CSV file of `rocprofv3` has no
+# calls, kernels that share a `Correlation_Id` belong to a graph.
 #
-# No kernel of a graph has an operator, a shape or a line. Three ways to get them: profile a step without graphs and
-# compare the kernels' names; let AMD's TraceLens [merge][merge] a trace of the graph's recording into one of its
-# replay; or `rocprofv3 --hip-graph-trace` since ROCm 10.0, whose database names a kernel's graph in `graph_exec_id` (no
-# recording of the course shows it).
+# > **Warning:** With ROCm up to 7.2.3, a PyTorch that records through rocprofiler-sdk makes `hipGraphLaunch` [much
+# > slower](../docs/known-issues.md#hipgraphlaunch-is-slow-with-rocprofiler-sdk).
+#
+# A graph's kernels have no operator, shape or source line. There are three ways to get them:
+#
+# - Profile a step without graphs, and compare the names of the kernels.
+# - Let AMD's TraceLens [merge][merge] a trace of the graph's recording into a trace of its replay.
+# - Use `rocprofv3 --hip-graph-trace` (ROCm 10.0 or newer), whose database names the graph in `graph_exec_id`. We
+#   haven't recorded this.
 #
 # [merge]: https://rocm.docs.amd.com/projects/tracelens/en/latest/how-to/generate-perf-report-pytorch-inference.html
 #
-# ## Trap: the GPU is idle for much of the time
+# ## Trap: the GPU is idle for most of the time
 #
-# How busy is the device from the first event in the file to the last, as a tool asks that finds no step marks? Before
-# you blame the host, ask how long the work behind the gap had waited since its launch: an idle device begins within
+# Without step marks, a tool measures from the first event of the file to the last. How idle is the device then?
+# Before you blame the host, check how long the work after the gap had been queued. An idle device starts work within
 # microseconds.
 
 # %%
@@ -340,23 +290,22 @@ for server, run in runs.items():
     idle_percent = 100 * (1 - tidyprof.busy(run)["busy_ns"].iloc[0] / whole_ns)
     first = run.device_events.sort_values("start_ns").drop_duplicates("stream")  # of each stream
     waited_ns = (first["start_ns"] - first["launch_ns"]).max()
-    assert np.isclose(waited_ns, tidyprof.step_budget(run)["other_ns"].iloc[0], rtol=0.1)
     show_text(
-        f"{server}: {idle_percent:.0f} % idle of {whole_ns / 1e6:.1f} ms. One stream's first work "
-        f"was launched {waited_ns / 1e6:.1f} ms before it began."
+        f"{server}: {idle_percent:.0f}% idle of {whole_ns / 1e6:.1f} ms. The first work of one "
+        f"stream was launched {waited_ns / 1e6:.1f} ms before it started."
     )
 
 # %% [markdown]
-# Still it waited: something was in front of it. Both files hold only what *one step launched*; what the device did for
-# the step before is not in them. Whether it worked, nobody can tell. `gaps` and `tidyprof triage` call it `earlier
-# work`; in `step_budget` it is in `other_ns`, neither launch-bound time nor a blocked host.
+# So something else was ahead of it. Both files contain only the work that *one step launched*. They don't show what
+# the device did for the previous step, or whether it worked at all. `gaps` and `tidyprof triage` call this time
+# `earlier work`. `step_budget` counts it in `other_ns`.
 #
-# The repair: a window that begins and ends with the device's own work, such as the graph's; or several steps, measured
-# from one graph to the next.
+# To fix this, choose a window that starts and ends with the device's own work, such as the graph. Or use several
+# steps, measured from one graph to the next.
 
 # %%
-# 3 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
-# `graph_of(sglang)` gives the call and the graph's events, which are all in one stream.
+# 3 minutes: for what percentage of the time from the first start to the last end of its graph is SGLang's device idle?
+# `graph_of(sglang)` returns the call and the graph's events, which are all in one stream.
 q = exercise("12.2", sglang)
 # solution
 of_graph = graph_of(sglang)[1]
@@ -366,19 +315,16 @@ answer = 100 * (1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["s
 q.check(answer)
 
 # %% [markdown]
-# ## The bound against a recording
+# ## The bound against a trace
 #
-# How near does SGLang's step come to its bound? The range around the step holds the tokens in the cache (`sk` for all
-# 32 requests). The shape is that of Qwen3-8B, as the file's name says; each layer should have its kernel for attention.
+# How close is SGLang's step to its bound? The name of the range around the step contains the number of tokens in the
+# cache (`sk`, for all 32 requests).
 
 # %%
-device_names = sglang.device_events["name"].astype(str)
-assert device_names.str.contains("paged_attention_ll4mi_QKV").sum() == QWEN["layers"]
 ranges = sglang.events.loc[sglang.events["kind"] == "annotation", "name"].astype(str)
 in_cache = int(ranges.str.extract(r"generation_32\(sq32sk(\d+)")[0].dropna().iloc[0])
 kinds = {"GEMM": "weights (GEMM)", "attention": "cache (attention)"}
 read = {"weights (GEMM)": 2 * weights(QWEN), "cache (attention)": cache_bytes(QWEN, in_cache)}
-nodes = graph_of(sglang)[1]
 category = [tidyprof.category(str(name), "kernel") for name in nodes["name"]]
 part = pd.Series(category, nodes.index, name="part").map(kinds).fillna("the rest")
 parts = nodes.groupby(part)["duration_ns"].agg(kernels="size", duration_ns="sum").reset_index()
@@ -386,46 +332,62 @@ parts["gigabytes"] = parts["part"].map(read).fillna(0) / 1e9
 parts["bound_ns"] = 1e18 * parts["gigabytes"] / BANDWIDTH
 parts["of_the_bound_percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
 columns = "part kernels duration_ms gigabytes bound_ms of_the_bound_percent"
-show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sglang.origin)
+show_table(parts, columns, "SGLang's graph, by what it reads", origin=sglang.origin)
 
 # %%
+graph = tidyprof.Profile(nodes, meta=sglang.meta)
+show_figure(plots.top_kernels(tidyprof.kernels(graph), n=6, title="The kernels of SGLang's graph"))
 kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
 show_text(
-    f"The step's bound is {1e3 * bound_s:.2f} ms, its kernels take {1e3 * kernels_s:.2f} ms: "
-    f"{100 * bound_s / kernels_s:.0f} % of the possible pace. The shortest kernel of the graph "
+    f"The bound of the step is {1e3 * bound_s:.2f} ms, but its kernels take {1e3 * kernels_s:.2f} "
+    f"ms, which is {100 * bound_s / kernels_s:.0f}% of the possible speed. The shortest kernel "
     f"takes {nodes['duration_ns'].min() / 1e3:.1f} µs."
 )
 
 # %% [markdown]
-# No kernel is shorter, however little it reads: the rest needs fewer kernels, by fusing them (lesson 10), not faster
-# ones. Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for
-# the second, fusion for the third.
+# Each part needs another fix:
 #
-# Names of kernels tell which path attention took: `attn_fwd` is [AOTriton][aot], PyTorch's fused kernel on AMD;
-# `ck_tile` with `Fmha` Composable Kernel; `aiter` AITER; `paged_attention` comes from vLLM, in SGLang too. A `softmax`
-# over all pairs of tokens between two products is the slow *math* path, though its category says reduction. `Cijk_` is
-# Tensile, for products, in rocBLAS and in hipBLASLt: rocBLAS [may pass a product on][blas], and `HIPBLASLT_LOG_MASK=32`
-# prints [each call][log] of the latter.
+# | part | fix |
+# | --- | --- |
+# | weights | other GEMM kernels, or smaller weights |
+# | cache | a shorter or smaller cache |
+# | the rest | fewer kernels, by fusion (lesson 10), because no kernel is shorter however little it reads |
+#
+# The name of a kernel shows which path attention takes:
+#
+# | in the name | library |
+# | --- | --- |
+# | `attn_fwd` | [AOTriton][aot], PyTorch's fused kernel on AMD |
+# | `ck_tile` with `Fmha` | Composable Kernel |
+# | `aiter` | AITER |
+# | `paged_attention` | vLLM, also in SGLang |
+# | `softmax` over all pairs of tokens, between two products | the slow *math* path |
+# | `Cijk_` | Tensile, for products, in rocBLAS and hipBLASLt |
+#
+# rocBLAS [can pass a product to hipBLASLt][blas], and `HIPBLASLT_LOG_MASK=32` logs [each call][log] to it.
 #
 # [aot]: https://github.com/ROCm/TheRock/issues/2229
 # [blas]: https://rocm.docs.amd.com/projects/rocBLAS/en/docs-7.0.1/conceptual/rocblas-design-notes.html
 # [log]: https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/reference/env-variables.html
-#
+
+# %% [markdown]
 # ## From graph to graph
 #
-# Many steps of a server: vLLM with a model in FP8, recorded with rpd (lesson 06). Between two graphs the device chooses
-# the token and copies it to the host, then it waits until the host has prepared the next step.
+# This trace has many steps: vLLM with an FP8 model, recorded with rpd (lesson 06). Between two graphs, the device
+# chooses the token and copies it to the host. Then it waits until the host has prepared the next step.
 
 # %%
 packed = proflab.recording("rpd-vllm-mytrace")
 served = tidyprof.read(packed.path, origin=packed.origin)
 graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
 step_ns = graph_calls["start_ns"].diff().median()
-show_text(f"A step takes {step_ns / 1e6:.2f} ms: each request gets {1e9 / step_ns:.0f} tokens/s.")
+show_text(
+    f"A step takes {step_ns / 1e6:.2f} ms, so each request gets {1e9 / step_ns:.0f} tokens/s."
+)
 
 # %%
-# 4 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
-# itself run on the device? Take the median step, `step_ns`, and the median of the graphs' summed durations.
+# 4 minutes: a decode step lasts from one `hipGraphLaunch` to the next. For what percentage of it does the graph run on
+# the device? Divide the median of the graphs' summed durations by the median step, `step_ns`.
 q = exercise("12.3", served)
 # solution
 calls = graph_calls["correlation_id"]
@@ -437,17 +399,17 @@ q.check(answer)
 # %% [markdown] tags=["given"]
 # ## What to do
 #
-# | what limits | what to do |
+# | limit | fix |
 # | --- | --- |
 # | the host's launches | a graph: [`torch.cuda.graph`][graph], or [compile][compile] with `mode="reduce-overhead"` |
 # | the host, between two steps | a server that prepares the next step while this one runs |
-# | the weights' bytes | a model in FP8 or FP4, which takes 2 to 4 times less memory by [AMD's guide to vLLM][guide] |
-# | few requests for each reading of the weights | a larger batch, as far as the wait for a token allows |
-# | the cache's bytes | shorter texts, or a model with fewer KV heads |
-# | one request alone | [speculative decoding][spec]: a small model proposes tokens, the large one checks several |
+# | the bytes of the weights | a model in FP8 or FP4, which takes 2 to 4 times less memory ([AMD's guide to vLLM][guide]) |
+# | few requests per reading of the weights | a larger batch, as long as users accept the time per token |
+# | the bytes of the cache | shorter texts, or a model with fewer KV heads |
+# | a single request | [speculative decoding][spec]: a small model proposes tokens, and the large one checks several |
 # | single launches, on AMD | `HIP_FORCE_DEV_KERNARG=1`, by the same guide; AMD's images for vLLM set it |
 #
-# None of these rows is measured here: time your own case before and after.
+# We haven't measured any of these rows, so time your own program before and after.
 #
 # [graph]: https://docs.pytorch.org/docs/stable/generated/torch.cuda.graphs.graph.html
 # [compile]: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
@@ -455,11 +417,14 @@ q.check(answer)
 # [spec]: https://docs.redhat.com/en/documentation/red_hat_ai_inference_server/3.4/html/speculative_decoding/about-speculators_speculative-decoding
 
 # %% [markdown]
-# Recording a graph takes the few lines of `recorded` in the snippet below. It keeps kernels and the addresses of their
-# data: to decode the next token, write it into the same tensors with `copy_`, then replay. Nothing in it may wait for
-# the device, or let the host decide by a value. On AMD warm up in the stream that you record in: PyTorch makes a handle
-# of hipBLASLt for each stream at the first use, which [must not be during the recording][handle] ([an error or a
-# hang][warm]). Two streams do not wait for each other by themselves, hence [`wait_stream`][streams], there and back.
+# To record a graph, copy `recorded` from the snippet below.
+#
+# - A graph stores kernels and the addresses of their data. For the next token, write it into the same tensors with
+#   `copy_`, then replay.
+# - No operation in the graph may wait for the device, or let the host decide by a value.
+# - On AMD, warm up in the stream that you record in. PyTorch creates a handle of hipBLASLt for each stream on first
+#   use, which [must not happen during the recording][handle] ([an error or a hang][warm]).
+# - Two streams don't wait for each other automatically, so call [`wait_stream`][streams] in both directions.
 #
 # [handle]: https://github.com/pytorch/pytorch/pull/187745
 # [warm]: https://github.com/ROCm/pytorch/pull/3354
@@ -468,48 +433,57 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# Bound, kernels and step are three times, in this order. The larger ratio of two neighbors says where to look.
-
+# Compare three times in this order: bound, kernels, step. The larger ratio of two neighbors shows where to look.
+#
+# | larger ratio | look at |
+# | --- | --- |
+# | kernels / bound | the kernels (lessons 04, 05): compare them with their roofs, and fuse the small ones |
+# | step / kernels | the waiting: use graphs, or prepare the next step earlier |
+# | neither above 1.25 | the bound itself: fewer bytes, or more tokens per byte |
 
 # %%
-def decide(bound_ms, kernels_ms, step_ms):
-    waits, slow = step_ms / kernels_ms, kernels_ms / bound_ms
-    if max(waits, slow) < 1.25:
-        return "the bound itself: fewer bytes, or more tokens for each byte"
-    if waits > slow:
-        return "the device, which waits: graphs, or prepare the next step earlier"
-    return "the kernels (lessons 04, 05): which, how near to their roofs? Fuse the small ones"
-
-
 span_ms = ((nodes["start_ns"] + nodes["duration_ns"]).max() - nodes["start_ns"].min()) / 1e6
-show_text(f"SGLang, 32 requests, graph: look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
-logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
-path = next(path for path in logged.files.values() if path.suffix == ".json")
-token_s = json.loads(path.read_text())["avg_latency"] / 128  # 128 new tokens, prefill included
 show_text(
-    f"Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens per second, "
-    f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where "
-    "the rest is."
+    f"SGLang, 32 requests: kernels / bound = {kernels_s / bound_s:.2f}, "
+    f"step / kernels = {span_ms / 1e3 / kernels_s:.2f}"
 )
 proflab.reveal("12.a", float(f"{1 / alone_s:.3g}"), origin=MODELED)
 proflab.reveal("12.b", float(f"{prefill / alone:.3g}"), origin=here)
 
+# %%
+logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
+path = next(path for path in logged.files.values() if path.suffix == ".json")
+token_s = json.loads(path.read_text())["avg_latency"] / 128  # 128 new tokens, prefill included
+show_text(
+    f"Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens/s, which is "
+    f"{100 * alone_s / token_s:.0f}% of the bound. No trace shows where the rest goes."
+)
+
+# %% [markdown]
+# ## Three takeaways
+#
+# - The bytes of weights and cache limit decode, so compute the bound from the model's shape before you measure.
+# - A graph has one launch for all kernels, so measure its idle time within the graph or from graph to graph.
+# - Compare bound, kernels and step: the larger ratio shows whether to fix the kernels or the waiting.
+
 # %% [markdown] tags=["given"]
-# ## What this view cannot see
+# ## What this view can't show
 #
-# The bound counts each byte once; what was really read, counters say (lesson 05). A model on several GPUs adds
-# collectives to each step (lesson 07). And a step is not a request: TTFT holds the wait in the queue, too. By
-# queueing theory a server that answers requests one by one, at random times, makes each wait for `load / (2 * (1 -
-# load))` answers on average: 4.5 of them at 90 % load. No trace of the GPU shows that: measure at the server.
+# - The bound counts each byte once. Counters show what was really read (lesson 05).
+# - A model on several GPUs adds collectives to each step (lesson 07).
+# - TTFT includes the wait in the queue. In queueing theory, a server that answers requests one by one, at random
+#   times, makes each wait for `load / (2 * (1 - load))` answers on average: 4.5 at 90% load. Measure that at the
+#   server.
 #
-# Known issues: [attention falls back to the math path](../docs/known-issues.md#attention-falls-back-to-the-math-path),
+# Known issues: [attention falls back to the math
+# path](../docs/known-issues.md#attention-falls-back-to-the-math-path),
 # [AITER has no tuned configuration](../docs/known-issues.md#aiter-has-no-tuned-configuration-for-a-shape).
 
 # %% [markdown]
 # ## At work, without this course
 #
-# The bound from a model's `config.json`; prefill and decode of a module of yours, on a GPU as a graph, too. Replace the
-# part between the two lines of dashes:
+# This script computes the bound from a model's `config.json`. It also times prefill and decode of your module, on a
+# GPU also as a graph. Replace the part between the dashed lines:
 #
 # {snippet 12_decode_bound.py}
 

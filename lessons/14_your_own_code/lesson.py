@@ -69,8 +69,8 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # | Files | a trace, times and the machine of each rank, for a viewer, for pandas and for `tidyprof gate` |
 #
 # Add `--why` to see all the evidence. On a quiet machine, the verdict on this script is `no-bottleneck`, because nothing
-# waits. But not all of its work is necessary. A profiler can't judge which work your training needs, so check each part
-# yourself.
+# waits. Some of its work may still be unnecessary. A profiler can't judge which work your training needs, so check each
+# part yourself.
 #
 # The command relies on hooks of PyTorch. You can time steps with a hook in your own code:
 #
@@ -82,7 +82,8 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 #
 # `tidyprof run` ignores the first 10 steps, times 20, traces three with torch.profiler, and times 20 more. On a GPU, it
 # synchronizes only at the start and end of each of these windows. Without an optimizer, it counts backward passes, calls
-# to a module, or what you name with `--step-marker NAME`.
+# to a module, or what you name with `--step-marker NAME`. If a program is too short, it suggests a value for
+# `--skip-steps`.
 
 # %% [markdown]
 # ## The checklist
@@ -135,7 +136,7 @@ write_version(folder / "their_script.py", folder / "before.py", PARTS)
 # records a trace with Python functions. This takes about 20 seconds on two quiet cores.
 
 # %% language="bash"
-# cd $FOLDER && diff their_script.py before.py
+# cd $FOLDER && rm -rf hooks && diff their_script.py before.py
 # export STEP_TIMER_DIR=parts
 # { time STEP_TIMER=times python -m tidyprof run --no-trace --out hooks -- python before.py; } 2>&1 |
 #     grep --line-buffered -v '[1-9]: loss'
@@ -322,8 +323,8 @@ proflab.reveal("14.b", median["before"] / median["fixed"], f"{HERE}, two ranks, 
 
 # %% [markdown]
 # `StepTimer` timed every step of these runs. `tidyprof gate` compares the pairs of runs, and reports whether the mean
-# *step* became slower or faster beyond doubt. It needs at least five pairs, and more to judge single parts ([how it
-# decides](../docs/gate.md)).
+# *step* became slower or faster beyond doubt. It needs at least five pairs, and more to judge single parts. Nine pairs
+# are better ([how it decides](../docs/gate.md)).
 
 # %% language="bash"
 # # StepTimer doesn't record the machine in its times, so name it here.
@@ -361,8 +362,9 @@ os.environ["OWN"] = str((folder / "own").resolve())
 
 # %% [markdown]
 # **The fix.** Which part is slow, in which function, and why? If the verdict is `inconclusive` or not confident, follow
-# *Next* first. If the GPU is the limit, look at its kernels (lessons 04 and 05). Enter your fix below: text from the
-# script, and the text that replaces it. The fixed version is a copy next to the script.
+# *Next* first. If the GPU is the limit, look at its kernels (lessons 04 and 05). Test one fix at a time, and write down
+# what you expect. Enter your fix below: text from the script, and the text that replaces it. The fixed version is a copy
+# next to the script.
 
 # %%
 FIX = {
@@ -376,7 +378,7 @@ write_version(script, fixed_script, FIX)
 # often each line was printed. If all 10 runs printed the same lines, the count of each is 10.
 
 # %% language="bash"
-# cd "$PLACE" && rm -rf "$OWN/turns" && mkdir -p "$OWN/prints"
+# cd "$PLACE" && rm -rf "$OWN/turns" "$OWN/prints" && mkdir "$OWN/prints"
 # for turn in 1 2 3 4 5; do
 #     for version in $(shuf -e "$SCRIPT" "fixed_$SCRIPT"); do
 #         printf '\rturn %s, %-40s' "$turn" "$version"
@@ -417,8 +419,9 @@ write_version(script, fixed_script, FIX)
 # %% [markdown]
 # ## At work, without this course
 #
-# Run `python -m tidyprof run -- python train.py` first, which [works without an installation](../docs/triage.md). To time
-# parts that hooks can't name, paste this block:
+# Run `python -m tidyprof run -- python train.py` first, which [works without an installation](../docs/triage.md).
+# `tidyprof triage` also reads traces from other tools and writes a page that you can send. To time parts that hooks can't
+# name, paste this block:
 #
 # {snippet 14_instrument_me.py}
 #

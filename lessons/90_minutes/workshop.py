@@ -2,18 +2,18 @@
 # # One trace, one diagnosis, one fix
 #
 # A *profiler* records what a program does and when. In this notebook, you follow one slow training run from its first
-# trace to a fix that works. Then you diagnose a script that nobody prepared for profiling, and prove that your fix of it
-# works. The first three parts come from lessons 00, 02 and 03, and your answers count there too.
+# trace to a fix that works. Then you diagnose a script that wasn't prepared for profiling, and prove that your fix for
+# it works. The first three parts come from lessons 00, 02 and 03, and your answers count in those lessons too.
 #
 # After these parts, you can:
 #
 # - record a trace of a training run, and read where the time in a step goes;
-# - tell a GPU that works from one that waits, and name what it waits for;
+# - tell a GPU that works from one that waits, and name what the GPU waits for;
 # - find out what limits an unmodified script, and prove a fix without a profiler.
 #
 # **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
-# notebook uses it. Parts 3 and 4 also run alone, in a fresh kernel, and you can run every cell again later. If a text
-# says *run this cell without reading it*, the cell only prepares later ones.
+# notebook uses it. You can also run parts 3 and 4 on their own in a fresh kernel, and you can run every cell again
+# later. If a text says *run this cell without reading it*, the cell only prepares later cells.
 
 # %% [markdown]
 # ## Part 1: one trace
@@ -33,69 +33,69 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # %% [markdown]
 # ## How this course works
 #
-# The table above lists the tools of this lesson:
+# The table above lists the tools used in this lesson:
 #
 # - `real`: the tool is installed.
-# - `replay`: the tool is missing, so the course replays a stored run of it.
-# - `missing`: the tool is missing, and you don't need it yet.
+# - `replay`: the tool isn't installed, so the course replays a stored run of it.
+# - `missing`: the tool isn't installed, but you don't need it yet.
 #
-# Run the cells from top to bottom. They write to one folder, which commands call `$FOLDER`, and nothing leaves your
-# machine. In an exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or
-# `q.solution()`. [The glossary](../docs/glossary.md) explains new terms.
+# Run the cells from top to bottom. They write to one folder, `$FOLDER`, and nothing leaves your machine. In an
+# exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or `q.solution()`.
+# [The glossary](../docs/glossary.md) explains new terms.
 #
-# Every number names its source, because no source can answer every question:
+# Every number comes with its source, because no single source can answer every question:
 
 # %% [markdown] tags=["given"]
 # | source | use it to find out | it can't show |
 # | --- | --- | --- |
 # | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
 # | *measured* on your CPU | what PyTorch does, in which order, and whether your code is correct | how fast a GPU is |
-# | figures that AMD published | how fast the same model runs on an MI300X | why |
-# | *modeled: MI300X*, computed | what AMD's tools print | how much a fix gains |
+# | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
+# | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Modeled numbers state their error, which we know from AMD's runs. The model also [assumes](../docs/gpumodel.md) how
-# long the *loader* takes per image. The loader is the code that reads and prepares the images, and most of a modeled
-# step depends on this assumption. Each H200 run was made once or twice.
+# Each modeled number comes with its error, which we know from AMD's runs. The GPU model also
+# [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
+# Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
 # %% [markdown]
 # ## The example run
 #
-# The example run trains ResNet-50, an image classifier, on CIFAR-100, a set of color photographs of 32 by 32 pixels in
-# 100 classes. The images come from torchvision and the model from transformers. One GPU trains on 256 images at a time.
-# Like AMD's own example, the run isn't tuned. It seems slow, and you find out what to change.
+# The example run trains the image classifier ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32 pixels
+# in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
+# isn't tuned.
 #
-# The 256 images form a *batch*. Training repeats one *step* per batch:
+# One GPU trains on a *batch* of 256 images in each *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
-# | data | the loader reads the next batch, changes it slightly at random, and moves it to the device |
-# | forward | the model computes its predictions |
+# | data | the loader reads the next batch, changes the images slightly at random, and moves them to the device |
+# | forward | the network computes its predictions |
 # | loss | one number measures how wrong the predictions are |
 # | backward | PyTorch computes how each weight affects the loss |
-# | optimizer | each weight changes a little to reduce the loss |
+# | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU, or the CPU on a machine without a GPU. Each of the nine core lessons ends with a question that its
-# tool can't answer, and the next lesson starts with that question:
+# The *device* is the GPU or, on a machine without a GPU, the CPU. Each core lesson ends with a question that its tool
+# can't answer, and the next lesson starts with it:
 #
 # {drawing method}
 
 # %% [markdown]
 # ## A first trace
 #
-# `$EXAMPLE` is the command of the example run. Here, `--batch-size 4` and `--max-steps 12` keep the run short on a CPU,
-# `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The run takes about
-# half a minute on two cores.
+# `$EXAMPLE` is the command for the example run. In the next cell, `--batch-size 4` and `--max-steps 12` keep the run
+# short on a CPU, `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The
+# run takes about half a minute on two cores.
 #
 # Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
-# *conditions*: the model, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
-# operations in 16 bits and all others in 32 bits. The first steps are *warm-up*, and the later ones are *steady*.
+# *conditions*: the network, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
+# operations in 16 bits and all others in 32 bits. The first steps are the *warm-up*, and the later steps are *steady*.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# A trace has one row per event, with its start and duration. The trainer marks the parts of each step, which shows
-# where the time goes. The dashed line is the mean of the steps that weren't traced.
+# A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
+# you can see where the time goes. The dashed line shows the mean untraced step time.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -103,12 +103,12 @@ trace = tidyprof.read(lesson_00.folder / "first/trace_rank0_of_1.json.gz", origi
 traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Where the traced steps go"))
-show_text(f"{len(trace.events):,} events in {len(traced)} steps. The largest part: `{largest}`.")
+show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps"))
+show_text(f"The trace has {len(trace.events):,} events. The largest part is `{largest}`.")
 
 # %%
 # 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
-# `totals[largest]`, the time of that part over all traced steps, and `traced_ns`, the time of these steps.
+# `totals[largest]`, the total time of that part in the traced steps, and `traced_ns`, the total time of these steps.
 q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
 # solution
 answer = traced_ns / (traced_ns - totals[largest])
@@ -118,20 +118,21 @@ q.check(answer)
 # %% [markdown]
 # A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
 #
-# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (convolutions) or
-#   hipBLASLt (matrix products). One step runs hundreds of short library kernels, while a typical HPC program has a few
-#   hot kernels of its own.
-# - **Many workers.** Some processes prepare data, the *host* (the CPU that runs your program) launches kernels, and the
-#   GPUs compute. If one is slow, all others wait.
+# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (for convolutions) or
+#   hipBLASLt (for matrix products). One step runs hundreds of short library kernels, whereas a typical HPC program has
+#   a few hot kernels of its own.
+# - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
+#   and the GPUs execute them. If one is slow, all the others wait.
 #
-# A *profile* adds up how often each function ran and for how long, so it stays small. A *trace* records when each event
-# happened, so it grows with the run. A trace is also a good way to read unfamiliar code, because it shows what a
-# program really calls.
+# A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
+# each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
+# shows which functions a program actually calls.
 
 # %% [markdown]
 # ## Part 2: one diagnosis
 #
-# This part takes about 14 minutes. On a CPU, arithmetic fills the step. Where does the step of a real GPU go?
+# This part takes about 14 minutes. On a CPU, a step spends most of its time on arithmetic. Where does the time go on a
+# real GPU?
 #
 # *From [lesson 02](02_torch_profiler_timeline.ipynb): run these cells without reading them.*
 
@@ -148,31 +149,32 @@ from tidyprof import Intervals, plots
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A *trace* lists every event that the profiler saw, with its start and duration. A viewer draws the events in lanes:
+# A *trace* lists every event that the profiler recorded, with the event's start time and duration. A viewer draws the
+# events in lanes:
 #
 # {drawing 02_launch}
 #
-# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP, AMD's
-# GPU runtime, or through CUDA. Without a GPU, the operator does the work itself.
+# An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP (AMD's
+# GPU runtime) or CUDA. Without a GPU, operators do the work themselves.
 #
-# Launched work goes into a *stream*, a queue on the GPU. Work in one stream runs in order. Work in different streams
-# can run at the same time. In the table of events, the column `kind` contains:
+# A launch adds work to a *stream*, a queue on the GPU. Work in one stream runs in order, but work in different streams
+# can run at the same time. In the event table, the `kind` column contains:
 #
 # | `kind` | what it is |
 # | --- | --- |
-# | `annotation` | a *range*: a named piece of your script |
+# | `annotation` | a *range*, a named part of your script |
 # | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
-# | `kernel`, `collective` | a GPU kernel; a collective communicates with other GPUs |
-# | `copy`, `fill` | moves memory; sets memory to a value |
+# | `kernel`, `collective` | a GPU kernel; a kernel that communicates with other GPUs |
+# | `copy`, `fill` | copies memory; sets memory to a value |
 
 # %% [markdown]
 # ## The example run, seen by torch.profiler
 #
-# PyTorch's profiler is a block around the training loop. You write `with profile(...) as prof:`, call `prof.step()` at
-# the end of each step, and name pieces of the loop with `with record_function("data"):`.
+# To use PyTorch's profiler, put a block around the training loop. Write `with profile(...) as prof:`, call
+# `prof.step()` at the end of each step, and name parts of the loop with `with record_function("data"):`.
 #
-# The trainer's option `--torch-profile` does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of the
-# step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
+# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of
+# the step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
@@ -188,26 +190,27 @@ second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
 
 # %% [markdown]
-# Start with the lowest lane: does the stream work while the host is in `data`?
+# Does the stream (the lowest lane) contain work while the host is in `data`?
 
 # %% [markdown]
-# ## The budget of the device's steps
+# ## The step budget of the device
 #
-# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into parts that add
-# up, a *step budget*. The first row that matches a moment counts it. *Out of work* means idle until the host launches more.
+# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into a *step
+# budget*, whose parts add up to the step. Each moment counts toward the first row that matches it. *Out of work* means
+# idle until the host launches more work.
 #
 # | part | moments in which |
 # | --- | --- |
-# | compute | a kernel or a fill runs (no collective) |
+# | compute | a kernel (not a collective) or a fill runs |
 # | exposed communication | a collective runs |
 # | exposed copy | a copy runs |
 # | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
-# | data wait | the device is idle, and the host is in its range `data` |
+# | data wait | the device is idle, and the host is in its `data` range |
 # | launch-bound idle | the device is out of work, because the host hasn't launched any |
-# | other | the device is idle, although work is queued, or it runs earlier work that isn't in the file |
+# | other | the device is idle although work is queued, or runs earlier work that isn't in the file |
 #
-# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals: `&` is the intersection, `|` the
-# union, `-` the difference, and `.length` the total in nanoseconds.
+# Compute a simpler budget yourself. `Intervals` objects are sets of time intervals. `&` computes the intersection, `|`
+# the union and `-` the difference, and `.length` is the total in nanoseconds.
 
 
 # %%
@@ -224,9 +227,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts, in ns, that add up to it. Answer with a dictionary. `compute` is the
-# time of `use.computation`. In `data_wait`, the device does nothing (`use.busy` is all its work) and the host is in
-# `loading`. In `idle`, the device does nothing and the host is elsewhere. Add a part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
+# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
+# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
+# part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -239,19 +243,20 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The library divides both traced steps. The figure sorts the parts by kind, not by time:
+# The figure shows the library's budget for both traced steps, sorted by kind:
 
 # %%
 budget = tidyprof.step_budget(gpu, timeline="device")
-show_figure(plots.step_budget(budget, title="Example run: the parts of a step"))
+show_figure(plots.step_budget(budget, title="Parts of a step of the example run"))
 
 # %% [markdown]
 # ## Part 3: one fix
 #
-# This part takes about 20 minutes. The GPU waits while the host is in `data`. (The dashed line is the step time without
-# the profiler, which slows down the host. Lesson 02 shows that the verdict holds there too.) What does the host do in
-# that time? `rocprof-sys`, AMD's system profiler, interrupts the program many times per second and records which function
-# called which. `--roctx` gives it the names of the ranges.
+# This part takes about 20 minutes. The GPU waits while the host is in `data`. (In the last figure, the dashed line is
+# the step time without the profiler, which slows down the host. Lesson 02 shows that the GPU also waits for data
+# without the profiler.) What does the host do during that time? The AMD system profiler `rocprof-sys` interrupts the
+# program many times per second and records its call stacks. With `--roctx`, the trainer passes the names of its ranges
+# to `rocprof-sys`.
 #
 # *From [lesson 03](03_rocprof_sys_sampling.ipynb): run these two cells without reading them.*
 
@@ -283,8 +288,9 @@ fixed = lesson_03.folder / "fixed"
 # ## Capture
 #
 # These settings record call stacks 500 times per second and trace HIP calls, ranges, kernels and copies. Without a GPU,
-# the course replays a *modeled* MI300X, and every figure then says `modeled`. The model assumes 0.14 ms per image, while
-# the CPU in front of the H200 needed up to 0.87 ms. So trust the H200 for lengths. The model shows where the gap is.
+# the course replays a *modeled* MI300X run, and every figure of it is labeled `modeled`. The GPU model assumes 0.14 ms
+# per image, although the CPU of the H200 needed up to 0.87 ms. For durations, trust the H200 trace. The modeled run
+# only shows where the gap is.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -307,9 +313,9 @@ gaps, columns = tidyprof.gaps(steady.profile), "duration_us cause host_range aft
 show_table(gaps, columns, "The longest gaps", rows=4)
 
 # %% [markdown]
-# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU caused
-# the gap. In the figure, the main thread is in `__getitem__`, which `next_batch` calls, during the longest gap. Thus,
-# the training process fetches its images itself. The modeled stack ends there.
+# `launched late` means that the CPU caused the gap: it launched the next work after the GPU had run out of work. In the
+# figure, the longest gap is below `__getitem__`, which `next_batch` calls. The training process therefore fetches its
+# images itself. The modeled stack ends there.
 #
 # ## Measure the stack on your own CPU
 #
@@ -413,14 +419,14 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
-from timeit import timeit
+from timeit import repeat
 
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
-alone = timeit(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
-together = timeit(lambda: BatchTransform(55, 0)(images), number=1)
+alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
+together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
 show_text(
     f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
 )
@@ -445,17 +451,18 @@ show_text(
 proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# Is it still the same training? Lesson 08 checks the images of both fixes, and shows that the model still trains.
+# Is the training still the same? Lesson 08 checks the images that both fixes deliver and shows that the network still
+# trains.
 
 # %% [markdown]
-# ## Part 4: a script without preparation
+# ## Part 4: an unprepared script
 #
-# This part takes about 20 minutes, and about ten more with your own script. So far, the trainer had ranges and options
-# for everything. `sort_letters.py` has none: it learns which letters ask for money. From here on, all times are
-# *measured* on your CPU.
+# This part takes about 20 minutes, plus about ten minutes if you use your own script. So far, the trainer had ranges
+# and options for everything. `sort_letters.py` has neither. The script learns to recognize letters that ask for money.
+# In this part, all times are *measured* on your CPU.
 #
-# To use your own script, set `OWN_SCRIPT` to its path. It should run for at most 15 seconds with 40 steps or more, use a
-# seed, and print its losses.
+# To use your own script, set `OWN_SCRIPT` to its path. The script should run for at most 15 seconds, take at least 40
+# steps, use a seed, and print its losses.
 
 # %%
 import os
@@ -474,10 +481,10 @@ os.environ |= {"SCRIPT": str(script), "OUT": str(lesson_14.folder.resolve() / "o
 print(text[text.find("def numbers_of") :])
 
 # %% [markdown]
-# ## One command in front
+# ## Put one command in front
 #
-# `tidyprof run` runs the unmodified script. It times 20 steps, traces 3 and times 20 more. `--with-stack` also records
-# Python functions. The run takes about 15 seconds.
+# `tidyprof run` runs the unmodified script. It times 20 steps, traces 3 steps, and times 20 more. `--with-stack` also
+# records Python functions. The run takes about 15 seconds.
 
 # %% language="bash"
 # cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/first"
@@ -487,22 +494,23 @@ print(text[text.find("def numbers_of") :])
 # %% [markdown]
 # | line | meaning |
 # | --- | --- |
-# | Verdict | what limits the run, with its share of the step; `inconclusive` if the files can't show it |
+# | Verdict | what limits the run, with its share of the step; `inconclusive` if the recorded data can't show it |
 # | Why, Next | the reason; what to change first, and where to read more |
-# | the table | the parts of a step without the profiler; during *other programs*, another program had the CPU core |
+# | the table | the parts of a step without the profiler; during *other programs*, another program used the CPU core |
 # | Doubt | what weakens the verdict |
 #
 # On a busy machine, the verdict can be *not confident* or `inconclusive`. The table is valid even then.
 #
-# > **Note:** PyTorch calls any function that you register after each optimizer step (`register_optimizer_step_post_hook`).
-# > `tidyprof run` uses such hooks to find the steps. This script has no optimizer, so calls to its model mark the steps.
+# > **Note:** After each optimizer step, PyTorch calls the functions that you register with
+# > `register_optimizer_step_post_hook`. `tidyprof run` uses such hooks to find the steps. This script has no optimizer,
+# > so `tidyprof run` uses the calls to its network to mark the steps.
 #
 # ## What is wrong with this script?
 
 # %%
-# 5 minutes, open: Which part of the step contains work that the script repeats needlessly, and which function does it?
-# Answer with a pair of strings, `part, function`. Then fix the script: `FIX` maps text of the script to new text.
-# (With your own script, write `FIX` and ignore the check.)
+# 5 minutes, open: Which part of the step contains work that the script repeats needlessly, and which function does this
+# work? Answer with a pair of strings, `part, function`. Then fix the script: `FIX` maps text in the script to its
+# replacement. (If you use your own script, write `FIX` and ignore the check.)
 q = exercise("90.1", None if OWN_SCRIPT else text)
 # solution
 answer = "data", "numbers_of"
@@ -519,13 +527,14 @@ for old, new in ({} if FIX is ... else FIX).items():
     assert changed.count(old) == 1, f"{old!r} must occur exactly once in the script."
     changed = changed.replace(old, new)
 script.with_name(f"fixed_{script.name}").write_text(changed)
-print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
+print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 
 # %% [markdown]
 # ## Prove the fix
 #
-# One run before and one after the fix prove nothing. Run both versions in seven rounds, in random order, without a trace
-# (`--no-trace`). If the machine gets slower, both versions get slower. This takes about two minutes on two cores.
+# A single run before the fix and another one after it prove nothing. Run both versions in seven rounds, in random order
+# and without a trace (`--no-trace`). If the machine becomes slower, both versions become slower. The rounds take about
+# two minutes on two cores.
 
 # %% language="bash"
 # cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/rounds"; mkdir -p "$OUT"
@@ -542,39 +551,39 @@ print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 # python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
 
 # %% [markdown] tags=["given"]
-# The first line gives the verdict, the change of the mean step, and an *interval*. The change differs from round to
-# round, and the interval contains its true value with the stated confidence. If the whole interval is below 0%, the
-# fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
-# larger fix.
+# The first line states the verdict, the change in the mean step time, and a *confidence interval*. The change differs
+# from round to round, and the interval contains the true change with the stated confidence. If the whole interval is
+# below 0%, the fixed version is faster. If the interval contains 0%, the result is `inconclusive`, so you need more
+# rounds or a more effective fix.
 #
-# The column `confident` judges each part in the same way. With three parts, that takes at least seven rounds. A short run
-# is mostly startup, so compare steps, not seconds.
+# The `confident` column judges each part in the same way. With three parts, a confident verdict requires at least seven
+# rounds. A short run is mostly startup, so compare step times, not the total time.
 
 # %% [markdown]
 # ## Where to go from here
 #
 # - [Lesson 00](00_start_here.ipynb) asks whether you can trust your clock. You don't need to repeat the parts above.
-# - [Lesson 04](04_rocprofv3_kernel_stats.ipynb) asks which kernels run once the data arrives on time.
-# - [Lesson 14](14_your_own_code.ipynb) takes a script from the clock to the line of Python, on two ranks.
+# - [Lesson 04](04_rocprofv3_kernel_stats.ipynb) asks which kernels run when the data arrives on time.
+# - [Lesson 14](14_your_own_code.ipynb) diagnoses a script, from a step time to a line of Python, on two ranks.
 #
 # ## Three takeaways
 #
-# - A slow step says little, so first find out whether the GPU works or waits, and for what.
-# - A fix follows from the evidence, here from images that are prepared one by one.
+# - A slow step alone explains little, so first find out whether the GPU works or waits, and what it waits for.
+# - A fix follows from the evidence: in this run, the images were prepared one by one.
 # - Prove a fix with paired runs without a profiler, and check that the losses stay the same.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Start with `python -m tidyprof run -- python train.py`, which [runs without an installation](../docs/triage.md).
+# Start with `python -m tidyprof run -- python train.py`, which [doesn't require an installation](../docs/triage.md).
 #
 # {snippet 14_instrument_me.py}
 #
-# If hooks can't find the parts of your loop, put these lines into it.
+# If hooks can't find the parts of your loop, copy the lines from this file into the loop.
 #
 # {snippet 02_step_budget.py}
 #
-# The step budget of part 2 with pandas alone.
+# This script computes the step budget from part 2, using only pandas.
 
 # %% [markdown]
 # Next question: what limits your own script?

@@ -237,7 +237,7 @@ def near(word: str, known: Iterable[str]) -> str:
     """Return a phrase with the names in `known` that are close to `word`, or all names."""
     import difflib
 
-    known = sorted(known)
+    known = sorted(set(known))
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"

@@ -37,7 +37,7 @@ def test_known_mistakes_get_their_message_on_the_recorded_runs(
         ({"conditions": "resnet, float32, batch 256, H200, 2 loaders"}, "precision"),
         ({"conditions": "resnet, mixed, H200, 2 loaders"}, "batch size"),
         ({"conditions": "resnet, mixed, batch 256, H200"}, "loaders"),
-        ({"conditions": None}, "model"),
+        ({"conditions": None}, "network"),
         ({"median_ms": 70_416_000}, "ns"),
         ({"median_ms": 99.5}, lesson.MEAN_FOR_MEDIAN),
         ({"median_ms": 12}, "median_ms"),

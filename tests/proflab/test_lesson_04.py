@@ -58,10 +58,17 @@ def test_published_rows_agree_with_each_other(published: pd.DataFrame, run: str)
 def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
     # Of two copies that are launched within `backward`, one runs after it.
     marks = pd.DataFrame(
-        {"Function": ["backward"] * 2, "Start_Timestamp": [0, 1000], "End_Timestamp": [100, 1100]}
+        {
+            "Function": ["backward"] * 3,
+            "Start_Timestamp": [0, 1000, 2000],
+            "End_Timestamp": [100, 1100, 2100],
+        }
     )
     copies = pd.DataFrame(
-        {"launched": [10, 90, 500, 1010, 1090], "Start_Timestamp": [20, 120, 510, 1020, 1120]}
+        {
+            "launched": [10, 90, 500, 1010, 1090, 2010, 2090],
+            "Start_Timestamp": [20, 120, 510, 1020, 1120, 2020, 2120],
+        }
     )
     assert lesson.copies_in((copies, marks)) == 2
     selftest("04.1", (copies, marks))

@@ -1,4 +1,4 @@
-"""Lesson 12: when its times are in doubt, and its exercises on each origin of their data."""
+"""Lesson 12: its exercises on shipped and whole traces, and facts that its text states."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from tests.public_recordings import Mirror
 
 
 def test_slips_about_graphs_are_named() -> None:
-    """Rounded as somebody types them; the rest of the file is idle for nearly as long as the graph
-    is busy.
-    """
+    """Answers are rounded. The file is idle for nearly as long as the graph is busy."""
     idle = find("12.2").on(tidyprof.read(recording("torch-mi300x-sglang-decode").path))
     assert idle.evaluate(2.8).outcome is Outcome.PASSED
-    assert idle.evaluate(97.2).message.startswith("That is how long it is busy")
-    assert idle.evaluate(97.9).message.startswith("You took all events of the file")
+    assert idle.evaluate(97.2).message.startswith("You computed the rest")
+    assert idle.evaluate(97.9).message.startswith("You used all events of the file")
     share = find("12.3").on(tidyprof.read(recording("rpd-vllm-mytrace").path))
-    assert share.evaluate(7.8).message.startswith("That is the host's time in the call")
+    assert share.evaluate(7.784).message.startswith("You used the host's time")
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -31,3 +29,15 @@ def test_mistakes_are_told_apart_on_cuts_and_on_whole_recordings(
     read = fetch if whole else recording
     for number, name in {"12.2": "torch-mi300x-sglang-decode", "12.3": "rpd-vllm-mytrace"}.items():
         selftest(number, tidyprof.read(read(name).path))
+
+
+def test_the_traces_are_of_the_models_that_the_lesson_names() -> None:
+    """One attention kernel per layer of Qwen3-8B, and the wait of the first work by hand."""
+    for name in ("torch-mi300x-sglang-decode", "torch-mi300x-vllm-decode-hipgraph"):
+        run = tidyprof.read(recording(name).path)
+        first = run.device_events.sort_values("start_ns").drop_duplicates("stream")
+        waited = (first["start_ns"] - first["launch_ns"]).max()
+        assert waited == pytest.approx(tidyprof.step_budget(run)["other_ns"].iloc[0], rel=0.1)
+    sglang = tidyprof.read(recording("torch-mi300x-sglang-decode").path)
+    names = sglang.device_events["name"].astype(str)
+    assert names.str.contains("paged_attention_ll4mi_QKV").sum() == 36

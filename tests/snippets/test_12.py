@@ -31,8 +31,8 @@ def test_bounds_counted_by_hand(bare: Run, tmp_path: Path) -> None:
     slow_memory = ("--bandwidth", "2.784e-9", "--peak", "1", "--context", "10")
     found = bound(bare, tmp_path, *slow_memory).stdout
     assert "a step takes at least 1000.000 ms (memory)" in found
-    assert "at most 1.0 tokens/s together, 1.0 for each request" in found
-    # A weight of b bytes takes 2 FLOP for each token: at 246.6 FLOP per byte 246.6 tokens of two
+    assert "at most 1.0 tokens/s in total, 1.0 per request" in found
+    # A weight of b bytes takes 2 FLOP per token: at 246.6 FLOP per byte 246.6 tokens of two
     # bytes, half of one.
     for size, tokens in ((2, 247), (1, 123), (4, 493)):
         said = bound(

@@ -116,19 +116,28 @@ def _mean_steps(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 
 def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
-    total = table["duration_ns"].sum()
-    shares = {part: 100 * table[f"{part}_ns"].sum() / total for part in parts}
-    ordered = sorted(parts, key=shares.get, reverse=True)
-    listed = ", ".join(
-        f"{part_words(part)} {shares[part]:.0f} %" for part in ordered if shares[part] >= 0.5
-    )
+    def shares(rows: pd.DataFrame) -> str:
+        found = 100 * rows[[f"{part}_ns" for part in parts]].sum() / rows["duration_ns"].sum()
+        ordered = found[found >= 0.5].sort_values(ascending=False)
+        return ", ".join(
+            f"{part_words(name.removesuffix('_ns'))} {share:.0f}%"
+            for name, share in ordered.items()
+        )
+
+    if table["step"].map(lambda name: isinstance(name, str)).all():
+        bars = (
+            f"{row['step']}, {duration_text(row['duration_ns'])}: {shares(table.loc[[place]])}"
+            for place, row in table.iterrows()
+        )
+        return f"Stacked bars of steps, split into parts. {'; '.join(bars)}."
     if table["step"].isna().all():
-        what = f"{len(table)} whole recordings" if len(table) > 1 else "the whole recording"
+        what = f"{len(table)} whole traces" if len(table) > 1 else "the whole trace"
     else:
         what = f"{len(table)} step{'s' if len(table) != 1 else ''}"
-    length = duration_text(total / len(table))
+    length = duration_text(table["duration_ns"].mean())
     return (
-        f"Stacked bars of {what}, {length} on average, split into parts. Over all of it: {listed}."
+        f"Stacked bars of {what}, {length} on average, split into parts. The parts in total:"
+        f" {shares(table)}."
     )
 
 
