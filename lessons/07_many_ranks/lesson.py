@@ -75,16 +75,14 @@ for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
     mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces during the backward pass
     dist.all_reduce(own)
-    print(
-        f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True
-    )
+    print(f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True)
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
 
 # %% language="bash"
-# echo "First, two processes import PyTorch, which takes up to half a minute." OMP_NUM_THREADS=1 torchrun --standalone
-# --nproc-per-node 2 $FOLDER/ranks.py 2>&1
+# echo "First, two processes import PyTorch, which takes up to half a minute."
+# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
 # > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch. Otherwise, every epoch uses the same order. With

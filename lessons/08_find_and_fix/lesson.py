@@ -186,7 +186,7 @@ many = steps[(steps["images"] == 1024) & ~steps["traced"]]
 place = many["step"].lt(16).map({True: "first_sixteen", False: "later"})
 waits = many.assign(ms=many["duration_ns"] / 1e6).pivot_table("ms", "run", place).reset_index()
 show_table(waits, "run first_sixteen later", "Mean step in ms at batch size 1,024", origin=origin)
-show_text(f"Eight loaders take {best_us:.0f} µs per image at best: {1.024 * best_us:.0f} ms a batch.")
+show_text(f"Eight loaders take {best_us:.0f} µs per image at best: {1.024 * best_us:.0f} ms/batch.")
 
 # %% [markdown]
 # The time per image at batch size 1,024 therefore shows the speed of the *device*, not of an epoch. To time loaders,
@@ -200,7 +200,7 @@ show_text(f"Eight loaders take {best_us:.0f} µs per image at best: {1.024 * bes
 amd, best, device_us = 12_787, fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
 tiny_ms = 4 * runs.loc[False, "small4"]["image_ns"] / 1e6
 show_text(
-    f"With all fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. AMD's run reached "
+    f"With all fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. AMD reached "
     f"{amd:,}. The H200 needs about {256 * device_us / 1e3:.0f} of the "
     f"{256 * best['image_ns'] / 1e6:.0f} ms per step. A step with 4 images takes {tiny_ms:.0f} ms."
 )
@@ -383,7 +383,7 @@ lesson.conclude(
     f"In single runs on one H200, two loaders gave a speedup of {faster['loaders']:.1f}, and "
     f"batched transforms raised it to {faster['batched']:.1f} "
     f"({best['images_per_second']:,.0f} images/s), with green gates. At batch 1,024, the device "
-    f"needs {device_us:.0f} µs per image; eight loaders deliver one every {best_us:.0f} µs at best.",
+    f"needs {device_us:.0f} µs per image; eight loaders deliver one in {best_us:.0f} µs at best.",
     rules_out="A single cause, because the limit moves after each fix.",
     because="Single runs can't prove small gains. Repeat the runs in shuffled order.",
     next="",
