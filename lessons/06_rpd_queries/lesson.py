@@ -49,7 +49,7 @@ lesson.findings()
 #
 # - A *view* is a stored query that you can use like a table.
 # - An *operation* is a kernel or copy that the GPU ran.
-# - *rocpd* is the rocprofv3 database format.
+# - *rocpd* is rocprofv3's database format.
 #
 # | rocpd view | one row per | note |
 # | --- | --- | --- |
@@ -106,7 +106,7 @@ busy = pd.read_sql("SELECT * FROM busy", train)
 show_table(busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin)
 
 # %% [markdown]
-# Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
+# In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
 # result is misleading.
 #
 # ## One query, clause by clause
@@ -180,7 +180,7 @@ step = {"start_ns": starts[1], "end_ns": starts[2]}
 show_figure(plots.timeline(trace, **step, title="Step 2: kernels run after their launch"))
 
 # %% [markdown]
-# The host finishes `forward` while the GPU is still running its kernels. A second thread launches the backward pass.
+# The host finishes `forward` while the GPU still runs its kernels. A second thread launches the backward pass.
 
 # %%
 # 5 minutes: for each range name, return the name and the total ns that its kernels run on the GPU, with the largest
@@ -212,7 +212,7 @@ for words, begin in {"all four steps": 0, "steps 2 to 4": int(starts[1])}.items(
 proflab.reveal("06.a", percent, origin=origin)
 
 # %% [markdown]
-# The ready-made view can't leave out the first step, and it counts overlapping work twice.
+# The view can't leave out the first step, and it counts overlapping work twice.
 #
 # ## Four files, one query
 #
@@ -287,7 +287,7 @@ q.check(answer)
 # git submodule update --init rlog && ./install.sh
 # ```
 #
-# Put `runTracer.sh` before your command to record all processes into one file. `-o` must come first and overwrites an
+# Put `runTracer.sh` before your command; one file holds all processes. `-o` must come first and overwrites an
 # existing file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog recorded two products of 32-bit matrices, the larger with ten times the arithmetic. Record the smaller one:
 
 # %% language="bash"
@@ -298,8 +298,7 @@ q.check(answer)
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
 # %% [markdown]
-# In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store
-# names as row IDs of `rocpd_string`. The `op` and `api` views replace these IDs with strings.
+# In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store names as rows of `rocpd_string`. The views `op` and `api` contain the strings.
 #
 # | in rocpd | in rpd | difference |
 # | --- | --- | --- |
@@ -415,7 +414,7 @@ lesson.conclude(
 #
 # - rpd overwrites existing files. With several ranks, run it inside `srun`, with the rank in the file name.
 # - `rocpd_info_process` contains your process's environment variables. Check it before you share a database.
-# - Some documented views don't exist. See the [known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
+# - Some documented views don't exist: see the [known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
 
 # %% [markdown]
 # ## At work, without this course
