@@ -158,7 +158,7 @@ EXERCISES = (
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps * IMAGES,
                 "You computed the sleep time in all steady steps. Divide it by the number of"
-                " images in these steps, `unseen.steps` times {IMAGES}.",
+                f" images in these steps, `unseen.steps` times {IMAGES}.",
             ),
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * FREQUENCY,

@@ -193,7 +193,7 @@ EXERCISES = (
         ),
         insight=(
             "The snippet at the end of the lesson extends this script with everything else that a"
-            " real job needs.\n\n```bash\n{JOB}```"
+            f" real job needs.\n\n```bash\n{JOB}```"
         ),
     ),
     Exercise(

@@ -46,11 +46,11 @@ def naming_problem(pattern: object, launcher: pd.Series) -> str | None:
     and its rank in the name.
     """
     if not isinstance(pattern, str) or not pattern.strip():
-        return "Your answer isn't a pattern. Write a string such as `rank%rank%_%pid%`."
+        return "Your answer isn't a file name pattern. Write a string such as `rank%rank%_%pid%`."
     if "%q{" in pattern or "$" in pattern:
         return (
-            "You used a placeholder of another tool or of the shell. Use the placeholders of"
-            " `rocprofv3`, between percent signs."
+            "You used a placeholder of another tool or of the shell. Use `rocprofv3` placeholders,"
+            " which are between percent signs."
         )
     # With equal process IDs and node names everywhere, only the rank can make the names differ.
     if len(set(written_names(pattern, launcher, (41250,) * RANKS))) == RANKS:
@@ -65,16 +65,16 @@ def why_alike(pattern: str, launcher: pd.Series) -> str:
     if launcher["local_rank"] in used:
         return f"`{launcher['local_rank']}` starts again at 0 on each node."
     if launcher["size"] in used:
-        return f"`{launcher['size']}` is the number of all ranks, the same on each."
+        return f"`{launcher['size']}` is the total number of ranks, which is the same on each rank."
     unset = [name for name in used if not launcher["inherited"].startswith(f"{name}=")]
     if unset:
-        return f"This launcher doesn't set `{unset[0]}`, so the name contains nothing in its place."
+        return f"This launcher doesn't set `{unset[0]}`, so the tool replaces it with nothing."
     if used or re.search("%(rank|nid)%", pattern):
         return (
-            f"`%rank%` checks Slurm's variable first, and each rank inherits {launcher['inherited']}"
-            " from the job's script."
+            "`%rank%` checks Slurm's variable first, and each rank inherits"
+            f" {launcher['inherited']} from the job script."
         )
-    return "Your name contains no rank."
+    return "Your file name doesn't contain the rank."
 
 
 def what_is_left(names: list[str]) -> str:
@@ -84,8 +84,8 @@ def what_is_left(names: list[str]) -> str:
         return f"All {len(names)} ranks write `{names[0]}`, and the last one replaces the others."
     if different < len(names):
         return (
-            "Process IDs differ on one node, but two nodes can use the same ones: then there are"
-            f" {different} files."
+            "Process IDs differ on one node, but two nodes can use the same IDs. In that case,"
+            f" only {different} files remain."
         )
     return "The files stay separate, but nothing shows which rank wrote them."
 
@@ -159,12 +159,14 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda run: margin_ms(run, least="median"),
-                "You used the suspect's median step. The rule covers *each* step, so use its"
-                " smallest lateness.",
+                (
+                    "You used the suspect's median step. The rule covers *each* step, so use the"
+                    " suspect's smallest lateness."
+                ),
             ),
             Mistake(
                 lambda run: margin_ms(run, least="max"),
-                "You used the suspect's largest lateness. Use its smallest.",
+                "You used the suspect's largest lateness. Use its smallest lateness.",
             ),
             Mistake(
                 lambda run: margin_ms(run, alone=False),
@@ -172,12 +174,17 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: margin_ms(run, worst="median"),
-                "You used the median of the other ranks. Use the largest value of any of them.",
+                (
+                    "You used the median lateness of the other ranks. Use the largest value of any"
+                    " of these ranks."
+                ),
             ),
             Mistake(
                 lambda run: margin_ms(run, least="max", worst="median"),
-                "You used the suspect's largest lateness and the median of the others. Use the"
-                " suspect's smallest and the others' largest.",
+                (
+                    "You used the suspect's largest lateness and the median of the others. Use the"
+                    " suspect's smallest lateness and the largest lateness of the others."
+                ),
             ),
             *(
                 Mistake(
@@ -189,22 +196,28 @@ EXERCISES = (
             ),
             Mistake(
                 per_step_ms,
-                "You compared step by step, but the rule is stricter. Compare with the worst step"
-                " of *all* steps, a single number (`max(axis=None)`).",
+                (
+                    "You compared ranks step by step, but the rule is stricter. Compare with the"
+                    " largest lateness in *all* steps, which is a single number"
+                    " (`max(axis=None)`)."
+                ),
             ),
             Mistake(
                 lambda run: margin_ms(run, each="max"),
-                "You used single collectives. Average the lateness over the collectives of a step.",
+                (
+                    "You used individual collectives. Average the lateness over the collectives in"
+                    " a step."
+                ),
             ),
         ),
         hints=(
-            "Find the suspect, the column with the largest median, with `.median().idxmax()`.",
-            "Take the suspect's smallest lateness with `[suspect].min()`.",
+            "With `.median().idxmax()`, find the suspect (the column with the largest median).",
+            "With `[suspect].min()`, find the suspect's smallest lateness.",
             "Subtract the largest value of the others, `.drop(columns=suspect).max(axis=None)`.",
         ),
         insight=lambda run: (
-            "By the strict rule, the rank is a straggler: even in its best step, it is"
-            f" {lateness_ms(run, STEPS).max(axis=1).min():.1f} ms late."
+            "According to the strict rule, the suspect is a straggler because even in its best"
+            f" step, it is {lateness_ms(run, STEPS).max(axis=1).min():.1f} ms late."
             f" {tidyprof.ranks(run).attrs['evidence']}"
         ),
     ),
@@ -214,8 +227,10 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda scaling: gain(scaling, before=(1, 256)),
-                "You compared with one GPU with 256 images, which often waits. The example run has"
-                " 1,024 images on its GPU.",
+                (
+                    "You compared with a single GPU that processes 256 images per step and often"
+                    " waits. The example run has 1,024 images per step on its GPU."
+                ),
             ),
             Mistake(
                 lambda scaling: gain(scaling, after=(4, 1024)),
@@ -224,21 +239,21 @@ EXERCISES = (
             ),
             Mistake(
                 lambda scaling: gain(scaling) / 4,
-                "You compared rates per GPU. Multiply each rate by its number of GPUs.",
+                "You compared rates per GPU. Multiply each rate by the number of GPUs.",
             ),
             Mistake(
                 lambda scaling: 4,
-                "You assumed that four GPUs are four times as fast. Use the rates of the table.",
+                "You assumed that four GPUs are four times as fast. Use the rates in the table.",
             ),
         ),
         hints=(
-            "Find the row of the example run, and the row with four GPUs and 1,024 images per step.",
-            "Multiply each rate by its number of GPUs, then divide the new total by the old.",
+            "Find the rows for the example run and for four GPUs with 1,024 images per step.",
+            "Multiply each rate by the number of GPUs, then divide the new total by the old total.",
         ),
         insight=lambda scaling: (
-            f"In the model, four GPUs gain {'nothing' if gain(scaling) < 1.05 else 'little'}: each"
-            " has a quarter of the images and as many launches as before. Measure it on your own"
-            " GPUs."
+            f"In the modeled runs, four GPUs gain {'nothing' if gain(scaling) < 1.05 else 'little'}"
+            " because each GPU has a quarter of the images but as many launches as before. Measure"
+            " the gain on your own GPUs."
         ),
     ),
 )

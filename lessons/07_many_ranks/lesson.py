@@ -1,17 +1,17 @@
 # %% [markdown]
 # # What changes with many GPUs?
 #
-# Four GPUs should do four times the work, but they do less. The network is the first suspect. Often, though, the GPUs
-# wait for each other. Find out who waits for whom, and how long.
+# Four GPUs should do four times as much work as one, but they do less. Often, the cause isn't the network, because the
+# GPUs wait for each other. Find out which one waits, and how long.
 #
 # After this lesson, you can:
 #
-# - record each rank into its own file, and separate waiting from transfer;
-# - name the rank that the others wait for, or show that the evidence isn't sufficient;
-# - estimate what a transfer should cost, and decide whether more GPUs pay off.
+# - record each rank in a separate file and distinguish waiting from transfer;
+# - identify the rank that the others wait for, or show that the evidence isn't sufficient;
+# - estimate how long a transfer should take and decide whether more GPUs pay off.
 #
 # **Before you start:** complete lessons 00, 02 and 04. The commands work with ROCm 7.0 to {newest rocm}. Without four
-# GPUs, the course replays files of a modeled MI300X.
+# GPUs, the course replays files from modeled MI300X GPUs.
 
 # %%
 import pandas as pd
@@ -30,7 +30,7 @@ lesson.recall()
 # %% [markdown]
 # ## The example run so far
 #
-# Now four GPUs share a step of 1,024 images, 256 each. Each GPU has two loader processes.
+# Now four GPUs split each step of 1,024 images, 256 per GPU. Each GPU has two loader processes.
 
 # %%
 lesson.findings()
@@ -38,23 +38,23 @@ lesson.findings()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# In `DistributedDataParallel` (DDP), each process has its own GPU, a copy of the model and its own images. Such a
-# process is a *rank*. After the backward pass, all copies need the same gradients. So RCCL, AMD's communication
-# library, adds up the gradients of all ranks, and DDP divides by the number of ranks.
+# In `DistributedDataParallel` (DDP), each process has its own GPU, a copy of the network and its own images. Such a
+# process is a *rank*. After the backward pass, all copies need the same gradients. Therefore, RCCL, AMD's communication
+# library, adds up the gradients from all ranks, and DDP divides the result by the number of ranks.
 #
 # {drawing 07_all_reduce}
 #
-# - A *collective* is an operation of all ranks. The *all-reduce* adds up data of all ranks.
-# - A *bucket* is a group of gradients that travel together. The last layers come first, so the exchange overlaps with
+# - A *collective* is an operation of all ranks. An *all-reduce* adds up data from all ranks.
+# - A *bucket* is a group of gradients that are sent together. The last layers come first, so the exchange overlaps with
 #   the backward pass.
-# - A collective's kernel starts when *its own* rank arrives. It ends after the *last* rank has arrived and the data
-#   has been exchanged. So its duration is *waiting* plus *transfer*.
+# - A collective's kernel starts when *its own* rank arrives. It ends after the *last* rank has arrived and the data has
+#   been exchanged. Its duration is *waiting* plus *transfer*.
 # - A *straggler* is a rank that the others wait for.
-# - Communication is *exposed* while no computation runs.
+# - Communication is *exposed* if no computation runs at the same time.
 #
 # ## DDP, step by step
 #
-# This program computes each gradient twice: with DDP, and with a manual all-reduce.
+# This program computes each gradient twice, with DDP and with a manual all-reduce.
 
 # %%
 # %%writefile {lesson.folder}/ranks.py
@@ -76,24 +76,24 @@ for samples, wanted in loader:
     mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces during the backward pass
     dist.all_reduce(own)
     print(
-        f"rank {rank} {(own / size)[0, :2]} manually, {model.weight.grad[0, :2]} by DDP", flush=True
+        f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True
     )
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
 
 # %% language="bash"
-# echo "Two processes import PyTorch first, which takes half a minute on a busy machine."
-# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
+# echo "First, two processes import PyTorch, which takes up to half a minute." OMP_NUM_THREADS=1 torchrun --standalone
+# --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
-# > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch, or every epoch has the same order. An epoch
-# > now has fewer steps, so the *learning rate* is usually multiplied by the number of ranks. Compare the loss *per
+# > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch. Otherwise, every epoch uses the same order. With
+# > DDP, an epoch has fewer steps, so the *learning rate* is usually multiplied by the rank count. Compare the loss *per
 # > epoch*.
 #
 # ## Predict
 #
-# One of four ranks arrives late in every step. Make your predictions for a rank that is on time:
+# In every step, one of four ranks arrives late. Make your predictions for a rank that arrives on time:
 
 # %%
 # solution
@@ -104,13 +104,13 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient 
 
 # %% [markdown]
 # ## Capture: one file per rank
-# A *launcher* starts one process per rank and passes the rank in environment variables. Here the profiler is
-# *outside* the launcher, and its settings reach all processes that `torchrun` starts on this machine. The tool
-# replaces `%env{RANK}%` by the variable `RANK`, which `torchrun` sets, and `%pid%` by the process ID. The second run
-# has a fault.
+# A *launcher* starts one process per rank and passes the rank in environment variables. In this cell, the profiler is
+# *outside* the launcher, and its settings reach all processes that `torchrun` starts on this machine. The profiler
+# replaces `%env{RANK}%` with the `RANK` variable, which `torchrun` sets, and `%pid%` with the process ID. The second
+# run has an injected fault.
 #
-# > **Warning:** Don't run this on an MI300A node with ROCm 10.0. Several `rocprofv3` at the same time may [reset the
-# > whole node][reset] and end other people's jobs.
+# > **Warning:** Don't run this on an MI300A node with ROCm 10.0. Several simultaneous `rocprofv3` processes may [reset
+# > the whole node][reset] and end other users' jobs.
 #
 # [reset]: https://github.com/ROCm/TheRock/issues/8229
 
@@ -124,18 +124,20 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient 
 # ls $FOLDER/late | grep kernel_trace
 
 # %% [markdown]
-# Other launchers start ranks on several *nodes*. There, put the tool *inside*, around each rank, as [the guide to
-# clusters](../docs/slurm.md#names-of-files-by-rank) shows. `%rank%` is shorter than `%env{...}%`, but it checks
-# Slurm's variable first. The script of a Slurm job sets it to 0, and processes that `mpirun` starts there inherit it:
+# Other launchers start ranks on several *nodes*. With these, start the profiler *inside* the launcher, around each
+# rank, as the [cluster guide](../docs/slurm.md#names-of-files-by-rank) shows. `%rank%` is shorter than `%env{...}%`,
+# but it checks Slurm's variable first. A Slurm job script sets this variable to 0, and processes that `mpirun` starts
+# there inherit it:
 
 # %%
 launchers = pd.read_csv(lesson.file("launchers.csv"), comment="#").fillna("").set_index("launcher")
 mpirun, documented = launchers.loc[["mpirun in a Slurm job"]], "documented: Open MPI, Slurm"
-show_table(mpirun, "rank inherited", "The environment of a rank", origin=documented)
+show_table(mpirun, "rank inherited", "Environment variables of a rank", origin=documented)
 
 # %%
-# 3 minutes: write a string for `--output-file` under mpirun in a Slurm job of two nodes. Each rank must get its own file
-# with its rank in the name. Process IDs can repeat on the other node. `rank` is the variable that identifies the rank.
+# 3 minutes: write a string for `--output-file` under mpirun in a Slurm job with two nodes. Each rank must write its own
+# file with its rank in the name. Both nodes can use the same process IDs. The `rank` column contains the variable that
+# identifies the rank.
 q = exercise("07.1", launchers.loc["mpirun in a Slurm job"])
 # solution
 answer = "rank%env{OMPI_COMM_WORLD_RANK}%_pid%pid%"
@@ -143,26 +145,26 @@ answer = "rank%env{OMPI_COMM_WORLD_RANK}%_pid%pid%"
 q.check(answer)
 
 # %% [markdown]
-# ## First look, and the trap
+# ## A first look and a trap
 #
-# Look at rank 0 alone. Which kernel takes the time?
+# Look at rank 0 alone. Which kernel takes the most time?
 
 # %%
 runs = {name: steady_part(own_run(lesson.folder / name)) for name in ("healthy", "late")}
 rank0 = tidyprof.kernels(runs["late"].profile, per_device=True).query("rank == 0")
-show_table(rank0, "short_name calls total_ms mean_us", "The late run on rank 0", rows=3)
+show_table(rank0, "short_name calls total_ms mean_us", "Rank 0 of the late run", rows=3)
 busy = tidyprof.busy(runs["late"].profile)
-show_table(busy, "rank busy_percent span_ms", "How busy is each GPU?")
+show_table(busy, "rank busy_percent span_ms", "Busy time of each GPU")
 
 # %% [markdown]
-# Is the network slow, and one GPU lazy? Neither. A kernel that waits occupies its GPU and counts as busy, here and in
-# `amd-smi` (lesson 01).
+# Is the network slow, or does one GPU have too little work? Neither. While a kernel waits, its GPU counts as busy, even
+# in `amd-smi` (lesson 01).
 #
-# ## The solution: all ranks side by side
+# ## The solution: compare all ranks
 #
-# Every rank runs the same collectives in the same order. So number them on each rank, and compare the starts of each
-# number. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a rank that
-# leaves before the last one arrives, such as the sender of a *broadcast*, didn't wait for it.
+# Every rank runs the same collectives in the same order, so number them on each rank and compare the start times of
+# each one. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a rank that
+# finishes before the last rank arrives, such as the sender of a *broadcast*, didn't wait for it.
 
 # %%
 files = (lesson.folder / "late").glob("rank*kernel_trace.csv")
@@ -176,34 +178,35 @@ each["wait_ns"] = (last - each["start"]).where(each["end"] >= last, 0)
 each["transfer_ns"] = each["end"] - each["start"] - each["wait_ns"]
 sums = each.groupby("rank", as_index=False)[["wait_ns", "transfer_ns"]].sum()
 origin = runs["late"].profile.origin
-show_table(sums, "rank wait_ms transfer_ms", "The late run, first steps included", origin=origin)
+show_table(sums, "rank wait_ms transfer_ms", "The late run with its first steps", origin=origin)
 
 # %% [markdown]
-# Why does rank 1 have more transfer than the others? In the first two broadcasts, it waited for the sender and left
-# before the last rank arrived, which this rule counts as transfer. Check single collectives before you blame a link.
+# Why does rank 1 have a longer transfer time than the others? In the first two broadcasts, rank 1 waited for the sender
+# and finished before the last rank arrived, which this rule counts as transfer. Check individual collectives before you
+# blame a link.
 #
-# `tidyprof.ranks` applies the same rule. Use it on the steps after the warm-up:
+# Use `tidyprof.ranks` to apply this rule to the steps after the warm-up:
 
 # %%
 compared = {name: tidyprof.ranks(part.profile) for name, part in runs.items()}
-show_figure(plots.ranks(compared["late"], title="The late run: three ranks wait for one"))
+show_figure(plots.ranks(compared["late"], title="In the late run, three ranks wait for one"))
 columns = "run rank computation_ms wait_ms transfer_ms arrived_last idle_ms"
 both = pd.concat(compared, names=["run", None]).reset_index("run")
 show_table(both, columns, f"Both runs, {runs['late'].steps} steps", origin=origin)
 
 # %% [markdown]
-# The fault multiplies the waiting, but not the transfer. **Waiting makes RCCL's kernels long, not the network.** All
-# others wait for the rank with the *shortest* collectives and the *least* busy GPU. It computes as long as they do,
-# so its GPU gets the work later: look at its host (lesson 03). A profiler lengthens these kernels further, because
-# all ranks wait for the rank with the most overhead.
+# The fault multiplies the waiting time but not the transfer time. **Waiting makes the RCCL kernels long, not the
+# network.** The other ranks wait for the rank with the *shortest* collectives and the *least* busy GPU. This rank
+# computes for as long as the others, so its GPU must receive its work later. Look at its host (lesson 03). A profiler
+# makes RCCL kernels even longer because all ranks wait for the rank with the most overhead.
 #
-# A host can be late because its rank runs on CPU cores far from its GPU. *Binding* assigns cores to each rank; on an
-# MI250X, each die is a separate GPU with its own cores. [The guide to
-# clusters](../docs/slurm.md#cores-and-gpus-of-a-rank) lists bindings, and one to try.
+# A host can be late because its CPU cores are far from its GPU. *Binding* assigns cores to each rank. On an MI250X,
+# each die is a separate GPU with its own cores. The [cluster guide](../docs/slurm.md#cores-and-gpus-of-a-rank) lists
+# bindings, including one to try.
 #
-# Even in the healthy run, one rank arrives last more often than the others, so `arrived_last` proves nothing. Measure
-# **by how much a rank is late in each step**, with the healthy run as the threshold. Lateness is the rank's start
-# minus the median start of all ranks, averaged over the step's collectives.
+# Even in the healthy run, one rank arrives last more often than the others, so `arrived_last` alone proves nothing.
+# Measure **how late each rank is in each step**, with a healthy run (same machine and batch size) as the threshold. The
+# lateness is a rank's start time minus the median start time of all ranks, averaged over the collectives in a step.
 
 
 # %%
@@ -216,20 +219,18 @@ def lateness_ms(profile, steps):
 
 late = {name: lateness_ms(part.profile, part.steps) for name, part in runs.items()}
 threshold, typical = late["healthy"].max(axis=None), late["late"].median()
-verdict = "**It is a straggler.**" if typical.max() > threshold else "This can be chance."
+verdict = "**It is a straggler.**" if typical.max() > threshold else "This could be chance."
 show_text(
-    f"Healthy run: no rank is more than {threshold:.2f} ms late in a step. Late run: rank "
+    f"Healthy run: no rank is more than {threshold:.2f} ms late in any step. Late run: rank "
     f"{typical.idxmax()} is {typical.max():.2f} ms late in its median step. {verdict}"
 )
 
 # %% [markdown]
-# Use the same machine and batch size.
+# ## Who is the straggler on real GPUs?
 #
-# ## Who is the straggler? Real GPUs
-#
-# AMD recorded a ResNet that four MI300 GPUs train with DDP on CIFAR-100. AMD didn't report a fault, and there is no
-# healthy run to compare with. So use a stricter rule: the suspect must be later in *each* of its steps than any other
-# rank in any step.
+# AMD recorded a DDP run that trains a ResNet on CIFAR-100 with four MI300 GPUs. AMD didn't report a fault, and there is
+# no healthy run. Therefore, use a stricter rule: in *each* step, the suspect must be later than any other rank in any
+# step.
 
 # %%
 recorded = proflab.recording("torch-mi300-ddp-4ranks-fused")
@@ -238,14 +239,13 @@ unknown = tidyprof.collectives(run, per_rank=True)
 show_figure(plots.collectives(unknown, title="Which rank waits in which collective?"))
 
 # %% [markdown]
-# Each row is a rank, and each column is a collective. The brighter a cell, the longer the rank waited. The dot marks
-# the rank that arrived last. Each step starts with two *broadcasts*: rank 0 sends statistics and doesn't need to
-# wait.
+# Each row is a rank, and each column is a collective. The brighter a cell is, the longer the rank waited. A dot marks
+# the rank that arrived last. Each step starts with two *broadcasts* of statistics, for which rank 0 doesn't wait.
 
 # %%
-# 4 minutes: the trace has three steps. Compute a number in ms: the suspect's smallest lateness in a step, minus the
-# largest lateness of any other rank in any step. A negative number means that the evidence isn't sufficient. The suspect
-# is the rank with the largest median lateness. Start with `lateness_ms(run, 3)`.
+# 4 minutes: the trace has three steps. The suspect is the rank with the largest median lateness. From the suspect's
+# smallest lateness in any step, subtract the largest lateness of any other rank in any step, and answer in ms. If the
+# result is negative, the evidence isn't sufficient. Start with `lateness_ms(run, 3)`.
 q = exercise("07.2", run)
 # solution
 late["unknown"] = lateness_ms(run, 3)
@@ -255,12 +255,12 @@ answer = late["unknown"][suspect].min() - late["unknown"].drop(columns=suspect).
 q.check(answer)
 
 # %% [markdown]
-# > **Tip:** If your tables of kernels have no starts, compare the totals of collectives. The shortest total is all
-# > transfer, and the excess of the other ranks is waiting.
+# > **Tip:** If a table has no start times, the shortest total collective time is all transfer, and the excess on other
+# > ranks is waiting.
 #
-# What should the transfer cost? In a ring of *n* ranks, each rank sends 2(*n* - 1)/*n* times the data: every piece
-# travels around once to be added up and once to be distributed. AMD's published *bus bandwidth* is for four MI300A
-# and large messages, so expect only the order of magnitude:
+# How long should the transfer take? In a ring of *n* ranks, each rank sends 2(*n* - 1)/*n* times the data because every
+# piece travels around once to be added up and once to be distributed. AMD's published *bus bandwidth* is for four
+# MI300A GPUs and large messages, so expect only the order of magnitude:
 
 # %%
 table = tidyprof.ranks(run)
@@ -269,20 +269,19 @@ rate = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")["bus_gb_per_s"
 transfer_ms = table["transfer_ns"].mean() / 3e6
 need_ms = 2 * (4 - 1) / 4 * sent / rate / 1e6
 show_text(
-    f"Each step all-reduces {sent / 1e6:.0f} MB. At {rate:.0f} GB/s, that takes {need_ms:.2f} ms. "
+    f"Each step all-reduces {sent / 1e6:.0f} MB. At {rate:.0f} GB/s, this takes {need_ms:.2f} ms. "
     f"The trace shows {transfer_ms:.2f} ms of transfer."
 )
 columns = "rank computation_ms communication_ms wait_ms transfer_ms"
-show_table(table, columns, "AMD's run: all three steps", origin=run.origin)
+show_table(table, columns, "All three steps of AMD's run", origin=run.origin)
 
 # %% [markdown]
-# Such an estimate shows, before you profile, whether the network can be the cause at all. Again, the straggler
-# computes no longer than the others.
+# Before you profile, such an estimate shows whether the network can be the cause at all.
 #
 # ## Do four GPUs pay off?
 #
-# Does the example run, with 1,024 images per step on one GPU, get faster on four? Trainers print their rate *per
-# GPU*, and `batch` is the batch of each GPU:
+# Is the example run, with 1,024 images per step on one GPU, faster on four? Trainers print the rate *per GPU*, and
+# `batch` is the batch size per GPU:
 
 # %%
 options = f"{case.options('07')} --batch-size {{}} --max-epochs 4"
@@ -291,11 +290,11 @@ rates = [modeled(options.format(batch), gpus) for gpus, batch in setups]
 scaling = pd.DataFrame(setups, columns=["gpus", "batch"])
 scaling["rate_per_gpu"] = [one.images_per_second for one in rates]
 origin = rates[0].origin
-show_table(scaling.round(), "gpus batch rate_per_gpu", "Images/s of each GPU", origin=origin)
+show_table(scaling.round(), "gpus batch rate_per_gpu", "Images/s per GPU", origin=origin)
 
 # %%
-# 4 minutes: someone offers you three more GPUs. How many times as many images/s does the example run then process in
-# total, if a step keeps its 1,024 images so that the training stays the same? Use the rows of `scaling`.
+# 4 minutes: someone offers you three more GPUs. Keep 1,024 images per step so that training doesn't change. How many
+# times as many images/s does the example run then process in total? Use the rows in `scaling`.
 q = exercise("07.3", scaling)
 # solution
 total = (scaling["gpus"] * scaling["rate_per_gpu"]).set_axis(setups)
@@ -304,16 +303,17 @@ answer = total[4, 256] / total[1, 1024]
 q.check(answer)
 
 # %% [markdown]
-# The host launches the same kernels for a batch of 256 and a batch of 1,024 (lesson 04). So **fill each GPU first,
-# then add GPUs**.
+# The host launches the same kernels for 256 images as for 1,024 (lesson 04). Therefore, **fill each GPU first, then add
+# GPUs**.
 #
-# - With 1,024 images on each GPU, the rate per GPU hardly drops, but 4,096 images per step change the training.
-# - With 256, four GPUs seem to scale well, but only because a single GPU with 256 often waits for its host.
+# - With 1,024 images per GPU, the rate per GPU hardly drops, but 4,096 images per step change the training.
+# - With 256 images per GPU, four GPUs seem to scale well, but only because a single GPU with 256 often waits for its
+#   host.
 #
 # ## Decide
 #
-# By the rule above, AMD's rank 3 is a straggler. `tidyprof triage` is more careful and names none: rank 3 does no
-# more work than the others, and half of the traced step may be profiler overhead.
+# By the strict rule, rank 3 in AMD's run is a straggler. `tidyprof triage` is more careful and names none because rank
+# 3 does no more work than the others, and half of the traced step may be profiler overhead.
 
 # %%
 first, slow = table.loc[0], table.loc[table["arrived_last"].idxmax()]
@@ -321,7 +321,7 @@ proflab.reveal("07.a", 100 * first["wait_ns"] / first["communication_ns"], run)
 proflab.reveal("07.b", transfer_ms, run)
 
 # %% [markdown]
-# You have now met four limits: data, launches, kernels and a late rank. Can you tell them apart without a hint?
+# You have now seen four limits: data loading, launches, kernels and a late rank.
 
 # %%
 spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6  # ms per step
@@ -329,10 +329,10 @@ gain = 4 * scaling["rate_per_gpu"][2] / scaling["rate_per_gpu"][1]
 lesson.conclude(
     f"On four MI300 GPUs that AMD recorded, rank {slow['rank']} arrives last in "
     f"{slow['arrived_last']} of {slow['collectives']} collectives. Rank 0 spends {spent:.1f} ms "
-    f"per step in them, of which {moved:.1f} ms are transfer. In the model, four GPUs with 256 "
+    f"per step in them, of which {moved:.1f} ms are transfer. In modeled runs, four GPUs with 256 "
     f"images each process {gain:.2f} times the images/s of one GPU with 1,024.",
-    rules_out="In AMD's run, the network, because ranks wait. In the model, more GPUs.",
-    because="Each limit has its own evidence, and a change isn't a fix until it is proven.",
+    rules_out="The network in AMD's run, because ranks wait. More GPUs in the modeled runs.",
+    because="Each limit needs its own evidence, and a change isn't a fix until you prove it.",
     next="08",
     origin=f"recorded: AMD Instinct MI300 series, amd/HPCTrainingExamples; {origin}",
 )
@@ -340,39 +340,40 @@ lesson.conclude(
 # %% [markdown]
 # ## Three takeaways
 #
-# - A long collective can be mostly waiting, so compare all ranks.
-# - A rank is a straggler if it is later than any rank of a healthy run, or than any other rank in each step.
+# - A long collective may consist mostly of waiting, so compare all ranks.
+# - A rank is a straggler if it is later than any rank in a healthy run, or later in each step than any other rank.
 # - Fill each GPU before you add GPUs, and estimate the transfer before you blame the network.
 
 # %% [markdown] tags=["given"]
 # ## What this view can't show
 #
-# - It shows who is late, but not why. Look at that rank's host.
-# - It assumes one group of ranks. If the model is split over GPUs, number the collectives per group *and* rank.
-# - Clocks may differ between nodes, see `table.attrs["clocks"]`. The snippet below corrects them.
+# - It shows which rank is late but not why. Look at that rank's host.
+# - It assumes a single process group. If the network is split across GPUs, number the collectives per group *and* rank.
+# - Clocks may differ between nodes (see `table.attrs["clocks"]`). The first snippet below corrects them.
 #
-# For a thousand ranks, `tidyprof.parallel.map_profiles` reduces each file [while it reads
+# For a thousand ranks, `tidyprof.parallel.map_profiles` reduces each file [while reading
 # it](../packages/tidyprof/docs/README.md).
 
 # %% [markdown] tags=["given"]
 # ## Known issues
 #
-# Do all ranks write into one file, or is no GPU found because of two variables? [*Several
-# ranks*](../docs/known-issues.md#several-ranks) in the known issues has fixes with sources.
+# If all ranks write to one file, or if two environment variables hide the GPUs, see [*Several
+# ranks*](../docs/known-issues.md#several-ranks).
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Show who waits for whom in any job whose ranks write `torch.profiler` traces:
+# Show which rank waits for which in any job whose ranks write `torch.profiler` traces:
 #
 # {snippet 07_who_waits.py}
 #
-# This Slurm script runs `rocprofv3` around each rank. For traces that `07_who_waits.py` can read, use the block of
-# lesson 14 and set `program=(env STEP_TIMER=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
+# Run `rocprofv3` around each rank with this Slurm script. To record traces for `07_who_waits.py`, use the code block
+# from lesson 14 and set `program=(env STEP_TIMER=trace python train.py)`, `tool=()` and
+# `expected='trace_rank*.json.gz'`.
 #
 # {snippet 07_ranks_job.sh}
 #
-# This script is for PBS with PALS, with values for Aurora's Intel GPUs. The program writes the traces.
+# This script is for PBS and PALS, with values for Aurora's Intel GPUs. The program writes the traces.
 #
 # {snippet 07_ranks_job_pbs.sh}
 

@@ -130,8 +130,8 @@ WRONG_CHANGES: dict[str, Callable[[Mapping[str, Run]], pd.Series]] = {
         lambda runs: _named(change(runs[ASKED], runs["B"]))
     ),
     "You compared run A with its control. Use run C.": lambda runs: _named(runs["A"].changes),
-    "You computed how long the parts are. Subtract the parts of the control.": _parts,
-    "You used means over the steps. Use medians, which ignore one unusual step.": _means,
+    "You gave the length of each part in run C. Subtract its length in the control.": _parts,
+    "You used means over the steps. Use medians, which a single unusual step hardly affects.": _means,
 }
 """Feedback -> the wrong answer that it belongs to."""
 
@@ -148,9 +148,11 @@ def changes_problem(answer: Any, runs: Mapping[str, Run]) -> str | None:
     try:
         given = {str(name): float(value) for name, value in dict(answer).items()}
     except (TypeError, ValueError):
-        return "Your answer isn't a table of numbers. Give a Series or a dictionary by part."
+        return "Your answer isn't a table of numbers. Give a Series or a dictionary with a number"
+        " per part."
     if missing := [name for name in right.index if name not in given]:
-        return f"The part {missing[0]} is missing. Include each `_ns` column except the two named."
+        return f"The part {missing[0]} is missing. Include all `_ns` columns except `start_ns` and"
+        " `duration_ns`."
     if _equal(given, right):
         return None
     found = (words for words, wrong in WRONG_CHANGES.items() if _equal(given, wrong(runs)))
@@ -204,7 +206,7 @@ def diagnosis_problem(answer: Any, run: Run) -> str | None:
     if indicator == suspects()[fault]["decided_by"]:
         return (
             f"The fault is right, but {indicator} is evidence for it, not against {alternative}."
-            " Name the indicator that would change with the alternative, but didn't."
+            " Name the indicator that the alternative would have changed, but that didn't change."
         )
     return (
         f"The fault is right, but {indicator} doesn't rule out {alternative}. Look up `decided_by`"
@@ -277,8 +279,8 @@ EXERCISES = (
             "Divide `image_ns` of the first row by `image_ns` of the last row that is left.",
         ),
         insight=lambda fixes: (
-            f"The next row looks like {overall(fixes.iloc[: len(gated_part(fixes)) + 1]):.0f} times,"
-            " but it changes the training, and nobody has run the gate."
+            f"The next row suggests {overall(fixes.iloc[: len(gated_part(fixes)) + 1]):.0f} times,"
+            " but a larger batch changes the training, and we haven't run its gate."
         ),
     ),
     Exercise(
@@ -287,23 +289,24 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 parameters_without,
-                "You counted each parameter once, large or small. Add up their `.numel()`.",
+                "You counted each parameter once, regardless of its size. Add up their `.numel()`.",
             ),
             Mistake(
                 lambda trials: 100 - parameters_without(trials),
-                "You counted the parameters that still learn. Add up `.numel()` of the others.",
+                "You counted the parameters that still learn. Add up `.numel()` of those that"
+                " don't.",
             ),
         ),
         hints=(
-            "Pair the gradients with `zip(plainly.gradients, trials['trap'].gradients)`.",
-            "Add up `.numel()` of the plain gradient where the other is None. Divide by the sum of"
-            " all.",
+            "Pair the gradients with `zip(trials['plain'].gradients, trials['trap'].gradients)`.",
+            "Add up `.numel()` of each plain gradient whose counterpart is None. Divide by the sum"
+            " over all plain gradients.",
         ),
         insight=lambda trials: (
             f"{sum(one is None for one in trials[1].gradients)} of {len(trials[1].gradients)}"
-            " parameters get no gradient, all in the last block. In your own script, print `[name"
-            " for name, weights in model.named_parameters() if weights.grad is None]` after"
-            " `loss.backward()`."
+            " parameters get no gradient, and all of them are in the last block. In your own"
+            " script, print `[name for name, weights in model.named_parameters() if weights.grad"
+            " is None]` after `loss.backward()`."
         ),
     ),
     Exercise(
@@ -317,8 +320,8 @@ EXERCISES = (
             "Subtract `budget[parts].median()` of the control, and divide by 1e6.",
         ),
         insight=lambda runs: (
-            f"{runs[ASKED].changes.abs().idxmax().replace('_', ' ').capitalize()} changes most."
-            " Several suspects can cause that."
+            f"{runs[ASKED].changes.abs().idxmax().replace('_', ' ').capitalize()} changes most, but"
+            " several suspects can cause that."
         ),
     ),
     Exercise(
@@ -347,7 +350,7 @@ EXERCISES = (
             "All three runs have launch-bound idle time. Compare the suspects that lengthen it, and"
             " look at their `decided_by`.",
             "For A, find the count that grew by hundreds. For C, no count grew, so look at a time.",
-            "B has no control, but its step was timed without the profiler: use `busy_percent`.",
+            "B has no control, but we timed its step without the profiler, so use `busy_percent`.",
         ),
         insight=evidence_of_all,
     ),
@@ -367,10 +370,11 @@ EXERCISES = (
             Mistake(lambda runs: fault_of(runs["A"]), "Your answer needs one entry per run"),
         ),
         hints=(
-            "Find the part that grew most with `run.changes`, and the suspects that lengthen it.",
-            "Compare the indicators in `decided_by` of these suspects with the control.",
-            "If `launch_bound` grew, check copies to the host, then element-wise and copy kernels,"
-            " then the mean kernel.",
+            "Use `run.changes` to find the part that grew most, and look up the suspects that"
+            " lengthen it.",
+            "For each of these suspects, compare the indicator in `decided_by` with the control.",
+            "If `launch_bound` grew, check copies to the host first, then element-wise and copy"
+            " kernels, and finally the mean kernel duration.",
         ),
         insight=evidence_of_all,
     ),

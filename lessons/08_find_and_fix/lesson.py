@@ -1,16 +1,16 @@
 # %% [markdown]
 # # What is wrong with these runs, and does the fix help?
 #
-# First, prove the fixes of the example run on a real GPU. Then diagnose three third-party programs with at most one
-# fault each.
+# First, check the fixes for the example run with measurements from a real GPU. Then diagnose three third-party
+# programs, each with at most one fault.
 #
 # After this lesson, you can:
 #
-# - prove a speedup with repeats, an interval and a check that the model still trains;
-# - go from a symptom to a cause with two tables that agree;
-# - name the evidence that rules out an alternative.
+# - prove a speedup with repeated runs, a confidence interval and a check that the network still trains;
+# - trace a symptom to its cause with two tables that agree;
+# - name the evidence that rules out an alternative cause.
 #
-# **Before you start:** complete lessons 00, 02 and 04. Lesson 07 helps. You don't need a GPU.
+# **Before you start:** complete lessons 00, 02, 04 and, if possible, 07. You don't need a GPU.
 
 # %%
 import numpy as np
@@ -36,7 +36,7 @@ lesson.findings()
 # %% [markdown]
 # ## Predict
 #
-# The fixes ran one after another on an NVIDIA H200. Predict their total speedup.
+# We tried the fixes one after another on an NVIDIA H200. Predict their total speedup.
 
 # %%
 # solution
@@ -47,7 +47,7 @@ proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes 
 # %% [markdown]
 # ## The fixes, in code
 #
-# Copy these lines into your own script. The trainer's options are on the right:
+# Copy these lines into your own script. The comments show the trainer options:
 #
 # ```python
 # optimizer = torch.optim.Adam(model.parameters(), fused=True)                 # --fused-optimizer
@@ -61,20 +61,20 @@ proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes 
 # images = transform(images)          # a uint8 batch, on the device           # --batched-transforms
 # ```
 #
-# > **Warning:** A random transform of torchvision draws *once* per call, so it flips all images of a batch or none.
-# > Draw random numbers for each image, as the trainer does.
+# > **Warning:** A random torchvision transform draws only *once* per call, so it flips either all images in a batch or
+# > none. Draw a random number for each image.
 
 # %% [markdown]
 # ## Does it still train? The gate
 #
-# A fix makes two claims: the run is faster, and the training is the same. A *correctness gate* checks the second: the
-# trainer's network learns one small batch, before and after the change, from equal weights and in 64 bits.
+# A fix makes two claims: the run is faster, and the training is the same. A *correctness gate* checks the second claim.
+# It trains the network on a small batch before and after the change, with equal initial weights in 64-bit precision.
 #
-# - Each parameter's gradient must be equal, to a relative difference below a millionth.
+# - Each parameter's gradients must agree to within a relative difference of one millionth.
 # - The loss must fall in the same way.
-# - Data loading must deliver the same images: by single image or by batch, and from two loader processes.
+# - The images must be the same if they are transformed in batches or loaded by two processes.
 #
-# This takes about half a minute on two cores, and minutes on a busy machine.
+# This takes about half a minute on two idle cores.
 
 # %%
 from proflab.parts.short_trial import small_batch, trial
@@ -87,7 +87,6 @@ for name, options in variants.items():
     print(f"{name}: training ...", flush=True)
     trials[name] = trial(images, labels, **options)
     gates[name] = CorrectnessGate.of(trials["plain"], trials[name])
-plainly = trials["plain"]
 
 # %%
 loaded, _ = next(iter(DataLoader(TensorDataset(images, labels), batch_size=8, num_workers=2)))
@@ -99,8 +98,8 @@ for name in ("loaders", "fused", "batched"):
 # %% [markdown]
 # ## The sequence of fixes
 #
-# One H200 with 16 CPU cores ran it, in *single runs* of fifteen steady steps. The times are from runs without a
-# trace, because loaders get ahead while a trace is being written. Only the last row has no such run.
+# We measured each fix on an H200 with 16 CPU cores, in a *single run* of fifteen steady steps. Only the last row's run
+# was traced. Traces distort these times, because loaders get ahead while a trace is being written.
 
 # %%
 FIXES = {
@@ -126,18 +125,18 @@ fixes = fixes.join(runs.loc[False].combine_first(runs.loc[True]))
 fixes["with_trace"] = runs.loc[True, "images_per_second"]
 columns = "change gate image_us median_us images_per_second with_trace"
 origin = f"recorded: {case.MEASURED_ON}, single runs"
-show_table(fixes, columns, "Time per image by mean and by median; images/s", origin=origin)
+show_table(fixes, columns, "Mean and median time per image, and images per second", origin=origin)
 
 # %% [markdown]
-# The median hides the steps that waited for images, so compare means, as in lesson 00. Batched transforms replace the
-# fused optimizer here, because data were still the limit.
+# The median hides the steps that waited for images, so compare means. The run with batched transforms doesn't use the
+# fused optimizer, because data loading was still the limit.
 #
-# The column `with_trace` shows the noise. Two runs with the same options differ by up to a factor of two, so a
-# smaller difference proves nothing here. The last row has no gate: a larger batch changes the training.
+# The `with_trace` column shows the noise. Two runs with the same options differ by up to a factor of two, so a smaller
+# difference proves nothing. We didn't run the gate for the last row, because a larger batch changes the training.
 
 # %%
-# 3 minutes: what speedup per image, as a factor, did the H200 show for all fixes that train as before? Divide `image_ns`
-# of the plain trainer by `image_ns` of the last row of `fixes` before the first row without a green gate.
+# 3 minutes: what is the speedup per image, as a factor, with all fixes that pass the gate? Find the first row of
+# `fixes` without a green gate. Divide `image_ns` of the plain trainer by `image_ns` of the row above it.
 q = exercise("08.1", fixes)
 # solution
 kept = fixes[fixes["gate"].eq("green").cummin()]
@@ -148,17 +147,17 @@ q.check(answer)
 # %% [markdown]
 # ## Is the difference real? The complete rule
 #
-# Lesson 00 started the rule: compare mean step times, and treat a difference as inconclusive if two runs of the same
-# work differ by more. The complete rule adds repeats:
+# In lesson 00, a difference was inconclusive if two runs of the same work differed by more. The complete rule adds
+# repeated runs:
 #
-# 1. Run both versions at least five times, *in shuffled order*, so that a slower machine affects both.
-# 2. Take the mean over all steady steps of each run. The steps of one run aren't repeats.
-# 3. Compute an interval for the speedup with a *permutation test*, which exchanges runs between the versions at
-#    random, ten thousand times.
+# 1. Run each version at least five times, *in shuffled order*, so that a machine that slows down affects both.
+# 2. Compute each run's mean over all steady steps. The steps of one run aren't repeats.
+# 3. Compute a confidence interval for the speedup with a *permutation test*, which randomly exchanges runs between the
+#    versions ten thousand times.
 # 4. If the interval contains 1, the comparison is inconclusive.
-# 5. Without a green gate, the speedup doesn't count.
+# 5. A speedup counts only with a green gate.
 #
-# `tidyprof gate` and this *ledger* apply the rule. With a GPU, set `TURNS` to 5:
+# `tidyprof gate` and the *ledger* in the next cell apply this rule. If you have a GPU, set `TURNS` to 5:
 
 # %%
 TURNS = 0  # 5 takes about ten minutes on a GPU
@@ -174,79 +173,81 @@ for run in ("loaders", "fused", "batched") if TURNS else ():
                origin="measured: this machine")  # fmt: skip
 
 # %% [markdown]
-# ## Trap: a queue that was full
+# ## Trap: the queue was full
 #
-# At batch 1,024, an image takes far less time. But who loaded the images? Each loader prepares two batches in advance
-# (`prefetch_factor=2`), so eight loaders soon have sixteen ready, and a run has only twenty steps. A plain step is
-# nearly all loading (lesson 02), so eight loaders need at best an eighth of its time:
+# At a batch size of 1,024, each image takes far less time. But when were the images loaded? Each loader prepares two
+# batches in advance (`prefetch_factor=2`), so eight loaders soon have sixteen batches ready, and a run has only twenty
+# steps. A plain step is nearly all data loading (lesson 02), so eight loaders need at best an eighth of its time per
+# image:
 
 # %%
 best_us = fixes.at["plain", "image_ns"] / 1e3 / 8
 many = steps[(steps["images"] == 1024) & ~steps["traced"]]
 place = many["step"].lt(16).map({True: "first_sixteen", False: "later"})
 waits = many.assign(ms=many["duration_ns"] / 1e6).pivot_table("ms", "run", place).reset_index()
-show_table(waits, "run first_sixteen later", "Mean step in ms at batch 1,024", origin=origin)
-show_text(f"Eight loaders: {best_us:.0f} µs per image at best, {1.024 * best_us:.0f} ms per batch.")
+show_table(waits, "run first_sixteen later", "Mean step in ms at batch size 1,024", origin=origin)
+show_text(f"Eight loaders take {best_us:.0f} µs per image at best: {1.024 * best_us:.0f} ms a batch.")
 
 # %% [markdown]
-# The time at batch 1,024 is what the *device* needs per image, not what an epoch would take. To time loaders, run
-# more steps than loaders times `prefetch_factor`.
+# The time per image at batch size 1,024 therefore shows the speed of the *device*, not of an epoch. To time loaders,
+# run more steps than the number of loaders times `prefetch_factor`.
 #
-# ## Back to AMD's number
+# ## Back to AMD's published speed
 #
-# Lesson 00 started with AMD's speed for this model and batch size on an MI300X.
+# AMD's published run (lesson 00) trained the same network on an MI300X, also with a batch size of 256.
 
 # %%
 amd, best, device_us = 12_787, fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
 tiny_ms = 4 * runs.loc[False, "small4"]["image_ns"] / 1e6
 show_text(
-    f"H200, all fixes that pass: {best['images_per_second']:,.0f} images/s. AMD's run: {amd:,}. "
-    f"On the H200, the device needs about {256 * device_us / 1e3:.0f} of the "
-    f"{256 * best['image_ns'] / 1e6:.0f} ms per step. A step of 4 images takes {tiny_ms:.0f} ms."
+    f"With all fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. AMD's run reached "
+    f"{amd:,}. The H200 needs about {256 * device_us / 1e3:.0f} of the "
+    f"{256 * best['image_ns'] / 1e6:.0f} ms per step. A step with 4 images takes {tiny_ms:.0f} ms."
 )
 
 # %% [markdown]
-# So neither data nor the device is the main limit now. A step with hardly any data takes nearly as long, because the
-# host launches the same kernels (lesson 04). We don't know how AMD's run got its data or how long its steps waited,
-# and these fixes haven't been measured on an MI300X.
+# Neither data loading nor the device is the main limit now. A step with only four images takes nearly as long, because
+# the host launches the same kernels (lesson 04). We don't know how AMD's run loaded its data or how long its steps
+# waited. We haven't measured these fixes on an MI300X.
 #
-# ## Trap: fast, with a good loss
+# ## Trap: a fast run with a falling loss
 #
-# Someone replaces a normalization layer with a "fast" one. The loss falls, but the gate says:
+# Someone replaces a normalization layer with a "fast" one. The loss falls, but the gate reports:
 
 # %%
 show_text(str(gates["trap"]))
 
 # %%
-# 3 minutes: what percentage of the weights learns nothing in this trial? `trials["trap"].gradients` has one entry per
-# parameter, or None if it got no gradient. `plainly.gradients` has all entries; `.numel()` is the number of weights.
-q = exercise("08.2", (plainly, trials["trap"]))
+# 3 minutes: what percentage of the weights don't learn in this trial? `trials["trap"].gradients` has one entry per
+# parameter, which is None if the parameter got no gradient. In `trials["plain"].gradients`, no entry is None, and
+# `.numel()` of an entry is its number of weights.
+q = exercise("08.2", (trials["plain"], trials["trap"]))
 # solution
-pairs = zip(plainly.gradients, trials["trap"].gradients, strict=True)
+pairs = zip(trials["plain"].gradients, trials["trap"].gradients, strict=True)
 lost = sum(plain.numel() for plain, trapped in pairs if trapped is None)
-answer = 100 * lost / sum(plain.numel() for plain in plainly.gradients)
+answer = 100 * lost / sum(plain.numel() for plain in trials["plain"].gradients)
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# The layer writes its result without informing *autograd*, which computes the gradients. All layers before it in that
+# The new layer writes its result without informing *autograd*, which computes the gradients. All earlier layers in that
 # block stop learning.
 #
 # ## Diagnosis practice: three third-party programs
 #
-# The runs A, B and C were recorded on an H200, three steps each. A *control* is the same program without the fault; B
-# has none. Each was also timed without the profiler.
+# We recorded three steps of each run on an H200, and also timed each run without the profiler. A *control* is the same
+# program without the fault. Run B has none.
 
 # %%
 practice, runs = faulty_runs.recorded(), {}
 for letter, run in practice.items():
     runs |= {letter: run} | ({f"{letter}, control": run.control} if run.control else {})
 budgets = mean_steps({name: tidyprof.step_budget(run.profile) for name, run in runs.items()})
-show_figure(plots.step_budget(budgets, title="Mean steps: all three runs look launch-bound"))
+show_figure(plots.step_budget(budgets, title="Mean step of each run: all look launch-bound"))
 
 # %% [markdown]
-# Launch-bound idle time is a symptom. A *diagnosis* is a cause plus evidence that its *alternatives*, which lengthen
-# the same part of the step, can't explain.
+# Launch-bound idle time is only a symptom. A *diagnosis* needs evidence that its *alternatives* can't explain. These
+# are other causes that lengthen the same part of the step.
 
 # %%
 suspects = pd.read_csv(lesson.file("suspects.csv"), comment="#", index_col="suspect")
@@ -254,9 +255,9 @@ columns = "suspect what_it_is lengthens decided_by triage"
 show_table(suspects.reset_index(), columns, "The suspects", origin="the course's list")
 
 # %%
-# 4 minutes: by how many ms is each part of run C's step longer than in its control? Give a Series or a dictionary with
-# one number per part, such as `compute_ns`. A budget has one row per step and one column per part, in ns: all columns
-# that end with `_ns`, except `start_ns` and `duration_ns`. Subtract the medians over the steps.
+# 4 minutes: by how many ms is each part of run C's step longer than in its control? Answer with a Series or a
+# dictionary that has one number per part, such as `compute_ns`. A budget has one row per step. The parts are all
+# columns that end in `_ns`, except `start_ns` and `duration_ns`. Subtract the medians over the steps.
 q = exercise("08.3", practice)
 # solution
 run = practice["C"]
@@ -267,7 +268,7 @@ answer = (own[parts].median() - control[parts].median()) / 1e6
 q.check(answer)
 
 # %% [markdown]
-# These differences name a part, but not the cause. So count the copies to the host per step:
+# These differences don't show the cause. For run A, count the copies to the host per step:
 
 # %%
 for name in ("A", "A, control"):
@@ -275,25 +276,26 @@ for name in ("A", "A, control"):
     show_text(f"{name}: {len(copies) / 3:.0f} copies to the host per step")
 
 # %% [markdown]
-# The other *indicators* are counted in the same way. An *element-wise* kernel processes each number independently; a
-# *copy kernel* only moves data. `busy` is the computing time in percent of the step *without* the profiler. The
-# longest gap is the device's longest idle time in a step.
+# The next tables show more *indicators*. An *element-wise* kernel processes each number independently, while a *copy
+# kernel* only moves data. `busy` is the compute time as a percentage of the step *without* the profiler. The longest
+# gap is the device's longest idle time in a step.
 
 # %%
 indicators = faulty_runs.indicator_table(runs)
 times = "run step_ms unprofiled_step_ms compute_ms launch_bound_ms longest_gap_ms busy_percent"
-show_table(indicators, times, "Times per step, medians")
+show_table(indicators, times, "Median times per step")
 counts = "run kernels mean_kernel_us elementwise_kernels copy_kernels copies_to_device"
 show_table(indicators, f"{counts} copies_to_host", "Counts per step")
 
 # %% [markdown]
 # ## Diagnose
 #
-# Evidence *for* a fault isn't enough. Without a control, a count rules out nothing.
+# Evidence *for* a fault isn't enough. Without a control, a count can't rule out an alternative.
 
 # %%
-# 5 minutes: what is wrong with each run? For each letter, give the `fault`, an `alternative` that lengthens the same part,
-# and the indicator that rules out the alternative (`ruled_out_by`, such as `copies_to_host`), as a dictionary of strings:
+# 5 minutes: what is wrong with each run? For each letter, name the `fault`, an `alternative` that lengthens the same
+# part, and the indicator that rules out the alternative (`ruled_out_by`, such as `copies_to_host`). Answer with a
+# dictionary of strings:
 # {"A": {"fault": "...", "alternative": "...", "ruled_out_by": "..."}, ...}
 q = exercise("08.4", practice)
 # solution
@@ -318,8 +320,6 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# Measure a fix by *unprofiled* step times, because both traces contain the profiler's overhead.
-#
 # ## A second opinion
 #
 # At work, you often have no control. `tidyprof triage FILE` needs only one trace:
@@ -331,13 +331,13 @@ for letter, run in practice.items():
     show_text(f"Run {letter}: {verdict}: {second.headline}. {second.why}")
 
 # %% [markdown]
-# Only a control shows which time is *new*, so keep a trace of a healthy run. See [how often triage is
+# Only a control shows which part of the time is *new*, so keep a trace of a healthy run. See [how often triage is
 # right](../docs/triage.md).
 #
 # ## More practice
 #
-# The seed draws the faults of three modeled runs. One has four ranks; `waiting` and `transfer` are the parts of its
-# time in collectives (lesson 07).
+# The seed selects the faults of three modeled runs. One run has four ranks, whose time in collectives consists of
+# `waiting` and `transfer` (lesson 07).
 
 # %%
 modeled, runs = faulty_runs.drawn(seed=7), {}
@@ -349,7 +349,7 @@ show_table(indicators, times, "Times per step")
 show_table(indicators, f"{counts} copies_to_host", "Counts per step and rank")
 
 # %%
-# 3 minutes: what is wrong with each run? Give a dictionary with one suspect per letter.
+# 3 minutes: what is wrong with each run? Answer with a dictionary that has one suspect per letter.
 q = exercise("08.5", modeled)
 
 
@@ -375,17 +375,17 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# The findings log is your report. `python -m proflab findings --html findings.html` writes it as a page.
+# This command writes your report: `python -m proflab findings --html findings.html`.
 
 # %%
 faster = fixes["image_ns"]["plain"] / fixes["image_ns"]
 lesson.conclude(
-    f"On one H200, in single runs, two loaders make an image {faster['loaders']:.1f} times as fast "
-    f"and batched transforms {faster['batched']:.1f} times, with green gates: "
-    f"{best['images_per_second']:,.0f} images/s. At batch 1,024, the device needs {device_us:.0f} "
-    f"µs per image, but eight loaders deliver one every {best_us:.0f} µs at best.",
-    rules_out="A single cause: after each fix, the limit moves.",
-    because="Single runs can't prove the small gains. Repeat them in shuffled order.",
+    f"In single runs on one H200, two loaders gave a speedup of {faster['loaders']:.1f}, and "
+    f"batched transforms raised it to {faster['batched']:.1f} "
+    f"({best['images_per_second']:,.0f} images/s), with green gates. At batch 1,024, the device "
+    f"needs {device_us:.0f} µs per image; eight loaders deliver one every {best_us:.0f} µs at best.",
+    rules_out="A single cause, because the limit moves after each fix.",
+    because="Single runs can't prove small gains. Repeat the runs in shuffled order.",
     next="",
     origin=measured.attrs["origin"],
 )
@@ -393,14 +393,14 @@ lesson.conclude(
 # %% [markdown]
 # ## Three takeaways
 #
-# - A speedup is proven by repeats in shuffled order, an interval without 1, and a green gate.
+# - To prove a speedup, you need shuffled repeats, an interval that excludes 1, and a green gate.
 # - A diagnosis needs evidence against each alternative, not only evidence for the fault.
-# - The limit moves after each fix, so find it again.
+# - Each fix moves the limit, so find it again.
 
 # %% [markdown]
 # ## Prediction and result
 #
-# Your predictions from all lessons:
+# All your predictions:
 
 # %%
 from proflab.predictions import show_guesses
@@ -411,16 +411,16 @@ show_guesses()
 # %% [markdown]
 # ## What this view can't show
 #
-# - Real runs have several faults, and the largest hides the others.
-# - The gate computes in 64 bits on a CPU. Only long runs show the effect of 16 bits.
-# - Some faults aren't visible in one step: growing memory, a wrong loss, a missing warm-up.
+# - Real runs often have several faults, and the largest hides the others.
+# - The gate computes in 64 bits, so only long runs show the effect of 16-bit precision.
+# - Some faults, such as growing memory use or a wrong loss, aren't visible in a single step.
 #
-# [The known issues](../docs/known-issues.md) list faults of profilers that look like your own.
+# [The known issues](../docs/known-issues.md) list profiler faults that look like your own.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# The fixes as options of a small training loop, which writes step times and losses:
+# This small training loop offers the fixes as options, and writes step times and losses:
 #
 # {snippet 08_fixes.py}
 #
@@ -428,5 +428,5 @@ show_guesses()
 #
 # {snippet 08_compare_two_runs.py}
 #
-# The core ends here. Next, as you need it: crashes (09), the compiler (10), memory (11), language models (12),
-# upgrades (13), your own script (14), hangs (15), your own kernels (16) or sharding (17).
+# The core lessons end here. Continue with what you need: crashes (09), the compiler (10), memory (11), language models
+# (12), upgrades (13), your own script (14), hangs (15), your own kernels (16) or sharding (17).

@@ -8,13 +8,14 @@ from proflab.exercises import Exercise, Mistake, Property
 
 PART, FUNCTION = "data", "numbers_of"
 
-NO_PAIR = "Answer with two strings, the part and the function: `part, function`."
+NO_PAIR = "Answer with a pair of strings: the part and the function, as in `part, function`."
 OTHER_PART = (
     "Your part isn't the cause. Look for the work that every epoch repeats, although its result"
     " never changes."
 )
 CALLER = (
-    "`__getitem__` only calls the function that does the work. Name the function that it calls."
+    "`__getitem__` only calls the function that does the work. Name the function that `__getitem__`"
+    " calls."
 )
 OTHER_FUNCTION = "Your function doesn't do the repeated work. Start at `Letters.__getitem__`."
 
@@ -42,13 +43,13 @@ EXERCISES = (
             Mistake(lambda script: (PART, "fit"), OTHER_FUNCTION),
         ),
         hints=(
-            "Read the lines *Why* and *Next* of the report. If the report is inconclusive, find the"
+            "Read the *Why* and *Next* lines of the report. If the report is inconclusive, find the"
             " work that every epoch repeats.",
             "Move the call to `numbers_of` from `__getitem__` to `__init__`.",
         ),
         insight=(
-            "The script reads every letter again in each epoch. If it reads each letter once, before"
-            " training, the data wait disappears."
+            "The script processes every letter again in each epoch. If the script processes each"
+            " letter only once, before training, the data wait disappears."
         ),
     ),
 )

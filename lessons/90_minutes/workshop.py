@@ -2,18 +2,18 @@
 # # One trace, one diagnosis, one fix
 #
 # A *profiler* records what a program does and when. In this notebook, you follow one slow training run from its first
-# trace to a fix that works. Then you diagnose a script that nobody prepared for profiling, and prove that your fix of it
-# works. The first three parts come from lessons 00, 02 and 03, and your answers count there too.
+# trace to a fix that works. Then you diagnose a script that wasn't prepared for profiling, and prove that your fix for
+# it works. The first three parts come from lessons 00, 02 and 03, and your answers count in those lessons too.
 #
 # After these parts, you can:
 #
 # - record a trace of a training run, and read where the time in a step goes;
-# - tell a GPU that works from one that waits, and name what it waits for;
+# - tell a GPU that works from one that waits, and name what the GPU waits for;
 # - find out what limits an unmodified script, and prove a fix without a profiler.
 #
 # **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
-# notebook uses it. Parts 3 and 4 also run alone, in a fresh kernel, and you can run every cell again later. If a text
-# says *run this cell without reading it*, the cell only prepares later ones.
+# notebook uses it. You can also run parts 3 and 4 on their own in a fresh kernel, and you can run every cell again
+# later. If a text says *run this cell without reading it*, the cell only prepares later cells.
 
 # %% [markdown]
 # ## Part 1: one trace
@@ -131,7 +131,8 @@ q.check(answer)
 # %% [markdown]
 # ## Part 2: one diagnosis
 #
-# This part takes about 14 minutes. On a CPU, arithmetic fills the step. Where does the step of a real GPU go?
+# This part takes about 14 minutes. On a CPU, a step spends most of its time on arithmetic. Where does the time go on a
+# real GPU?
 #
 # *From [lesson 02](02_torch_profiler_timeline.ipynb): run these cells without reading them.*
 
@@ -169,11 +170,11 @@ from tidyprof import Intervals, plots
 # %% [markdown]
 # ## The example run, seen by torch.profiler
 #
-# PyTorch's profiler is a block around the training loop. You write `with profile(...) as prof:`, call `prof.step()` at
-# the end of each step, and name pieces of the loop with `with record_function("data"):`.
+# To use PyTorch's profiler, put a block around the training loop. Write `with profile(...) as prof:`, call
+# `prof.step()` at the end of each step, and name parts of the loop with `with record_function("data"):`.
 #
-# The trainer's option `--torch-profile` does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of the
-# step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
+# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of
+# the step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
@@ -251,10 +252,11 @@ show_figure(plots.step_budget(budget, title="Parts of a step of the example run"
 # %% [markdown]
 # ## Part 3: one fix
 #
-# This part takes about 20 minutes. The GPU waits while the host is in `data`. (The dashed line is the step time without
-# the profiler, which slows down the host. Lesson 02 shows that the verdict holds there too.) What does the host do in
-# that time? `rocprof-sys`, AMD's system profiler, interrupts the program many times per second and records which function
-# called which. `--roctx` gives it the names of the ranges.
+# This part takes about 20 minutes. The GPU waits while the host is in `data`. (In the last figure, the dashed line is
+# the step time without the profiler, which slows down the host. Lesson 02 shows that the GPU also waits for data
+# without the profiler.) What does the host do during that time? The AMD system profiler `rocprof-sys` interrupts the
+# program many times per second and records its call stacks. With `--roctx`, the trainer passes the names of its ranges
+# to `rocprof-sys`.
 #
 # *From [lesson 03](03_rocprof_sys_sampling.ipynb): run these two cells without reading them.*
 
@@ -286,8 +288,9 @@ fixed = lesson_03.folder / "fixed"
 # ## Capture
 #
 # These settings record call stacks 500 times per second and trace HIP calls, ranges, kernels and copies. Without a GPU,
-# the course replays a *modeled* MI300X, and every figure then says `modeled`. The model assumes 0.14 ms per image, while
-# the CPU in front of the H200 needed up to 0.87 ms. So trust the H200 for lengths. The model shows where the gap is.
+# the course replays a *modeled* MI300X run, and every figure of it is labeled `modeled`. The GPU model assumes 0.14 ms
+# per image, although the CPU of the H200 needed up to 0.87 ms. For durations, trust the H200 trace. The modeled run
+# only shows where the gap is.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -310,9 +313,9 @@ gaps, columns = tidyprof.gaps(steady.profile), "duration_us cause host_range aft
 show_table(gaps, columns, "The longest gaps", rows=4)
 
 # %% [markdown]
-# `launched late` means that the CPU launched the next work only after the GPU had run out of work, so the CPU caused
-# the gap. In the figure, the main thread is in `__getitem__`, which `next_batch` calls, during the longest gap. Thus,
-# the training process fetches its images itself. The modeled stack ends there.
+# `launched late` means that the CPU caused the gap: it launched the next work after the GPU had run out of work. In the
+# figure, the longest gap is below `__getitem__`, which `next_batch` calls. The training process therefore fetches its
+# images itself. The modeled stack ends there.
 #
 # ## Measure the stack on your own CPU
 #
@@ -448,17 +451,18 @@ show_text(
 proflab.reveal("03.b", batched, origin)
 
 # %% [markdown]
-# Is it still the same training? Lesson 08 checks the images of both fixes, and shows that the model still trains.
+# Is the training still the same? Lesson 08 checks the images that both fixes deliver and shows that the network still
+# trains.
 
 # %% [markdown]
-# ## Part 4: a script without preparation
+# ## Part 4: an unprepared script
 #
-# This part takes about 20 minutes, and about ten more with your own script. So far, the trainer had ranges and options
-# for everything. `sort_letters.py` has none: it learns which letters ask for money. From here on, all times are
-# *measured* on your CPU.
+# This part takes about 20 minutes, plus about ten minutes if you use your own script. So far, the trainer had ranges
+# and options for everything. `sort_letters.py` has neither. The script learns to recognize letters that ask for money.
+# In this part, all times are *measured* on your CPU.
 #
-# To use your own script, set `OWN_SCRIPT` to its path. It should run for at most 15 seconds with 40 steps or more, use a
-# seed, and print its losses.
+# To use your own script, set `OWN_SCRIPT` to its path. The script should run for at most 15 seconds, take at least 40
+# steps, use a seed, and print its losses.
 
 # %%
 import os
@@ -477,10 +481,10 @@ os.environ |= {"SCRIPT": str(script), "OUT": str(lesson_14.folder.resolve() / "o
 print(text[text.find("def numbers_of") :])
 
 # %% [markdown]
-# ## One command in front
+# ## Put one command in front
 #
-# `tidyprof run` runs the unmodified script. It times 20 steps, traces 3 and times 20 more. `--with-stack` also records
-# Python functions. The run takes about 15 seconds.
+# `tidyprof run` runs the unmodified script. It times 20 steps, traces 3 steps, and times 20 more. `--with-stack` also
+# records Python functions. The run takes about 15 seconds.
 
 # %% language="bash"
 # cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/first"
@@ -490,22 +494,23 @@ print(text[text.find("def numbers_of") :])
 # %% [markdown]
 # | line | meaning |
 # | --- | --- |
-# | Verdict | what limits the run, with its share of the step; `inconclusive` if the files can't show it |
+# | Verdict | what limits the run, with its share of the step; `inconclusive` if the recorded data can't show it |
 # | Why, Next | the reason; what to change first, and where to read more |
-# | the table | the parts of a step without the profiler; during *other programs*, another program had the CPU core |
+# | the table | the parts of a step without the profiler; during *other programs*, another program used the CPU core |
 # | Doubt | what weakens the verdict |
 #
 # On a busy machine, the verdict can be *not confident* or `inconclusive`. The table is valid even then.
 #
-# > **Note:** PyTorch calls any function that you register after each optimizer step (`register_optimizer_step_post_hook`).
-# > `tidyprof run` uses such hooks to find the steps. This script has no optimizer, so calls to its model mark the steps.
+# > **Note:** After each optimizer step, PyTorch calls the functions that you register with
+# > `register_optimizer_step_post_hook`. `tidyprof run` uses such hooks to find the steps. This script has no optimizer,
+# > so `tidyprof run` uses the calls to its network to mark the steps.
 #
 # ## What is wrong with this script?
 
 # %%
-# 5 minutes, open: Which part of the step contains work that the script repeats needlessly, and which function does it?
-# Answer with a pair of strings, `part, function`. Then fix the script: `FIX` maps text of the script to new text.
-# (With your own script, write `FIX` and ignore the check.)
+# 5 minutes, open: Which part of the step contains work that the script repeats needlessly, and which function does this
+# work? Answer with a pair of strings, `part, function`. Then fix the script: `FIX` maps text in the script to its
+# replacement. (If you use your own script, write `FIX` and ignore the check.)
 q = exercise("90.1", None if OWN_SCRIPT else text)
 # solution
 answer = "data", "numbers_of"
@@ -522,13 +527,14 @@ for old, new in ({} if FIX is ... else FIX).items():
     assert changed.count(old) == 1, f"{old!r} must occur exactly once in the script."
     changed = changed.replace(old, new)
 script.with_name(f"fixed_{script.name}").write_text(changed)
-print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
+print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 
 # %% [markdown]
 # ## Prove the fix
 #
-# One run before and one after the fix prove nothing. Run both versions in seven rounds, in random order, without a trace
-# (`--no-trace`). If the machine gets slower, both versions get slower. This takes about two minutes on two cores.
+# A single run before the fix and another one after it prove nothing. Run both versions in seven rounds, in random order
+# and without a trace (`--no-trace`). If the machine becomes slower, both versions become slower. The rounds take about
+# two minutes on two cores.
 
 # %% language="bash"
 # cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/rounds"; mkdir -p "$OUT"
@@ -545,39 +551,39 @@ print(f"fixed_{script.name} has {0 if FIX is ... else len(FIX)} changes.")
 # python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
 
 # %% [markdown] tags=["given"]
-# The first line gives the verdict, the change of the mean step, and an *interval*. The change differs from round to
-# round, and the interval contains its true value with the stated confidence. If the whole interval is below 0%, the
-# fixed version is faster. If the interval contains 0%, the result is `inconclusive`, and you need more rounds or a
-# larger fix.
+# The first line states the verdict, the change in the mean step time, and a *confidence interval*. The change differs
+# from round to round, and the interval contains the true change with the stated confidence. If the whole interval is
+# below 0%, the fixed version is faster. If the interval contains 0%, the result is `inconclusive`, so you need more
+# rounds or a more effective fix.
 #
-# The column `confident` judges each part in the same way. With three parts, that takes at least seven rounds. A short run
-# is mostly startup, so compare steps, not seconds.
+# The `confident` column judges each part in the same way. With three parts, a confident verdict requires at least seven
+# rounds. A short run is mostly startup, so compare step times, not the total time.
 
 # %% [markdown]
 # ## Where to go from here
 #
 # - [Lesson 00](00_start_here.ipynb) asks whether you can trust your clock. You don't need to repeat the parts above.
-# - [Lesson 04](04_rocprofv3_kernel_stats.ipynb) asks which kernels run once the data arrives on time.
-# - [Lesson 14](14_your_own_code.ipynb) takes a script from the clock to the line of Python, on two ranks.
+# - [Lesson 04](04_rocprofv3_kernel_stats.ipynb) asks which kernels run when the data arrives on time.
+# - [Lesson 14](14_your_own_code.ipynb) diagnoses a script, from a step time to a line of Python, on two ranks.
 #
 # ## Three takeaways
 #
-# - A slow step says little, so first find out whether the GPU works or waits, and for what.
-# - A fix follows from the evidence, here from images that are prepared one by one.
+# - A slow step alone explains little, so first find out whether the GPU works or waits, and what it waits for.
+# - A fix follows from the evidence: in this run, the images were prepared one by one.
 # - Prove a fix with paired runs without a profiler, and check that the losses stay the same.
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Start with `python -m tidyprof run -- python train.py`, which [runs without an installation](../docs/triage.md).
+# Start with `python -m tidyprof run -- python train.py`, which [doesn't require an installation](../docs/triage.md).
 #
 # {snippet 14_instrument_me.py}
 #
-# If hooks can't find the parts of your loop, put these lines into it.
+# If hooks can't find the parts of your loop, copy the lines from this file into the loop.
 #
 # {snippet 02_step_budget.py}
 #
-# The step budget of part 2 with pandas alone.
+# This script computes the step budget from part 2, using only pandas.
 
 # %% [markdown]
 # Next question: what limits your own script?

@@ -25,26 +25,26 @@ LAUNCHER_ROWS = (
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        (3, "isn't a pattern"),
-        ("  ", "isn't a pattern"),
+        (3, "isn't a file name pattern"),
+        ("  ", "isn't a file name pattern"),
         ("rank%q{OMPI_COMM_WORLD_RANK}", "placeholder of another tool"),
         (
             "rank%rank%_%pid%",
             "`%rank%` checks Slurm's variable first, and each rank inherits SLURM_PROCID=0",
         ),
         ("rank%nid%_%pid%", "`%rank%` checks Slurm's variable first"),
-        ("rank%env{SLURM_PROCID}%_%pid%", "from the job's script"),
+        ("rank%env{SLURM_PROCID}%_%pid%", "from the job script"),
         (
             "rank%env{RANK}%_%pid%",
             "This launcher doesn't set `RANK`",
         ),
         ("rank%env{SLURM_LOCALID}%_%pid%", "doesn't set `SLURM_LOCALID`"),
         ("rank%env{OMPI_COMM_WORLD_LOCAL_RANK}%_%pid%", "starts again at 0"),
-        ("%env{OMPI_COMM_WORLD_SIZE}%_%pid%", "the number of all ranks"),
+        ("%env{OMPI_COMM_WORLD_SIZE}%_%pid%", "the total number of ranks"),
         ("rank%rank%", "All 4 ranks write `rank0`"),
         (
             "%pid%",
-            "no rank. Process IDs differ on one node",
+            "Process IDs differ on one node",
         ),
         ("%hostname%_%pid%", "The files stay separate"),
     ],
@@ -75,6 +75,6 @@ def test_every_mistake_is_refused_on_the_recording_in_full_and_cut(unknown: Prof
     for step in ("min", "median", "max"):
         assert "Subtract the largest lateness" in question.evaluate(late[3].agg(step)).message
     assert (
-        "You compared step by step"
+        "You compared ranks step by step"
         in question.evaluate((late[3] - others.max(axis=1)).min()).message
     )
