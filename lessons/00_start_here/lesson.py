@@ -315,9 +315,9 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 #
 # *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, their rates
 # differ by a factor of two, because the loaders got ahead while the trace was being written. A run with a trace is
-# therefore not a repeat of a run without one. Always report how many runs you made and how much they differ.
+# therefore not a repeat of a run without one. Always report the number of runs and their differences.
 #
-# In later lessons, all speeds come from single runs without a trace.
+# Later lessons use single runs without a trace.
 
 # %%
 typical = steady(plain)["duration_ns"].median()

@@ -160,7 +160,7 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 #
 # The event table has one row for each function in the stack of a sample, and the outermost function has `depth` 0. A
 # sample is stored as an interval that starts at the thread's previous sample, so the sample was taken at the *end* of
-# the interval. Select the main thread, which marks the ranges:
+# the interval. Select the main thread:
 
 # %%
 events = steady.profile.events
@@ -217,9 +217,9 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. This
-# matches the H200 trace, in which `upsample_bilinear2d` runs once per image. `SyntheticImages.index_select` creates the
-# images in memory, not from a file.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image, in which
+# `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates the images
+# in memory, not from a file.
 #
 # ## Function above, kernel below
 #
@@ -239,7 +239,7 @@ pairs, columns = pairs.rename("samples").reset_index(), "short_name kernel sampl
 show_table(pairs, columns, "Sampled functions and their kernels", rows=8, origin=sampled.origin)
 
 # %% [markdown]
-# No kernel runs during `__getitem__`, so this function isn't in the table. The short gaps have another cause. On a GPU,
+# No kernel runs during `__getitem__`, so this function isn't in the table. Many short gaps have another cause. On a GPU,
 # PyTorch runs the backward pass in a separate thread, which launches kernels one by one. Meanwhile, the main thread
 # sleeps in `pthread_cond_wait`.
 #
@@ -424,8 +424,7 @@ both, four = mean_ns[["--num-workers 2 --batched-transforms", "--num-workers 2 -
 show_text(f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f} ms ({origin})")
 
 # %% [markdown]
-# With hardly any images, the step takes nearly as long, so most of it no longer depends on data. Kernel launches may
-# take this time.
+# With hardly any images, the step takes nearly as long, so data isn't the main limit now. Launches may be.
 #
 # ## Several ranks
 #
@@ -434,8 +433,7 @@ show_text(f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f}
 #
 # ## Decide
 #
-# We have no H200 trace of the run with both fixes, so the next lesson looks at the kernels of the same network on an
-# MI300X.
+# We have no H200 trace with both fixes, so the next lesson looks at the same network on an MI300X.
 
 # %%
 lesson.conclude(

@@ -93,7 +93,7 @@ for run in ("one GPU", "parallel"):
 #     -- $EXAMPLE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
-# The `rocpd` file is a database, which lesson 06 queries. All times are in nanoseconds.
+# Lesson 06 queries the `rocpd` database. All times are in nanoseconds.
 #
 # ## First look
 #
@@ -267,8 +267,9 @@ show_table(
 )
 
 # %% [markdown]
-# The last row is from a traced run. Eight loaders worked ahead while the trace was being written, so this is the GPU's
-# rate, not the rate of a whole epoch. With two loaders, steps still wait for data:
+# In these single runs, a gain below a factor of two is inconclusive (lesson 00). The last row is from a traced run. Its
+# loaders worked ahead while the trace was being written, so it shows the GPU's rate, not an epoch's. With two loaders,
+# steps still wait for data:
 
 # %%
 two = recorded.query("run == 'loaders' and not traced")["duration_ns"] / 1e6
@@ -293,7 +294,8 @@ q.check(answer)
 
 # %%
 steps = pd.read_csv(lesson.file("../modeled_steps.csv"), comment="#").set_index("options")
-both, parts = steps.loc[[plain, large]], "step_ms compute_ms launch_bound_ms data_wait_ms other_ms"
+both = steps.loc[[plain, large]]
+parts = "step_ms compute_ms launch_bound_ms data_wait_ms exposed_copy_ms other_ms"
 show_table(both.reset_index(), f"options {parts}", "A modeled step", origin=run.origin)
 before, after = (100 * both.div(both["step_ms"], axis=0)).to_dict("records")
 lesson.conclude(
@@ -311,8 +313,6 @@ proflab.reveal("04.a", len(steady.dispatches) / steady.steps, steady.profile)
 proflab.reveal("04.b", float(f"{wide.step_ns / small.step_ns:.2g}"), wide.profile)
 
 # %% [markdown]
-# Only a complete training run shows whether the network learns as well with larger batches.
-#
 # ## Three takeaways
 #
 # - A kernel table shows how often and how long each kernel runs, and its percentages are shares of the kernel time.

@@ -83,8 +83,8 @@ for samples, wanted in loader:
 dist.destroy_process_group()
 
 # %% language="bash"
-# echo "First, two processes import PyTorch, which takes up to half a minute." OMP_NUM_THREADS=1 torchrun --standalone
-# --nproc-per-node 2 $FOLDER/ranks.py 2>&1
+# echo "First, two processes import PyTorch, which takes up to half a minute."
+# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
 # > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch. Otherwise, every epoch uses the same order. With
@@ -313,7 +313,8 @@ q.check(answer)
 # ## Decide
 #
 # By the strict rule, rank 3 in AMD's run is a straggler. `tidyprof triage` is more careful and names none because rank
-# 3 does no more work than the others, and half of the traced step may be profiler overhead.
+# 3 does no more work than the others, and half of the traced step may be profiler overhead. Report only that it
+# arrives last.
 
 # %%
 first, slow = table.loc[0], table.loc[table["arrived_last"].idxmax()]
