@@ -82,10 +82,9 @@ proflab.predict("06.b", rccl_guess, unit="times", what="RCCL time: longest of fo
 # four processes writes its own file. If you have fewer GPUs, change the 4.
 
 # %% language="bash"
-# exec 2>&1
+# exec 2>&1; rm -rf $FOLDER/train* $FOLDER/four
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER --output-file train \
 #     -- $EXAMPLE --max-steps 4 --roctx --run-dir $FOLDER/train
-# rm -rf $FOLDER/four
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four \
 #     --output-file %pid% -- torchrun --standalone --nproc-per-node 4 \
 #     -m cifar_train --max-steps 4 --roctx --run-dir $FOLDER/four

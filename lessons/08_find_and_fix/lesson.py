@@ -399,9 +399,7 @@ lesson.conclude(
 # - Each fix moves the limit, so find it again.
 
 # %% [markdown]
-# ## Prediction and result
-#
-# All your predictions:
+# ## Predictions and results
 
 # %%
 from proflab.predictions import show_guesses
