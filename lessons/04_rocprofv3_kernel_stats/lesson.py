@@ -84,7 +84,7 @@ for run in ("one GPU", "parallel"):
 # | `--output-format` | Always set it. The default is CSV up to ROCm 6.4 and a `rocpd` database since 7.0. |
 # | `--output-directory`, `--output-file` | Set the folder and the file name prefix; default: `<machine>/<process>` |
 #
-# Without a GPU, the course replays a modeled MI300X run (labeled `modeled`).
+# Without a GPU, the course replays a modeled MI300X run.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -180,7 +180,7 @@ q.check(answer)
 # %% [markdown]
 # ## Is the run launch bound?
 #
-# Change the number of images per step, but keep the number of launches. If the step time stays the same, the kernels'
+# Change the number of images per step, but not the number of launches. If the step time stays the same, the kernels'
 # work isn't the limit.
 
 # %% language="bash"
@@ -267,9 +267,8 @@ show_table(
 )
 
 # %% [markdown]
-# In these single runs, a gain below a factor of two is inconclusive (lesson 00). The last row is from a traced run. Its
-# loaders worked ahead while the trace was being written, so it shows the GPU's rate, not an epoch's. With two loaders,
-# steps still wait for data:
+# In single runs, a gain below a factor of two is inconclusive (lesson 00). In the last row, loaders worked ahead while a
+# trace was being written, so it shows the GPU's rate, not an epoch's. With two loaders, steps still wait for data:
 
 # %%
 two = recorded.query("run == 'loaders' and not traced")["duration_ns"] / 1e6

@@ -131,9 +131,9 @@ show_table(fixes, columns, "Mean and median time per image, and images per secon
 # The median hides the steps that waited for images, so compare means. The run with batched transforms doesn't use the
 # fused optimizer, because data loading was still the limit.
 #
-# These are single runs. The `with_trace` column shows second runs, which differ by up to a factor of two, so a smaller
-# difference proves nothing: batched transforms clearly beat the plain trainer, but not two loaders alone. We didn't run
-# the gate for the last row, because a larger batch changes the training.
+# The second runs in `with_trace` differ by up to a factor of two, so a smaller difference proves nothing: batched
+# transforms clearly beat the plain trainer, but not two loaders alone. We didn't run the gate for the last row, because
+# a larger batch changes the training.
 
 # %%
 # 3 minutes: what is the speedup per image, as a factor, with all fixes that pass the gate? Find the first row of
@@ -176,7 +176,7 @@ for run in ("loaders", "fused", "batched") if TURNS else ():
 # %% [markdown]
 # ## Trap: the queue was full
 #
-# At a batch size of 1,024, each image takes far less time. But when were the images loaded? Each loader prepares two
+# At batch size 1,024, each image takes far less time. But when were the images loaded? Each loader prepares two
 # batches in advance (`prefetch_factor=2`), so eight loaders soon have sixteen batches ready, and a run has only twenty
 # steps. A plain step is nearly all data loading (lesson 02), so eight loaders need about an eighth of its time per
 # image:
@@ -187,7 +187,7 @@ many = steps[(steps["images"] == 1024) & ~steps["traced"]]
 place = many["step"].lt(16).map({True: "first_sixteen", False: "later"})
 waits = many.assign(ms=many["duration_ns"] / 1e6).pivot_table("ms", "run", place).reset_index()
 show_table(waits, "run first_sixteen later", "Mean step in ms at batch size 1,024", origin=origin)
-show_text(f"Eight loaders: about {loader_us:.0f} µs per image, {1.024 * loader_us:.0f} ms per batch.")
+show_text(f"Eight loaders: about {loader_us:.0f} µs per image, {1.024 * loader_us:.0f} ms a batch")
 
 # %% [markdown]
 # The time per image at batch size 1,024 therefore shows the speed of the *device*, not of an epoch. To time loaders,
