@@ -10,9 +10,7 @@
 # - query totals, rankings, shares and gaps, without the first step and across several ranks;
 # - check a ready-made view before you trust it.
 #
-# **Before you start:** complete lessons 00 and 02. You don't need to know SQL. Without an AMD GPU, the course replays
-# the commands with files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026
-# versions).
+# **Before you start:** complete lessons 00 and 02. You don't need to know SQL. Without an AMD GPU, the course replays files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026).
 
 # %%
 import gzip
@@ -151,8 +149,7 @@ q.check(answer)
 # %% [markdown]
 # ## Which part of a step launches the kernels?
 #
-# Lesson 05 ended with this question. `JOIN` combines each kernel with its host call because both rows have the same
-# `stack_id`. `k` and `r` are short names for the tables.
+# `JOIN` combines each kernel with its host call because both rows have the same `stack_id`:
 
 # %%
 query = """
@@ -175,7 +172,7 @@ some = pd.read_sql("SELECT * FROM marks ORDER BY start LIMIT 5", train)
 show_table(some, "range tid start end", "The first ranges", origin=origin)
 
 # %% [markdown]
-# A step starts with its `data` range. This query finds the step starts, and the timeline shows the second step:
+# A step starts with its `data` range. Find these starts, and draw the second step:
 
 # %%
 STARTS = "SELECT start FROM marks WHERE range = 'data' ORDER BY start"
@@ -220,7 +217,7 @@ proflab.reveal("06.a", percent, origin=origin)
 #
 # ## Four files, one query
 #
-# Do the same kernels take equally long on four GPUs? When are all four GPUs idle?
+# Do the same kernels take equally long on four GPUs? When are all four idle?
 #
 # `ATTACH` opens more databases in the same connection. No view combines kernels with copies or covers all files, so
 # create your own temporary view. `UNION ALL` appends one result to another. The cell replaces `{0}` with the name of
@@ -283,8 +280,7 @@ q.check(answer)
 # %% [markdown]
 # ## Two matrix products from AMD's blog, recorded with rpd
 #
-# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. On Ubuntu, install rpd as
-# follows:
+# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. On Ubuntu, install it:
 #
 # ```
 # sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd cmake build-essential
@@ -293,8 +289,7 @@ q.check(answer)
 # ```
 #
 # Put `runTracer.sh` before your command to record all processes into one file. `-o` must come first and overwrites an
-# existing file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog
-# recorded two products of 32-bit matrices. The larger one needs ten times as much arithmetic. Record the smaller one:
+# existing file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog recorded two products of 32-bit matrices, the larger with ten times the arithmetic. Record the smaller one:
 
 # %% language="bash"
 # exec 2>&1
@@ -415,8 +410,7 @@ lesson.conclude(
 # ## What this view can't show
 #
 # A trace doesn't show what the host did outside HIP calls (lesson 03) or how well a kernel used the GPU (lesson 05).
-# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state the clock,
-# the unit and the rows.
+# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state clock, unit and rows.
 #
 # ## Known issues
 #
@@ -427,11 +421,11 @@ lesson.conclude(
 # %% [markdown]
 # ## At work, without this course
 #
-# Run five queries on any rpd or rocpd trace:
+# Five queries for any rpd or rocpd trace:
 #
 # {snippet 06_rpd_report.sql}
 #
-# Run all five queries on a file with one script:
+# A script that runs all five:
 #
 # {snippet 06_rpd_report.py}
 #

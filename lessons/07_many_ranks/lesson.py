@@ -75,9 +75,7 @@ for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
     mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces during the backward pass
     dist.all_reduce(own)
-    print(
-        f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True
-    )
+    print(f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True)
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
