@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Can I ask my own question?
 #
-# A profiler answers the questions that its authors expected. Yours may combine kernels, calls and ranges, or span the files from four GPUs. Two tools for AMD GPUs, rocprofv3 and rpd, write SQLite *databases*, which you can query
-# with SQL.
+# A profiler answers the questions that its authors expected, but yours may combine kernels, host calls and ranges. Two
+# tools for AMD GPUs, rocprofv3 and rpd, write SQLite *databases*, which you can query with SQL.
 #
 # After this lesson, you can:
 #
@@ -63,7 +63,8 @@ lesson.findings()
 # %% [markdown]
 # ## Predict
 #
-# On four GPUs, kernels from the RCCL library exchange the gradients. Each GPU exchanges the same amount of data.
+# Would four GPUs train faster? On four GPUs, kernels from the RCCL library exchange the gradients, the same amount of
+# data on each GPU.
 
 # %%
 # solution

@@ -311,7 +311,8 @@ q.check(answer)
 # ## Decide
 #
 # By the strict rule, rank 3 in AMD's run is a straggler. `tidyprof triage` is more careful and names none because rank
-# 3 does no more work than the others, and half of the traced step may be profiler overhead.
+# 3 does no more work than the others, and half of the traced step may be profiler overhead. Report that it
+# arrives last.
 
 # %%
 first, slow = table.loc[0], table.loc[table["arrived_last"].idxmax()]
@@ -319,7 +320,7 @@ proflab.reveal("07.a", 100 * first["wait_ns"] / first["communication_ns"], run)
 proflab.reveal("07.b", transfer_ms, run)
 
 # %% [markdown]
-# You have now seen four limits: data loading, launches, kernels and a late rank.
+# You have seen four limits: data, launches, kernels, a late rank.
 
 # %%
 spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6  # ms per step
