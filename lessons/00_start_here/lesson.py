@@ -45,7 +45,7 @@ lesson = proflab.start("00")
 # | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Each modeled number comes with its error, which we know from AMD's runs. The GPU model also
+# Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
 # [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
@@ -56,7 +56,7 @@ lesson = proflab.start("00")
 # in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
 # isn't tuned.
 #
-# One GPU trains on a *batch* of 256 images in each *step*:
+# In each *step*, one GPU trains on a *batch* of 256 images:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -66,8 +66,8 @@ lesson = proflab.start("00")
 # | backward | PyTorch computes how each weight affects the loss |
 # | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU or, on a machine without a GPU, the CPU. Each core lesson ends with a question that its tool
-# can't answer, and the next lesson starts with it:
+# The *device* is the GPU or, if there is none, the CPU. Each core lesson ends with a question that its tool can't
+# answer, and the next lesson starts with it:
 #
 # {drawing method}
 
@@ -87,7 +87,7 @@ lesson = proflab.start("00")
 
 # %% [markdown]
 # A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean untraced step time.
+# you can see where the time goes. The dashed line shows the mean time of untraced steps.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -378,8 +378,8 @@ lesson.conclude(
 # %% [markdown]
 # {snippet 00_time_a_step.py}
 #
-# Copy this file into your script's folder. On a GPU, it times every step with events and compares the total with the
-# host's clock.
+# Copy this file into your script's folder. On a GPU, the code times every step with events and compares the total with
+# the host's clock.
 
 # %% [markdown]
 # Next question: is the GPU even the problem?

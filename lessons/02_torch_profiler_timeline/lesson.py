@@ -2,7 +2,7 @@
 # # Where does a step go?
 #
 # In the example run, the GPU works only part of the time. `torch.profiler` records what the CPU and the GPU do and
-# shows both on one timeline. It works the same way on GPUs from every vendor.
+# shows both on one timeline. It works the same way on every vendor's GPUs.
 #
 # After this lesson, you can:
 #
@@ -180,7 +180,7 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the example run"
 #
 # ## Which operator launched a kernel, and with which shapes?
 #
-# In the file, a kernel and its operator have the same `External id`, so you can merge them:
+# In the trace file, a kernel and its operator have the same `External id`, so you can merge them:
 
 # %%
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
@@ -194,9 +194,9 @@ show_table(sums.nlargest(3).reset_index(), columns, "Largest kernel times", orig
 # ## A GPU that is never idle
 #
 # In the next trace, eight MI300X GPUs train one ResNet. Each *rank*, a process with its own GPU, writes a trace file,
-# and this one comes from rank 0. During the backward pass, the ranks start to add up their gradients. This all-reduce
-# is a *collective*, because all ranks take part. Its kernels come from AMD's RCCL library, but their names
-# contain `nccl`.
+# and the next cell reads rank 0's. During the backward pass, the ranks start to add up their gradients. This all-reduce
+# is a *collective*, because all ranks take part. Its kernels come from AMD's RCCL library, but their names contain
+# `nccl`.
 
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
@@ -267,7 +267,7 @@ for name, run in {"the example run": gpu, "rank 0 of eight": rank}.items():
 
 # %% [markdown]
 # **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If kernels wait for a
-# step or longer, the queue is deep, and the GPU works on an earlier step than the host's `ProfilerStep` above it.
+# step or longer, the queue is deep, and the GPU works on an earlier step than the host's `ProfilerStep` shows.
 
 # %% [markdown]
 # ## The step budget of the device
@@ -304,10 +304,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
-# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
-# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
-# part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
+# the parts in ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy`
+# contains all of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is
+# elsewhere. Add a part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {

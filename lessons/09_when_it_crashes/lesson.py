@@ -361,7 +361,8 @@ show_text(
 #
 # - **The wave that caused the fault:** waves stop a little later, and other waves stop with them.
 # - **The Python line, the operator and the shapes:** use lesson 02 and a CPU run.
-# - **Silent errors, host crashes, times and the past:** memory may have been overwritten long before the fault.
+# - **Silent errors, host crashes, durations and earlier events:** memory may have been overwritten long before the
+#   fault.
 #
 # Known issues:
 #
@@ -376,7 +377,7 @@ show_text(
 # - The last line of a log shows which program ended the job, so read it before you choose a tool.
 # - Turn off the caches and wait for each kernel; otherwise, a wrong index can hit valid memory or Python can blame the
 #   wrong line.
-# - Find the kernel in the report, its operator in a trace, and then the index that the operator uses.
+# - Find the kernel in the report, its operator in a trace, and the index that the operator uses.
 
 # %% [markdown]
 # ## At work, without this course
