@@ -196,7 +196,7 @@ show_text(
 #
 # The next job uses four GPUs. `torchrun` starts one process, called a *rank*, per GPU, and one rank is always late.
 # Omnistat samples every GPU in a job and stores the results in a database. In *user mode*, you start omnistat inside
-# your job. Before you stop the server, query the database with the same interval in seconds.
+# your job. Before you stop the server, query the database with the recording interval in seconds.
 #
 # > **Note:** To use omnistat itself, set `OMNISTAT_DIR` to the folder of its programs and `OMNISTAT_CONFIG` to its
 # > configuration file before you start Jupyter. Otherwise, the course replays the job.
@@ -374,7 +374,7 @@ lesson.conclude(
 # ## Three takeaways
 #
 # - A GPU can look busy and do almost no work, so read activity together with power draw.
-# - Compare a GPU's power draw with its idle level, not zero.
+# - Compare a GPU's power draw with its idle level, not with zero.
 # - Rule out a suspect only if the evidence contradicts it.
 
 # %% [markdown]
@@ -383,7 +383,7 @@ lesson.conclude(
 # {snippet 01_gpu_log.py}
 #
 # In your job script, put this file's `record` command in front of your own. `summary` reports the activity, memory and
-# energy of each GPU for the whole log or for a time window.
+# energy of each GPU for the whole log or a time window.
 #
 # Further reading: the manuals of [AMD
 # SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html) and

@@ -99,7 +99,7 @@ plan = schedule(wait=2, warmup=1, active=3, repeat=1)
 print(*[plan(step).name for step in range(6)])
 
 # %% [markdown]
-# Run the loop with two loader processes (*workers*) and without. `record_function` names a range, and `prof.step()`
+# Run the loop with and without two loader processes (*workers*). `record_function` names a range, and `prof.step()`
 # ends a step.
 
 
@@ -162,7 +162,7 @@ for workers, run in sorted(runs.items()):
 # ## The example run
 #
 # `--torch-profile` puts the same code around the trainer's loop. On a GPU, omit `--batch-size 8`. A CPU spends nearly
-# all of the step on arithmetic, so the figure then shows the H200. The run takes about 20 seconds.
+# the whole step on arithmetic, so without a GPU, the figure shows the H200. The run takes about 20 seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
@@ -234,8 +234,8 @@ show_text(f"Union: {100 * busy_ns(kernels) / span_ns:.0f}% of the span.")
 # %% [markdown]
 # ## Trap: busy with what?
 #
-# For most of the step, only a collective runs. It ends after the last rank has arrived. While another kernel runs, the
-# communication is *hidden*. Otherwise, the communication is *exposed* and makes the step longer.
+# For most of the step, only a collective runs, which ends after the last rank has arrived. While another kernel runs,
+# the communication is *hidden*. Otherwise, the communication is *exposed* and makes the step longer.
 
 # %%
 parts = tidyprof.overlap(rank).iloc[0]

@@ -173,8 +173,9 @@ from tidyprof import Intervals, plots
 # To use PyTorch's profiler, put a block around the training loop. Write `with profile(...) as prof:`, call
 # `prof.step()` at the end of each step, and name parts of the loop with `with record_function("data"):`.
 #
-# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of
-# the step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
+# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly the
+# whole step on arithmetic, so without a GPU, the figure shows a recorded step of an H200. The run takes about 20
+# seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
