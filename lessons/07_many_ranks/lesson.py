@@ -75,16 +75,14 @@ for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
     mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces during the backward pass
     dist.all_reduce(own)
-    print(
-        f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True
-    )
+    print(f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True)
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
 
 # %% language="bash"
-# echo "First, two processes import PyTorch, which takes up to half a minute." OMP_NUM_THREADS=1 torchrun --standalone
-# --nproc-per-node 2 $FOLDER/ranks.py 2>&1
+# echo "First, two processes import PyTorch, which takes up to half a minute."
+# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
 # > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch. Otherwise, every epoch uses the same order. With
@@ -313,7 +311,8 @@ q.check(answer)
 # ## Decide
 #
 # By the strict rule, rank 3 in AMD's run is a straggler. `tidyprof triage` is more careful and names none because rank
-# 3 does no more work than the others, and half of the traced step may be profiler overhead.
+# 3 does no more work than the others, and half of the traced step may be profiler overhead. Report that it
+# arrives last.
 
 # %%
 first, slow = table.loc[0], table.loc[table["arrived_last"].idxmax()]
@@ -321,7 +320,7 @@ proflab.reveal("07.a", 100 * first["wait_ns"] / first["communication_ns"], run)
 proflab.reveal("07.b", transfer_ms, run)
 
 # %% [markdown]
-# You have now seen four limits: data loading, launches, kernels and a late rank.
+# You have seen four limits: data, launches, kernels, a late rank.
 
 # %%
 spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6  # ms per step

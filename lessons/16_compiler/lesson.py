@@ -87,8 +87,8 @@ proflab.predict("16.b", spills_guess, unit="spilled values", what=spills_text)
 # sed -n '/^def matmul/,/^MATRICES/p' $FOLDER/kernels.py | head -n -1
 
 # %% [markdown]
-# `compile_for`, from the snippet at the end of this lesson, compiles for the target that you name (`gfx942` for an
-# MI300, `gfx950` for an MI350). Compiling 16 variants takes about half a minute.
+# `compile_for`, from this lesson's snippet, compiles for the target that you name (`gfx942` for an MI300, `gfx950` for
+# an MI350). Compiling 16 variants takes about half a minute.
 
 # %% language="bash"
 # cd $FOLDER && rm -rf mine
@@ -210,8 +210,8 @@ show_table(pair, columns, "The same tile, without and with `waves_per_eu=4`", or
 
 # %% [markdown]
 # The kernel now spills, and still no additional wavefront fits. The compiler doesn't know how much LDS the launch
-# requests, so its own comment in the assembly promises four wavefronts. Moreover, occupancy isn't speed. A kernel that
-# keeps the matrix units busy with two wavefronts doesn't need more.
+# requests, so its comment in the assembly promises four wavefronts. Occupancy isn't speed either. A kernel that keeps
+# the matrix units busy with two wavefronts doesn't need more.
 #
 # ## Trap: the tile fits on my GPU
 #
@@ -328,7 +328,7 @@ proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 # %% [markdown] tags=["given"]
 # ## What this view can't show
 #
-# - **Speed:** a kernel that spills a little before its loop may still be the fastest.
+# - **Speed:** a kernel that spills a little before its loop may be the fastest.
 # - **Execution counts:** the assembly doesn't show how often an instruction runs.
 # - **Cache hits,** LDS bank conflicts, and whether the grid fills the GPU (lesson 05).
 # - **Library kernels:** hipBLASLt and MIOpen contain compiled kernels. rocprofv3 shows the registers and scratch of
