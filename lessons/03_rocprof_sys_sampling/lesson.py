@@ -40,7 +40,7 @@ lesson.recall()
 # | shows | how often and how long something runs | what was running, even outside HIP calls |
 # | misses | what happens between calls | what happens between samples |
 #
-# `rocprof-sys` does both. Tracing finds each *gap*, a time when nothing runs on the GPU, and samples help explain it.
+# `rocprof-sys` does both. Tracing finds each *gap* (a time when nothing runs on the GPU), and samples help explain it.
 #
 # ## Predict
 #
@@ -98,8 +98,8 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # ## Capture
 #
 # The tool supports C, C++, Fortran, HIP, OpenCL and Python. It can also *instrument* a program by inserting probes into
-# its machine code, but for Python, they would end up in the interpreter. Sampling doesn't modify the program. Library
-# kernels, such as those from rocBLAS and hipBLASLt, are traced like all others.
+# its machine code, but for Python, they would end up in the interpreter. In contrast, sampling doesn't modify the
+# program. Library kernels, such as those from rocBLAS and hipBLASLt, are traced like all others.
 #
 # `rocprof-sys-sample` records call stacks, whereas `rocprof-sys-run` doesn't. Figures from the modeled MI300X are
 # labeled `modeled`.
@@ -110,7 +110,7 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 #     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
-# The `.proto` file contains the timeline and the samples. Its name ends with a process ID.
+# The `.proto` file contains the timeline and the samples. Its file name ends with a process ID.
 #
 # ## First look: call stacks above the GPU
 #
@@ -154,7 +154,7 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 # | `host_range` | The range that covers most of the gap |
 # | `host_call` | The HIP call that covers at least half of the gap. If it is empty, the CPU did something else. |
 #
-# > **Note:** The H200 waited for data for 87% of its traced step time (lesson 02). Its CPU needed up to 0.87 ms per
+# > **Note:** During 87% of its traced step time, the H200 waited for data (lesson 02). Its CPU needed up to 0.87 ms per
 # > image, not the [assumed](../docs/gpumodel.md#what-it-does-not-know) 0.14 ms. For durations, trust the H200 trace.
 # > The modeled run only shows where the gap is.
 
@@ -383,7 +383,7 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # is short, but the next step may wait a long time. The longest gap in the trace is also in the `data` range.
 #
 # More processes need more CPU cores. Your stacks suggest a cheaper fix. Torchvision transforms each image separately,
-# whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
+# whereas `--batched-transforms` applies each operator to the whole batch. Compare both variants on your CPU:
 
 # %%
 from timeit import repeat

@@ -69,7 +69,7 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html) lists the half-precision *peak* and the bandwidth
 # of an MI300X. AMD's best matrix products
 # [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/) the *achievable*
-# rate because the clock slows down under load.
+# rate because their clock slows down under load.
 #
 # Count what the first normalization in the example run *must* do. It reads each input once, writes each output once and
 # computes. We assume eight operations per number.
@@ -119,8 +119,8 @@ q.check(answer)
 # | `--no-roof` | Skip the roof benchmark on the GPU, which takes a while |
 #
 # On a real GPU, run the program once before profiling so that MIOpen's search is finished. Without a GPU, the course
-# replays a *modeled* MI300X run. Its operations and bytes come from shapes, and its times come from AMD's runs. Caches
-# aren't simulated, so their counters are missing. The cell takes up to a minute.
+# replays a *modeled* MI300X run. The modeled operations and bytes come from tensor shapes, and the times come from
+# AMD's runs. Caches aren't simulated, so their counters are missing. The cell takes up to a minute.
 
 # %% language="bash"
 # mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads; echo "Counting, up to a minute"
@@ -147,7 +147,7 @@ for text in ("igemm", "BatchNorm", "batch_norm"):
 
 # %% [markdown]
 # `-b 2.1.4` selects block 2, table 1, row 4. With two folders, the tool prints a *baseline comparison*. This cell
-# compares all kernels with two kinds and takes up to a minute.
+# compares all kernels with two kinds of kernels and takes up to a minute.
 
 # %% language="bash"
 # cd $FOLDER; rm -rf workloads/two; echo "Counting two kinds of kernels, up to a minute"
@@ -216,8 +216,9 @@ answer = 100 * point.flops / (point.duration_ns / 1e9) / roof
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# > **Warning:** The GPU model gets this kernel most wrong: it predicts 12.97 µs on average with 256 images, but AMD
-# > recorded 9.39 µs ([details](../docs/gpumodel.md)). With AMD's time, its share of the roof is a third higher.
+# > **Warning:** The GPU model is least accurate for this kernel: it predicts 12.97 µs on average with 256 images,
+# > whereas AMD recorded 9.39 µs ([details](../docs/gpumodel.md)). With AMD's time, its share of the roof is a third
+# > higher.
 #
 # The figure compares this kernel with the largest modeled convolution and with ten convolutions that AMD recorded with
 # 256 images. `vector FP32` is the flat roof for the normalization, and the other two are for convolutions. Two points
