@@ -1,19 +1,19 @@
-"""Count what training a model takes, and on a GPU ask PyTorch's allocator and write a snapshot of a
-few steps.
+"""Count the memory that training a model needs.
 
     python 11_memory.py
 
-On a GPU the snapshot goes to snapshot.pickle; https://pytorch.org/memory_viz draws it in your
-browser.
+On a GPU, the script also prints the allocator's numbers and writes a snapshot of a few steps to
+snapshot.pickle, which https://pytorch.org/memory_viz draws in your browser.
 """
 
 import pickle
 
 import torch
 
-has_gpu = torch.cuda.is_available()  # also with an AMD GPU
+has_gpu = torch.cuda.is_available()  # also True for an AMD GPU
 device = "cuda" if has_gpu else "cpu"
 
+# Your model, optimizer and batch:
 # ------------------------------------------------------------------------------
 model = torch.nn.Sequential(
     torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 100)
@@ -23,7 +23,7 @@ batch = torch.randn(256, 512, device=device), torch.randint(100, (256,), device=
 
 
 def loss_of(images, labels):
-    """The loss of one batch, as your loop computes it."""
+    """Return the loss of one batch, as your loop computes it."""
     return torch.nn.functional.cross_entropy(model(images), labels)
 
 
@@ -31,19 +31,21 @@ def loss_of(images, labels):
 
 
 def size_of(tensors):
-    """Bytes of all tensors."""
+    """Return the bytes of all tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def step():
-    """One training step."""
+    """Run one training step."""
     loss_of(*batch).backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
 def saved_for_backward():
-    """Bytes that `forward` keeps for `backward`, each memory once and parameters not at all."""
+    """Return the bytes that `forward` keeps for `backward`, without parameters. Each storage counts
+    once.
+    """
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     saved = {}
 
@@ -54,14 +56,14 @@ def saved_for_backward():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = loss_of(*batch)  # held, so that no memory is used twice meanwhile
+        loss = loss_of(*batch)  # keep it, so that no memory is reused meanwhile
     del loss
     return sum(saved.values())
 
 
 def results_of_the_update():
-    """Bytes that Adam and AdamW take on the way (torch/optim/adam.py); 0 for other optimizers,
-    which may take some.
+    """Return the bytes of temporary results in Adam and AdamW (torch/optim/adam.py), or 0 for other
+    optimizers, which may need some.
     """
     options = optimizer.defaults
     if "betas" not in options or options.get("fused"):
@@ -72,17 +74,16 @@ def results_of_the_update():
 
 
 def ask_the_allocator():
-    """What the GPU holds, and a snapshot of three steps with the line of each allocation."""
+    """Print the allocator's numbers, and write a snapshot of three steps."""
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.memory._record_memory_history(max_entries=100_000)
     try:
         for _ in range(3):
             step()
-    finally:  # also when memory runs out
+    finally:  # even if memory runs out
         with open("snapshot.pickle", "wb") as file:
-            pickle.dump(
-                torch.cuda.memory._snapshot(), file, protocol=4
-            )  # the viewer may not read protocol 5
+            # The viewer may not support protocol 5.
+            pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)
         torch.cuda.memory._record_memory_history(enabled=None)
     free, total = torch.cuda.mem_get_info()
     numbers = {
@@ -94,26 +95,21 @@ def ask_the_allocator():
     }
     for name, value in numbers.items():
         print(f"{name:24} {value:>15,} bytes")
-    print("allocations tried again:", torch.cuda.memory_stats()["num_alloc_retries"])
+    print("retried allocations:", torch.cuda.memory_stats()["num_alloc_retries"])
 
 
-step()  # now Adam has its states
-states = [
-    state
-    for of_one in optimizer.state.values()
-    for state in of_one.values()
-    if torch.is_tensor(state)
-]
+step()  # creates Adam's states
+of_parameters = [state.values() for state in optimizer.state.values()]
+states = [state for own in of_parameters for state in own if torch.is_tensor(state)]
 counted = {
     "parameters": size_of(model.parameters()),
     "gradients": size_of(parameter for parameter in model.parameters() if parameter.requires_grad),
     "optimizer states": size_of(states),
     "saved for backward": saved_for_backward(),
 }
+# Gradients arrive while the saved tensors are freed.
 stages = {
-    "when forward ends": (
-        sum(counted.values()) - counted["gradients"]
-    ),  # these come while what is saved goes
+    "when forward ends": sum(counted.values()) - counted["gradients"],
     "in the update": (
         sum(counted.values()) - counted["saved for backward"] + results_of_the_update()
     ),
@@ -121,10 +117,9 @@ stages = {
 for name, value in (counted | stages).items():
     print(f"{name:24} {value:>15,} bytes")
 print(
-    f"{'the larger':24} {max(stages.values()):>15,} bytes: the peak is near, above it by results on"
-    " the way"
+    f"{'the larger':24} {max(stages.values()):>15,} bytes; temporary results raise the peak further"
 )
 if has_gpu:
     ask_the_allocator()
 else:
-    print("no GPU here: the allocator has nothing to tell")
+    print("There is no GPU here, so the allocator has no numbers.")

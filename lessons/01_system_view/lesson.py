@@ -180,17 +180,17 @@ both = one_table([example, small])
 both["step_ms"] = 1e3 * both["batch_size"] / both["images_per_second"]
 show_table(both, "run step_ms images_per_second busy_percent power_watt", "Two batch sizes")
 large_ms, small_ms = both["step_ms"]
-four = recorded.query("run == 'small4' and part == 'steady'")["duration_ns"].mean() / 1e6
+per_image = (large_ms - small_ms) / (example.batch_size - small.batch_size)
 show_text(
     f"The step is {large_ms - small_ms:.0f} ms shorter, but the GPU was busy for only "
-    f"{busy / 100 * large_ms:.0f} ms. On the H200, a step with 4 images takes {four:.0f} ms on "
-    "average (recorded, two loaders)."
+    f"{busy / 100 * large_ms:.0f} ms. Each image adds {per_image:.2f} ms, so 4 images take "
+    f"{4 * per_image:.1f} of {small_ms:.0f} ms."
 )
 
 # %% [markdown]
 # Part of the step time therefore grows with the number of images but isn't GPU work, so it belongs to the data or the
-# host. (The GPU model [assumes](../docs/gpumodel.md) how long the images take.) The time of the 4-image step hardly
-# depends on the number of images, so data isn't the limit of that run.
+# host. (The GPU model [assumes](../docs/gpumodel.md) how long the images take.) Only a small
+# part of the 4-image step depends on its images, so data isn't the limit of that run.
 #
 # ## Trap: a busy GPU isn't always working
 #
@@ -258,7 +258,7 @@ monitoring = next(iter(there.files.values())).parents[1] / "monitoring"
 log = tidyprof.read_system(monitoring, origin=there.origin)
 show_text(f"GPU 0 held a network in {len(windows)} windows. The figure shows the first one.")
 first = log.counters[log.counters["time_ns"] <= windows["max"].iloc[0] * 10**9]
-names, title = ["gpu_busy", "power", "memory_used"], "Two GPUs in the first benchmark"
+names, title = ["gpu_busy", "power", "memory_used"], "First benchmark: loading, then bursts of work"
 show_figure(plots.counters(tidyprof.Profile(log.events, first, log.meta), names, [0, 1], title))
 
 # %%
@@ -307,7 +307,6 @@ show_table(seen, f"{' '.join(names)} power_share_percent", "All points of the fi
 # (consider the rank that the others wait for) and `text generation` (consider GPU 0 at full activity).
 q = exercise("01.1", (example, small, late))
 # solution
-per_image = (large_ms - small_ms) / (example.batch_size - small.batch_size)
 fixed = 1 - small.batch_size * per_image / small_ms
 is_busy = both.set_index("run")["busy_percent"] >= 75
 idle = {"data", "host"}

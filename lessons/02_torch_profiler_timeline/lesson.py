@@ -56,7 +56,7 @@ from tidyprof import Intervals, plots
 # solution
 wait_guess, cost_guess = 60, 10
 # end solution
-proflab.predict("02.a", wait_guess, unit="%", what="the share of a step spent waiting for data")
+proflab.predict("02.a", wait_guess, unit="%", what="the wait for data in a traced step")
 proflab.predict("02.b", cost_guess, unit="%", what="the time that the profiler adds to a step")
 
 # %% [markdown]

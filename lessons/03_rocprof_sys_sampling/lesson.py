@@ -98,11 +98,10 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # ## Capture
 #
 # The tool supports C, C++, Fortran, HIP, OpenCL and Python. It can also *instrument* a program by inserting probes into
-# its machine code, but for Python, they would end up in the interpreter. In contrast, sampling doesn't modify the
-# program. Library kernels, such as those from rocBLAS and hipBLASLt, are traced like all others.
+# its machine code, but for Python, they would end up in the interpreter. Sampling doesn't modify the program. Library
+# kernels, such as those from rocBLAS and hipBLASLt, are traced like all others.
 #
-# `rocprof-sys-sample` records call stacks, whereas `rocprof-sys-run` doesn't. Figures from the modeled MI300X are
-# labeled `modeled`.
+# `rocprof-sys-sample` records call stacks, whereas `rocprof-sys-run` doesn't.
 
 # %% language="bash"
 # rm -rf $FOLDER/one
@@ -110,13 +109,12 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 #     -- $EXAMPLE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
-# The `.proto` file contains the timeline and the samples. Its file name ends with a process ID.
+# The `.proto` file contains the timeline and the samples.
 #
 # ## First look: call stacks above the GPU
 #
 # `own_run` reads the folder, and `steady_part` keeps only the steps after the warm-up. For one step, the figure shows
-# the call stacks of two threads, with callers above the functions that they call, and the GPU's busy share below. Very
-# short functions are omitted.
+# the call stacks of two threads, with callers above the functions that they call, and the GPU's busy share below.
 
 # %%
 sampled = own_run(lesson.folder / "one")
@@ -129,7 +127,7 @@ show_figure(
 )
 
 # %% [markdown]
-# Kernels are narrower than a pixel in this figure, so zoom in:
+# Zoom in to see the kernels:
 
 # %%
 proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")
@@ -154,16 +152,15 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 # | `host_range` | The range that covers most of the gap |
 # | `host_call` | The HIP call that covers at least half of the gap. If it is empty, the CPU did something else. |
 #
-# > **Note:** During 87% of its traced step time, the H200 waited for data (lesson 02). Its CPU needed up to 0.87 ms per
-# > image, not the [assumed](../docs/gpumodel.md#what-it-does-not-know) 0.14 ms. For durations, trust the H200 trace.
-# > The modeled run only shows where the gap is.
+# > **Note:** The H200's CPU needed up to 0.87 ms per image, not the
+# > [assumed](../docs/gpumodel.md#what-it-does-not-know) 0.14 ms, so don't trust the modeled durations.
 
 # %% [markdown]
 # ## Which function is in the gap?
 #
 # The event table has one row for each function in the stack of a sample, and the outermost function has `depth` 0. A
 # sample is stored as an interval that starts at the thread's previous sample, so the sample was taken at the *end* of
-# the interval. Select the main thread, which marks the ranges:
+# the interval. Select the main thread:
 
 # %%
 events = steady.profile.events
@@ -220,9 +217,9 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. This
-# matches the H200 trace, in which `upsample_bilinear2d` runs once per image. `SyntheticImages.index_select` creates the
-# images in memory, not from a file.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. In this
+# function, `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates
+# the images in memory, not from a file.
 #
 # ## Function above, kernel below
 #
@@ -242,7 +239,7 @@ pairs, columns = pairs.rename("samples").reset_index(), "short_name kernel sampl
 show_table(pairs, columns, "Sampled functions and their kernels", rows=8, origin=sampled.origin)
 
 # %% [markdown]
-# No kernel runs during `__getitem__`, so this function isn't in the table. The short gaps have another cause. On a GPU,
+# No kernel runs during `__getitem__`, so this function isn't in the table. Many short gaps have another cause. On a GPU,
 # PyTorch runs the backward pass in a separate thread, which launches kernels one by one. Meanwhile, the main thread
 # sleeps in `pthread_cond_wait`.
 #
@@ -420,6 +417,15 @@ proflab.reveal("03.b", batched, origin)
 # %% [markdown]
 # Batched transforms use different random numbers. Lesson 08 shows that the network still trains.
 #
+# Is data still the limit? Compare this step with a step of only 4 images on the same H200:
+
+# %%
+both, four = mean_ns[["--num-workers 2 --batched-transforms", "--num-workers 2 --batch-size 4"]]
+show_text(f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f} ms ({origin})")
+
+# %% [markdown]
+# With hardly any images, the step takes nearly as long, so data isn't the main limit now. Launches may be.
+#
 # ## Several ranks
 #
 # Let the launcher start the tool on each rank: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. Recording a call
@@ -427,8 +433,7 @@ proflab.reveal("03.b", batched, origin)
 #
 # ## Decide
 #
-# The training process prepared its images one by one, which led to both fixes. No H200 trace shows what limits the run
-# with both, so the next lesson uses a GPU that received its data faster.
+# We have no H200 trace with both fixes, so the next lesson looks at the same network on an MI300X.
 
 # %%
 lesson.conclude(
@@ -437,7 +442,7 @@ lesson.conclude(
     "images one by one. On an H200, two loader processes make the mean step "
     f"{loaders:.1f} times as fast, or {batched:.1f} times with batched transforms as well.",
     rules_out="the GPU as the cause of that gap, because the CPU launched the next work late",
-    because="If data arrives on time, which kernels run, how often, and how small are they?",
+    because="With both, a step hardly depends on its images. Do launches limit it?",
     next="04",
     origin=f"{steady.profile.origin}; {origin}",
 )

@@ -50,8 +50,8 @@ lesson.recall()
 #
 # ## Predict
 #
-# Forward batch normalization scales its input to a mean of 0 and a variance of 1. It comes fourth in AMD's kernel
-# table.
+# The top kernel only copies memory, so this lesson examines forward batch normalization, the fourth in AMD's table. It
+# scales numbers to a mean of 0 and a variance of 1.
 
 # %%
 # solution
@@ -119,8 +119,8 @@ q.check(answer)
 # | `--no-roof` | Skip the roof benchmark on the GPU, which takes a while |
 #
 # On a real GPU, run the program once before profiling so that MIOpen's search is finished. Without a GPU, the course
-# replays a *modeled* MI300X run. The modeled operations and bytes come from tensor shapes, and the times come from
-# AMD's runs. Caches aren't simulated, so their counters are missing. The cell takes up to a minute.
+# replays a *modeled* MI300X run. Modeled operations and bytes come from shapes, and times come from AMD's runs. Caches
+# aren't simulated, so their counters are missing. The cell takes up to a minute.
 
 # %% language="bash"
 # mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads; echo "Counting, up to a minute"
@@ -147,7 +147,7 @@ for text in ("igemm", "BatchNorm", "batch_norm"):
 
 # %% [markdown]
 # `-b 2.1.4` selects block 2, table 1, row 4. With two folders, the tool prints a *baseline comparison*. This cell
-# compares all kernels with two kinds of kernels and takes up to a minute.
+# compares all kernels with two kinds and takes up to a minute.
 
 # %% language="bash"
 # cd $FOLDER; rm -rf workloads/two; echo "Counting two kinds of kernels, up to a minute"
@@ -263,7 +263,8 @@ show_table(sizes, "workgroups calls mean_us hbm_percent", "8 x 8 images", origin
 
 # %% [markdown]
 # With four times as many channels, the kernel hardly takes longer because each workgroup does the same work. In the
-# first row, only 64 compute units have work. The library chose this launch size.
+# first row, only 64 compute units have work. The library chose this size. In AMD's
+# table (04), this kernel is faster. We don't know why.
 #
 # ## Which hardware block is close to its peak?
 #
@@ -357,8 +358,7 @@ proflab.reveal("05.a", norm_intensity, "calculated")
 proflab.reveal("05.b", reached, norm)
 
 # %% [markdown]
-# Many kernels share the time. Which part of the step launches them? Counters don't show this. The next lesson queries a
-# trace, which has tables of ranges, calls and kernels.
+# Many kernels share the time. Which part of the step launches them? A trace shows this.
 
 # %%
 low, high = sizes["hbm_percent"].iloc[[0, -1]]

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Can I ask my own question?
 #
-# A profiler answers the questions that its authors expected. Yours may combine kernels, host calls and ranges, or span
-# the files from four GPUs. Two tools for AMD GPUs, rocprofv3 and rpd, write SQLite *databases*, which you can query
-# with SQL.
+# A profiler answers the questions that its authors expected, but yours may combine kernels, host calls and ranges. Two
+# tools for AMD GPUs, rocprofv3 and rpd, write SQLite *databases*, which you can query with SQL.
 #
 # After this lesson, you can:
 #
@@ -12,8 +11,7 @@
 # - check a ready-made view before you trust it.
 #
 # **Before you start:** complete lessons 00 and 02. You don't need to know SQL. Without an AMD GPU, the course replays
-# the commands with files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026
-# versions).
+# files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026).
 
 # %%
 import gzip
@@ -52,7 +50,7 @@ lesson.findings()
 #
 # - A *view* is a stored query that you can use like a table.
 # - An *operation* is a kernel or copy that the GPU ran.
-# - *rocpd* is the rocprofv3 database format.
+# - *rocpd* is rocprofv3's database format.
 #
 # | rocpd view | one row per | note |
 # | --- | --- | --- |
@@ -66,7 +64,8 @@ lesson.findings()
 # %% [markdown]
 # ## Predict
 #
-# On four GPUs, kernels from the RCCL library exchange the gradients. Each GPU exchanges the same amount of data.
+# Would four GPUs train faster? On four GPUs, kernels from the RCCL library exchange the gradients, the same amount of
+# data on each GPU.
 
 # %%
 # solution
@@ -82,10 +81,9 @@ proflab.predict("06.b", rccl_guess, unit="times", what="the longest RCCL time / 
 # four processes writes its own file. If you have fewer GPUs, change the number 4.
 
 # %% language="bash"
-# exec 2>&1
+# exec 2>&1; rm -rf $FOLDER/train* $FOLDER/four
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER --output-file train \
 #     -- $EXAMPLE --max-steps 4 --roctx --run-dir $FOLDER/train
-# rm -rf $FOLDER/four
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four \
 #     --output-file %pid% -- torchrun --standalone --nproc-per-node 4 \
 #     -m cifar_train --max-steps 4 --roctx --run-dir $FOLDER/four
@@ -110,7 +108,8 @@ busy = pd.read_sql("SELECT * FROM busy", train)
 show_table(busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin)
 
 # %% [markdown]
-# Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step.
+# Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
+# result is misleading.
 #
 # ## One query, clause by clause
 #
@@ -152,7 +151,7 @@ q.check(answer)
 # ## Which part of a step launches the kernels?
 #
 # `JOIN` combines each kernel with its host call because both rows have the same `stack_id`. `k` and `r` are short names
-# for the tables.
+# for the tables:
 
 # %%
 query = """
@@ -175,7 +174,7 @@ some = pd.read_sql("SELECT * FROM marks ORDER BY start LIMIT 5", train)
 show_table(some, "range tid start end", "The first ranges", origin=origin)
 
 # %% [markdown]
-# A step starts with its `data` range. This query finds the step starts, and the timeline shows the second step:
+# A step starts with its `data` range. Find these starts, and draw the second step:
 
 # %%
 STARTS = "SELECT start FROM marks WHERE range = 'data' ORDER BY start"
@@ -184,7 +183,7 @@ step = {"start_ns": starts[1], "end_ns": starts[2]}
 show_figure(plots.timeline(trace, **step, title="Step 2: kernels run after their launch"))
 
 # %% [markdown]
-# The host finishes `forward` while the GPU is still running its kernels. A second thread launches the backward pass.
+# The host finishes `forward` while the GPU still runs its kernels. A second thread launches the backward pass.
 
 # %%
 # 5 minutes: for each range name, return the name and the total ns that its kernels run on the GPU, with the largest
@@ -216,11 +215,11 @@ for words, begin in {"all four steps": 0, "steps 2 to 4": int(starts[1])}.items(
 proflab.reveal("06.a", percent, origin=origin)
 
 # %% [markdown]
-# The view also counts overlapping work twice.
+# The view can't leave out the first step, and it counts overlapping work twice.
 #
 # ## Four files, one query
 #
-# Do the same kernels take equally long on four GPUs? When are all four GPUs idle?
+# Do the same kernels take equally long on four GPUs? When are all four idle?
 #
 # `ATTACH` opens more databases in the same connection. No view combines kernels with copies or covers all files, so
 # create your own temporary view. `UNION ALL` appends one result to another. In the cell, `{0}` is a database name (the
@@ -283,8 +282,7 @@ q.check(answer)
 # %% [markdown]
 # ## Two matrix products from AMD's blog, recorded with rpd
 #
-# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. On Ubuntu, install rpd as
-# follows:
+# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. On Ubuntu, install it:
 #
 # ```
 # sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd cmake build-essential
@@ -292,9 +290,9 @@ q.check(answer)
 # git submodule update --init rlog && ./install.sh
 # ```
 #
-# Put `runTracer.sh` before your command to record all processes into one file. `-o` must come first and overwrites an
-# existing file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog
-# recorded two products of 32-bit matrices. The larger one needs ten times as much arithmetic. Record the smaller one:
+# Put `runTracer.sh` before your command; one file holds all processes. `-o` must come first and overwrites an existing
+# file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog recorded two
+# products of 32-bit matrices, the larger with ten times the arithmetic. Record the smaller one:
 
 # %% language="bash"
 # exec 2>&1
@@ -305,7 +303,7 @@ q.check(answer)
 
 # %% [markdown]
 # In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store
-# names as row IDs of `rocpd_string`. The `op` and `api` views replace these IDs with strings.
+# names as rows of `rocpd_string`. The views `op` and `api` contain the strings.
 #
 # | in rocpd | in rpd | difference |
 # | --- | --- | --- |
@@ -387,8 +385,8 @@ calls = pd.merge_asof(*(pd.read_sql(query, train) for query in queries), on="sta
 part = 100 * calls.groupby("range")["duration"].sum() / calls["duration"].sum()
 
 # %% [markdown]
-# On one GPU, the same RCCL calls take several times as long as on another. Therefore, part of that time must be
-# waiting.
+# RCCL calls transfer the same amount of data on all GPUs, but on one GPU, they take several times as long as on
+# another. Therefore, part of that time must be waiting.
 
 # %%
 lesson.conclude(
@@ -414,19 +412,19 @@ lesson.conclude(
 # ## What this view can't show
 #
 # A trace doesn't show what the host did outside HIP calls (lesson 03) or how well a kernel used the GPU (lesson 05).
-# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state the clock,
-# the unit and the rows.
+# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state clock, unit
+# and rows.
 #
 # ## Known issues
 #
 # - rpd overwrites existing files. With several ranks, run it inside `srun`, with the rank in the file name.
 # - `rocpd_info_process` contains your process's environment variables. Check this table before sharing a database.
-# - Some documented views don't exist. See the [known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
+# - Some documented views don't exist: see the [known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Run five queries on any rpd or rocpd trace:
+# Five queries for any rpd or rocpd trace:
 #
 # {snippet 06_rpd_report.sql}
 #

@@ -2,7 +2,7 @@
 # # What changes with many GPUs?
 #
 # Four GPUs should do four times as much work as one, but they do less. Often, the GPUs wait for each other, so the
-# network isn't the cause. Find out which one waits, and how long.
+# network isn't the cause. Find out which GPU waits for which and for how long.
 #
 # After this lesson, you can:
 #
@@ -30,7 +30,7 @@ lesson.recall()
 # %% [markdown]
 # ## The example run so far
 #
-# Now four GPUs split each step of 1,024 images, 256 per GPU. Each has two loader processes.
+# Now four GPUs split each step of 1,024 images, 256 per GPU. Each GPU has two loader processes.
 
 # %%
 lesson.findings()
@@ -75,9 +75,7 @@ for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
     mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces during the backward pass
     dist.all_reduce(own)
-    print(
-        f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True
-    )
+    print(f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True)
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
@@ -87,13 +85,13 @@ dist.destroy_process_group()
 # OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
-# > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch; otherwise, every epoch has the same order. With
+# > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch; otherwise, every epoch uses the same order. With
 # > DDP, an epoch has fewer steps, so the *learning rate* is usually multiplied by the rank count. Compare the loss *per
 # > epoch*.
 #
 # ## Predict
 #
-# In every step, one of four ranks arrives late. Consider a rank that arrives on time:
+# In every step, one of four ranks arrives late. Make your predictions for a rank that arrives on time:
 
 # %%
 # solution
@@ -314,7 +312,8 @@ q.check(answer)
 # ## Decide
 #
 # By the strict rule, rank 3 in AMD's run is a straggler. `tidyprof triage` is more careful and names none because rank
-# 3 does no more work than the others, and half of the traced step may be profiler overhead.
+# 3 does no more work than the others, and half of the traced step may be profiler overhead. Report that it
+# arrives last.
 
 # %%
 first, slow = table.loc[0], table.loc[table["arrived_last"].idxmax()]
@@ -322,7 +321,7 @@ proflab.reveal("07.a", 100 * first["wait_ns"] / first["communication_ns"], run)
 proflab.reveal("07.b", transfer_ms, run)
 
 # %% [markdown]
-# You have now seen four limits: data loading, launches, kernels and a late rank.
+# You have seen four limits: data, launches, kernels, a late rank.
 
 # %%
 spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6  # ms per step

@@ -25,15 +25,15 @@ ADDRESS, CHECK, GPU_MEMORY, HOST, PYTHON = KINDS = (
 )
 
 WORDS = {
-    "Memory access fault": (ADDRESS, "ROCr reports that the GPU touched a missing page"),
+    "Memory access fault": (ADDRESS, "ROCr reports that the GPU accessed a missing page"),
     "HSA_STATUS_ERROR_EXCEPTION": (
         CHECK,
-        "an instruction of the kernel stopped it, and the line names no address",
+        "an instruction in the kernel stopped the kernel, and the line contains no address",
     ),
     "OutOfMemoryError": (GPU_MEMORY, "PyTorch's allocator found no free memory on the GPU"),
-    "oom_kill": (HOST, "Slurm counts the memory of the node, not of the GPU"),
+    "oom_kill": (HOST, "Slurm counts the memory of the node, not the memory of the GPU"),
     "Segmentation fault": (HOST, "a library crashed on the CPU, and GPU faults have other names"),
-    "IndexError": (PYTHON, "Python names the error and its line, so no kernel ran"),
+    "IndexError": (PYTHON, "Python reports the error and its line, so no kernel ran"),
 }
 """Words of a last line -> what ended the job, and the reason."""
 
@@ -47,33 +47,37 @@ TYPES = {"float*": "float32", "float const*": "float32", "long const*": "int64"}
 
 NO_PAIR = 'Answer with a pair, such as ("picked", "float32").'
 OWN_TYPE = (
-    "You named the type of the tensor. Name the type that the kernel reads (`long`: 8 bytes)."
+    "You named the type of the tensor. Name the type that the kernel reads (a `long` has 8 bytes)."
 )
-OTHER_TYPE = "The tensor is correct, but the type isn't. Find the type in the kernel's name."
+OTHER_TYPE = "Your tensor is correct, but your type isn't. Find the type in the kernel's name."
 OUTER_OPERATOR = (
-    "Your operator only calls the operator that launched the kernel. Read the column `operator`."
+    "Your operator only calls the operator that launched the kernel. Read the `operator` column."
 )
-KERNEL_NAME = "You named the kernel. The column `operator` names what launched it."
+KERNEL_NAME = (
+    "You named the kernel itself. Name the operator that launched the kernel, which is in the"
+    " `operator` column."
+)
 EARLIER_OPERATOR = (
-    "Your operator launches the softmax kernel just before. Filter `kernels` by the name of the"
+    "Your operator launches the earlier softmax kernel. Filter `kernels` by the name of the"
     " stopped kernel."
 )
 
 NO_AGENT = f"`HSA_TOOLS_LIB` doesn't name the agent. Set it to the name or path of {AGENT_NAME}."
-TWO_TOOLS = "`HSA_TOOLS_LIB` names a second tool. Keep only the agent."
-SPACE = "A space starts a new option. Use a path without spaces."
-NO_ALL = "The agent prints only stopped waves. Add `--all`."
-NO_OUTPUT = "The report isn't in a file in `hunt`. Add `--output=hunt/...`."
+TWO_TOOLS = "Your `HSA_TOOLS_LIB` names a second tool. Keep only the agent."
+SPACE = "Your path contains a space, which starts a new option. Use a path without spaces."
+NO_ALL = "With your settings, the agent prints only the stopped waves. Add `--all`."
+NO_OUTPUT = "Your settings don't write the report to a file in `hunt`. Add `--output=hunt/...`."
 SAVES_CODE = "Your settings also save code objects. Remove `--save-code-objects`."
 CACHED = (
-    "PyTorch's cache is on, so a wrong index finds valid memory. Set"
+    "PyTorch's cache is still on, so a wrong index can hit valid memory. Set"
     " `PYTORCH_NO_HIP_MEMORY_CACHING` to 1."
 )
 FRAGMENTS = (
-    "The runtime cuts up large pieces of memory. Keep `HSA_DISABLE_FRAGMENT_ALLOCATOR` at 1."
+    "The runtime still splits large pieces of memory. Keep `HSA_DISABLE_FRAGMENT_ALLOCATOR` at 1."
 )
 NO_WAIT = (
-    "The host doesn't wait for the kernels, so the place is lost. Set `AMD_SERIALIZE_KERNEL` to 3."
+    "The host doesn't wait for the kernels, so you can't tell which launch failed. Set"
+    " `AMD_SERIALIZE_KERNEL` to 3."
 )
 
 
@@ -96,9 +100,11 @@ def kinds(ends: Mapping[str, str]) -> dict[str, str]:
 def kinds_problem(answer: Any, ends: Mapping[str, str]) -> str | None:
     """Return what is wrong with a dictionary from letter to kind, or None."""
     if not isinstance(answer, Mapping):
-        return f"Answer with a dictionary from letter to one of these: {', '.join(KINDS)}."
+        return (
+            f"Answer with a dictionary that maps each letter to one of these: {', '.join(KINDS)}."
+        )
     if missing := [name for name in ends if name not in answer]:
-        return f"Add {', '.join(missing)}."
+        return f"Your dictionary lacks some letters. Add {', '.join(missing)}."
     for name, text in ends.items():
         kind, why = ended_by(text)
         if answer[name] not in KINDS:
@@ -145,8 +151,8 @@ def misread_problem(answer: Any, data: Call) -> str | None:
     if name != right[0]:
         reads = arguments(report)[[*tensors].index(name)]
         return (
-            f"`{name}` matches: the kernel reads `{reads}`, and the tensor is"
-            f" {_type_of(tensors[name])}. Compare the others."
+            f"`{name}` matches the kernel, which reads `{reads}`, because the tensor is"
+            f" {_type_of(tensors[name])}. Compare the other tensors."
         )
     if dtype == right[1]:
         return None
@@ -165,7 +171,7 @@ def operator_of(trace: Profile, like: str = FAULTING_KERNEL) -> str:
 def settings_problem(answer: Any, theirs: Mapping[str, str]) -> str | None:
     """Return what is wrong with settings for the agent, or None."""
     if not isinstance(answer, Mapping) or not all(isinstance(one, str) for one in answer.values()):
-        return "Answer with a dictionary from variable to string, such as `theirs`."
+        return "Answer with a dictionary that maps each variable to a string, such as `theirs`."
     tools, options = answer.get("HSA_TOOLS_LIB", ""), answer.get("ROCM_DEBUG_AGENT_OPTIONS", "")
     words = options.split()
     rules = {
@@ -212,14 +218,15 @@ EXERCISES = (
             Mistake(lambda ends: {"a": ADDRESS}, "Add b, c, d, e, f."),
         ),
         hints=(
-            "Use the first table of the lesson to find out which program wrote each line.",
-            "Look for a line with an address, a line with an exception in a kernel, and two lines"
-            " about two different memories.",
+            "Use the first table in the lesson to find out which program wrote each line.",
+            "Look for a line with an address, a line about an exception in a kernel, and two lines"
+            " about two different kinds of memory.",
             "Count `oom_kill` (the node's memory) and a segmentation fault (a crash on the CPU) as"
             " the host.",
         ),
         insight=(
-            "The last line shows which program ended the job. The agent helps with two of the six."
+            "The last line shows which program ended the job. The agent helps with only two of these"
+            " six jobs."
         ),
     ),
     Exercise(
@@ -232,14 +239,14 @@ EXERCISES = (
             Mistake(lambda data: "labels", NO_PAIR),
         ),
         hints=(
-            "Find the types of the arguments, in order, at the end of the kernel's name.",
+            "Find the argument types, in order, at the end of the kernel's name.",
             "Compare them with the types that the cell prints. `float*` is float32, and a `long`"
             " has 8 bytes.",
-            "Look at the third argument, `long const*`. The labels have 4 bytes each.",
+            "Look at the third argument, `long const*`. Each label in the tensor has only 4 bytes.",
         ),
         insight=(
-            "The kernel reads two labels as one, so nearly every index is far too large. PyTorch's"
-            " operators reject such labels, but a kernel that receives a bare pointer can't."
+            "The kernel reads two labels as one, so nearly every index is far too large. PyTorch"
+            " operators reject such labels, but a kernel that receives a raw pointer can't."
         ),
     ),
     Exercise(
@@ -257,7 +264,7 @@ EXERCISES = (
             'Print `["operator"].unique()` of these rows.',
         ),
         insight=(
-            "The operator belongs to `cross_entropy`, and its only index is the label, so check the"
+            "This operator belongs to `cross_entropy`. Its only index is the label, so check the"
             " labels first."
         ),
     ),
@@ -274,11 +281,12 @@ EXERCISES = (
             _settings_with(CACHED, PYTORCH_NO_HIP_MEMORY_CACHING=""),
         ),
         hints=(
-            "Go through the table of settings, and check whether each one is there and correct.",
-            "Correct the variable that loads two tools and the path with a space, and add two"
-            " variables.",
+            "Go through the settings table, and check whether `theirs` contains the correct value of"
+            " each setting.",
+            "Correct the variable that loads two tools and the path that contains a space. Then add"
+            " two variables.",
             "Add `AMD_SERIALIZE_KERNEL` and `PYTORCH_NO_HIP_MEMORY_CACHING`.",
         ),
-        insight="Each of these settings costs time, so remove them when you have found the fault.",
+        insight="Each of these settings adds overhead, so remove them after you have found the fault.",
     ),
 )

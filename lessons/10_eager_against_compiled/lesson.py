@@ -195,8 +195,8 @@ for name in ("addmm", "_scaled_dot_product_flash_attention_for_cpu", "native_lay
     show_text(f"`{name}`: {', '.join(counts)}")
 
 # %% [markdown]
-# Linear layers (`addmm`) and attention keep their library calls, and normalization is now in generated code. In ALCF's
-# GPU traces, linear layers gain and attention hardly does.
+# Linear layers (`addmm`) and attention keep their library calls, and normalization is now in generated code. In GPU
+# traces from Argonne's ALCF, linear layers gain and attention hardly does.
 #
 # ## Look at a GPU
 #
@@ -209,8 +209,8 @@ traces = {how: tidyprof.read(one.path, origin=one.origin) for how, one in found.
 show_figure(runs_above(traces, "Eager above compiled, three traced steps"))
 
 # %% [markdown]
-# The compiled run requests its third batch earlier, because its forward passes take less time on the CPU. On the GPU, its
-# bars are shorter. Which kernels gain?
+# The compiled run requests its third batch earlier, because its forward passes take less time on the CPU. Both GPU
+# rows look full only because each kernel is narrower than a pixel. Which kernels gain?
 
 # %%
 kernels = {how: tidyprof.kernels(trace) for how, trace in traces.items()}
@@ -350,7 +350,7 @@ for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 1
 #
 # ## Decide
 #
-# Compile if the remaining calls outnumber the cost, and if nothing breaks or recompiles. Otherwise, fix that first.
+# Compile if enough calls remain to pay for it, and if nothing breaks or recompiles. Otherwise, fix that first.
 
 # %%
 eager_ms = times.query("how == 'eager' and call >= 3")["ms"].median()

@@ -1,7 +1,7 @@
-"""PyTorch's caching allocator on one stream, and the snapshot that it leaves.
+"""Model of PyTorch's caching allocator on one stream, and of its snapshots.
 
-Rules and sizes are those of c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h
-(PyTorch 2.15) with their defaults: no limit to splitting, no expandable segments, no rounding.
+The rules and sizes come from c10/cuda/CUDACachingAllocator.cpp and c10/core/AllocatorConfig.h
+(PyTorch 2.15) with default settings: no limit to splitting, no expandable segments, no rounding.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ SMALL_SEGMENT = 2 * 2**20
 LARGE_SEGMENT = 20 * 2**20
 OWN_SEGMENT = 10 * 2**20
 SEGMENT_ROUNDING = 2 * 2**20
-"""All in bytes (c10/core/AllocatorConfig.h). Sizes of blocks are multiples of ROUNDING. Blocks up
-to SMALL come from segments of SMALL_SEGMENT, larger ones below OWN_SEGMENT from segments of
-LARGE_SEGMENT; all others get a segment of their own, a multiple of SEGMENT_ROUNDING.
+"""Sizes in bytes (c10/core/AllocatorConfig.h). Block sizes are multiples of ROUNDING. Blocks up to
+SMALL come from segments of SMALL_SEGMENT, and larger ones below OWN_SEGMENT from segments of
+LARGE_SEGMENT. All others get their own segment, a multiple of SEGMENT_ROUNDING.
 """
 
 FIRST_ADDRESS = 0x7F00_0000_0000
-"""Address of the first segment, made up."""
+"""Arbitrary address of the first segment."""
 
 Frames = Sequence[tuple[str, int, str]]
-"""A call stack: file, line and function of each frame, the innermost first."""
+"""File, line and function of each frame of a call stack, starting with the innermost."""
 
 
 class OutOfMemoryError(UserError):
-    """The device has no free piece of memory that is large enough."""
+    """An error because the device has no free block that is large enough."""
 
 
 @dataclass
@@ -58,8 +58,8 @@ class _Segment:
 class CachingAllocator:
     """The memory of one device.
 
-    capacity -- bytes that the device has for the allocator.
-    trace    -- its actions so far, as torch writes them; times in microseconds since 1970.
+    capacity -- bytes of the device for the allocator.
+    trace    -- actions so far, as PyTorch writes them; times in microseconds since 1970.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -70,13 +70,11 @@ class CachingAllocator:
 
     @property
     def reserved(self) -> int:
-        """Bytes in segments."""
+        """Return the bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
     def allocate(self, size: int, time_us: int = 0, frames: Frames = ()) -> int:
-        """The address of a new block for `size` bytes. Raises OutOfMemoryError, which the trace
-        then shows, too.
-        """
+        """Return the address of a new block. Raises OutOfMemoryError, which the trace records."""
         rounded = max(ROUNDING, -(-size // ROUNDING) * ROUNDING)
         segment, block = self._fitting(rounded) or self._new_segment(size, rounded, time_us, frames)
         rest = block.size - rounded
@@ -90,7 +88,7 @@ class CachingAllocator:
         return block.address
 
     def free(self, address: int, time_us: int = 0) -> None:
-        """Give a block back to the allocator, which joins it with free neighbors."""
+        """Return a block to the allocator, which joins it with free neighbors."""
         segment = next(
             one for one in self._segments if one.address <= address < one.address + one.size
         )
@@ -108,7 +106,7 @@ class CachingAllocator:
                 del segment.blocks[left + 1]
 
     def snapshot(self) -> dict[str, Any]:
-        """Segments, blocks and actions, in the words of `torch.cuda.memory._snapshot`."""
+        """Return segments, blocks and actions in the format of `torch.cuda.memory._snapshot`."""
         return {
             "segments": [self._segment_dict(segment) for segment in self._segments],
             "device_traces": [self.trace],
@@ -121,9 +119,7 @@ class CachingAllocator:
         }
 
     def _fitting(self, rounded: int) -> tuple[_Segment, _Block] | None:
-        """The smallest free block that is large enough, and of equal ones the first; None if there
-        is none.
-        """
+        """Return the smallest free block that is large enough (the first of equals), or None."""
         free = (
             (block.size, block.address, segment, block)
             for segment in self._segments
@@ -140,7 +136,7 @@ class CachingAllocator:
         wanted = SMALL_SEGMENT if rounded <= SMALL else LARGE_SEGMENT
         if rounded >= OWN_SEGMENT:
             wanted = -(-rounded // SEGMENT_ROUNDING) * SEGMENT_ROUNDING
-        # Like torch, give up only after the free segments have gone back to the device.
+        # Like PyTorch, give up only after returning the free segments to the device.
         if self.reserved + wanted > self._capacity:
             self._release_free_segments(time_us)
         if self.reserved + wanted > self._capacity:
@@ -154,7 +150,7 @@ class CachingAllocator:
             }
             self.trace.append(entry | {"pool_id": (0, 0), "frames": _dicts(frames)})
             raise OutOfMemoryError(
-                f"{size} bytes can't be had: {free} are free, and no free block is large enough"
+                f"Can't allocate {size} bytes: {free} are free, but no free block is large enough."
             )
         block = _Block(self._next_address, wanted)
         segment = _Segment(block.address, wanted, [block], frames)

@@ -1,6 +1,6 @@
-"""Snapshots of PyTorch's allocator: of the modeled trainer, and of single requests.
+"""Snapshots of PyTorch's allocator, from the modeled trainer and from single requests.
 
-Also a figure of the allocator's segments, with the used and the free part of each.
+The module also draws a figure of the segments.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SECOND_US = 1_000_000
 """Microseconds between allocating, freeing and allocating again."""
 
 MEBIBYTE = 2**20
-LOOKS = {"active_allocated": (style.BLUE, ""), "inactive": (style.GREY, "//")}
-"""State of a block -> its look."""
+LOOKS = {"active allocated": (style.BLUE, ""), "inactive": (style.GREY, "//")}
+"""Color and hatch of each state of a block."""
 
 
 def trainer_parameters() -> list[int]:
@@ -57,18 +57,20 @@ def modeled_snapshot(name: str) -> Profile:
 def play_requests(
     requests: Sequence[tuple[int, bool]], last: int, capacity: int, name: str = "requests"
 ) -> Profile:
-    """A snapshot of PyTorch's allocator on a device with `capacity` bytes, by the allocator's
-    rules: all requests in order, then the tensors that don't stay are freed, then `last` bytes are
-    requested. The snapshot is taken after that, or after memory ran out.
+    """Play requests by the rules of PyTorch's allocator, and return the snapshot.
 
-    requests -- for each its bytes, and whether the tensor stays.
+    The tensors that don't stay are freed after all requests, then `last` bytes are requested. The
+    snapshot is taken after that, even if memory ran out.
+
+    requests -- bytes, and whether the tensor stays.
+    capacity -- bytes of the device.
     name     -- of the folder.
     """
     import tidyprof
     from proflab.parts.allocator import CachingAllocator, OutOfMemoryError
 
     allocator = CachingAllocator(capacity)
-    # Each kind of request has a line of its own, by which tables tell them apart.
+    # Each kind of request has its own line, so that tables can tell them apart.
     stay, go, long = (((("serve.py", line, "answer"),)) for line in (7, 9, 12))
     held = [
         (allocator.allocate(size, SECOND_US, stay if stays else go), stays)
@@ -89,50 +91,36 @@ def play_requests(
 
 
 def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """One bar for each segment of `tidyprof.memory_blocks`, from its start on, in MiB."""
+    """Draw one bar in MiB per segment of `tidyprof.memory_blocks`."""
+    starts = blocks.groupby("segment")["bytes"].cumsum() - blocks["bytes"]
+    rows = blocks["segment"].rank(method="dense").astype(int) - 1
+    names = blocks["state"].astype(str).str.replace("_", " ")
+    table = blocks.assign(row=rows, start=starts, length=blocks["bytes"], name=names)
+    drawn = table[names.isin([*LOOKS])]
+    drawn = drawn.assign(whole_name=drawn["name"], look=drawn["name"].map([*LOOKS].index))
     with settings():
         figure, (axes,) = new_figure(origin_of(blocks), height=3.2, title=title)
-        start = (blocks.groupby("segment")["bytes"].cumsum() - blocks["bytes"]) / MEBIBYTE
-        row = blocks["segment"].rank(method="dense") - 1
-        for state, (color, hatch) in LOOKS.items():
-            own = blocks["state"] == state
-            size = blocks["bytes"][own] / MEBIBYTE
-            axes.barh(
-                row[own],
-                size,
-                0.8,
-                start[own],
-                color=color,
-                hatch=hatch,
-                edgecolor=style.TEXT,
-                linewidth=0.3,
-            )
-        axes.set(xlabel="MiB in the segment", ylabel="segment", ylim=(row.max() + 0.6, -0.6))
-        add_legend(axes, {state.replace("_", " "): look for state, look in LOOKS.items()})
-    free = 100 * blocks.loc[blocks["state"] == "inactive", "bytes"].sum() / blocks["bytes"].sum()
+        for name, (color, hatch) in LOOKS.items():
+            own = drawn[drawn["name"] == name]
+            sizes, left = own["length"] / MEBIBYTE, own["start"] / MEBIBYTE
+            look = {"color": color, "hatch": hatch, "edgecolor": style.TEXT, "linewidth": 0.3}
+            axes.barh(own["row"], sizes, 0.8, left, **look)
+        axes.set(xlabel="MiB in the segment", ylabel="segment", ylim=(rows.max() + 0.6, -0.6))
+        add_legend(axes, LOOKS)
+    free = 100 * drawn.loc[drawn["name"] == "inactive", "length"].sum() / blocks["bytes"].sum()
+    lanes = [f"segment {number}" for number in range(rows.max() + 1)]
     figure.alternative_text = (
-        f"{int(row.max()) + 1} segments of memory as bars. {free:.0f} % of their bytes are free."
+        f"{len(lanes)} segments of memory as bars. {free:.0f}% of their bytes are free."
     )
-    figure.closer = _closer(blocks, title)
-    return figure
-
-
-def _closer(blocks: pd.DataFrame, title: str | None) -> str:
-    """The page of the viewer: each block with its size and place in its segment, in bytes."""
-    state = blocks["state"].astype(str).str.replace("_", " ")
-    looks = {name.replace("_", " "): look for name, look in LOOKS.items()}
-    start = blocks.groupby("segment")["bytes"].cumsum() - blocks["bytes"]
-    row = blocks["segment"].rank(method="dense").astype(int) - 1
-    table = blocks.assign(row=row, start=start, length=blocks["bytes"], name=state)
-    drawn = table[state.isin(list(looks))]
-    return viewer.boxes(
-        drawn.assign(whole_name=drawn["name"], look=drawn["name"].map([*looks].index)),
-        int((start + blocks["bytes"]).max()),
-        [f"segment {number}" for number in range(row.max() + 1)],
-        looks,
+    figure.closer = viewer.boxes(
+        drawn,
+        int((starts + blocks["bytes"]).max()),
+        lanes,
+        LOOKS,
         origin=origin_of(blocks),
         title=title,
         unit="bytes",
         things="blocks",
-        axis="Across: place in the segment",
+        axis="Horizontal: place in the segment",
     )
+    return figure

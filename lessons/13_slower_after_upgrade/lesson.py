@@ -66,7 +66,7 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 # runs first, because a growing load would always slow the same one.
 
 # %% language="bash"
-# exec 2>&1
+# exec 2>&1; rm -rf $FOLDER/own
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --output-format rocpd \
 #     --output-directory $FOLDER/own/run1 --output-file gpu \
 #     -- python -m cifar_train --max-steps 4 --roctx

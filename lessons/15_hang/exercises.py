@@ -19,7 +19,8 @@ LATE, DEAD, FEWER, SIZE = CAUSES = (
 )
 
 AGAINST = {
-    LATE: "All ranks made call 4 within a moment, so none came late. Compare what they called.",
+    LATE: "All ranks made call 4 at almost the same time, so none came late. Compare what they"
+    " called.",
     DEAD: "This rank left a dump with four calls and reported a timeout, so it was alive. Compare"
     " what the ranks called.",
     SIZE: "Calls 1 to 3 have the same size on all ranks, and call 4 isn't the same collective."
@@ -71,16 +72,16 @@ def rank_problem(rank: Any, first: int, reason: str) -> str:
 def skipped_problem(answer: Any, folder: Path) -> str | None:
     """Return what is wrong with a rank and a line, or None if both are right."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return "Answer with a pair: a rank and a line."
+        return "Answer with a pair that contains a rank and a line."
     (rank, line), found = answer, places(folder)
     if rank != found["missing"]:
         return rank_problem(rank, first_to_report(folder), "Find the row with fewer calls.")
     if line == found["skipped"]:
         return None
     return {
-        found["last"]: "You chose the line where the ranks wait. Their lines already differ at an"
-        " earlier call.",
-        found["instead"]: f"You chose the line that rank {rank} called instead. Take the line that"
+        found["last"]: "You chose the line where the ranks wait, but their lines already differ at"
+        " an earlier call. Choose the line of that call.",
+        found["instead"]: f"You chose the line that rank {rank} called instead. Use the line that"
         " the other ranks have in that column.",
     }.get(line, "This isn't the skipped call. Find the first column whose lines differ.")
 
@@ -133,12 +134,12 @@ EXERCISES = (
         hints=(
             "Find the rank with fewer calls. The others can't continue without it.",
             "Go through the columns from left to right. Find the first whose lines differ.",
-            "In that column, take the line that the waiting ranks have.",
+            "In that column, use the line that the waiting ranks have.",
         ),
         insight=(
-            "That rank had ended long before, without an error, so its log is the one that nobody"
-            " opens. The library paired the skipped call with the rank's next call of the same"
-            " size. The sums were wrong, but no error was raised."
+            "That rank had finished long before, without an error, so its log is the one that"
+            " nobody opens. The library matched the skipped call with the rank's next call, which"
+            " had the same size. Therefore, the sums were wrong, but no rank raised an error."
         ),
     ),
     Exercise(
@@ -151,7 +152,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda calls: int(wait_s(calls, -1)) + 1,
-                "You gave the time that was missing. Add it to the timeout that the job had.",
+                "You gave only the time by which the timeout was too short. Add it to the timeout"
+                " that the job had.",
             ),
             Mistake(
                 lambda calls: int(wait_s(calls, 1)) + 1,
@@ -167,8 +169,8 @@ EXERCISES = (
             "Round up, because a timeout just below this delay still ends the job.",
         ),
         insight=(
-            "Checkpoints, first compilations and validation on one rank are common good reasons"
-            " for a delay."
+            "A rank may be late for a good reason, such as a checkpoint, a first compilation or"
+            " validation on one rank."
         ),
     ),
     Exercise(

@@ -115,8 +115,8 @@ EXERCISES = (
             ),
             Mistake(
                 by_lds,
-                "You considered only the LDS. Also compute the number of wavefronts for which there"
-                " are registers.",
+                "You considered only the LDS limit. Also compute how many wavefronts the registers"
+                " allow.",
             ),
             Mistake(
                 lambda limits: waves(limits) * SIMDS,
@@ -126,11 +126,11 @@ EXERCISES = (
         hints=(
             "Compute the limit by LDS: `160 * 1024 // lds_bytes` workgroups, times their warps,"
             " divided by four SIMDs.",
-            "Take the smaller of that and `waves_by_registers(limits['vgprs'])`.",
+            "Take the smaller of this limit and `waves_by_registers(limits['vgprs'])`.",
         ),
         insight=lambda limits: (
-            f"LDS has room for {by_lds(limits):g}, so the registers are the limit. On an MI300, it"
-            " would be the LDS."
+            f"The LDS has room for {by_lds(limits):g} wavefronts, so the registers are the limit."
+            " On an MI300, the LDS would be the limit."
         ),
     ),
     Exercise(
@@ -147,8 +147,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda text: int(re.search(r"\.vgpr_spill_count: +(\d+)", text)[1]),
-                "You gave the spilled values of the whole kernel. Count instructions in the loop:"
-                " one of them moves up to four values.",
+                "You gave the number of spilled values in the whole kernel. Count the instructions"
+                " in the loop, each of which moves up to four values.",
             ),
         ),
         hints=(
@@ -156,7 +156,8 @@ EXERCISES = (
             'Count the matches of `re.findall(r"^\\s+scratch_", loop, re.MULTILINE)`.',
         ),
         insight=lambda text: (
-            f"The other {scratch(text) - scratch(loop(text))} are outside the loop and run once."
+            f"The other {scratch(text) - scratch(loop(text))} scratch instructions are outside the"
+            " loop and run once."
         ),
     ),
     Exercise(
@@ -174,8 +175,8 @@ EXERCISES = (
             " depends only on its rows and columns.",
         ),
         insight=(
-            "Half the depth doesn't change the intensity. Check again with the next version of"
-            " Triton."
+            "Halving the depth doesn't change the intensity. Check for spills again with the next"
+            " Triton version."
         ),
     ),
     Exercise(
@@ -194,6 +195,7 @@ EXERCISES = (
             "Run `python -m tidyprof isa --help` and look for an option about the exit code.",
             "Write the folder first, then the option.",
         ),
-        insight="A spill exits with 1 and a wrong path with 2. A test should fail on both.",
+        insight="The command exits with 1 if a kernel spills and with 2 if the path is wrong. A"
+        " test should fail in both cases.",
     ),
 )

@@ -2,17 +2,17 @@
 # # What did the compiler make of my kernel?
 #
 # You write a kernel in Triton, or `torch.compile` writes one for you. The compiler then decides which values stay in
-# registers and how many wavefronts fit. You can read these decisions in a file, without a GPU.
+# registers and how many wavefronts fit on a compute unit. You can read these decisions in a file, without a GPU.
 #
 # After this lesson, you can:
 #
-# - compile a kernel for a GPU that you don't have, and read its registers, spills and LDS;
-# - compute the occupancy manually, and say what limits it;
-# - choose a tile that doesn't spill on any of your GPUs, and check it again after an upgrade.
+# - compile a kernel for a GPU that you don't have, and read its register, spill and LDS counts;
+# - compute the occupancy manually, and name the resource that limits it;
+# - choose a tile size that avoids spills on all your GPUs, and check it again after an upgrade.
 #
 # **Before you start:** complete lessons 00 and 05. To compile the kernels yourself, install Triton (`make compiler`).
-# Without Triton, the lesson uses files that we compiled earlier. All numbers are *compiled*: nothing ran on a GPU, so no
-# number shows how fast a kernel is.
+# Without Triton, the lesson uses files that we compiled earlier. All numbers are labeled *compiled*, because nothing
+# ran on a GPU. They don't show how fast a kernel is.
 
 # %%
 import gzip
@@ -36,22 +36,22 @@ lesson.recall()
 # %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
-# A workgroup uses *LDS*, which is memory inside its compute unit. Each of its wavefronts uses a *wave slot* and *vector
-# registers* (VGPRs), in blocks of eight. The resource that runs out first limits how many wavefronts fit. The
-# drawing shows MI200, MI300 and MI350:
+# A workgroup uses *LDS*, a memory inside its compute unit. Each wavefront of the workgroup uses a *wave slot* and
+# *vector registers* (VGPRs), in blocks of eight. The resource that runs out first limits how many wavefronts fit. The
+# drawing covers the MI200, MI300 and MI350:
 #
 # {drawing 16_tile}
 #
-# The numbers come from [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs: it has wavefronts
-# of 32, 1,024 vector registers, no AGPRs and 320 KiB of LDS.
+# The numbers come from [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs. It has wavefronts
+# of 32 lanes, 1,024 vector registers, no AGPRs and 320 KiB of LDS.
 #
 # | word | meaning |
 # | --- | --- |
-# | *tile* | the part of the result that one workgroup computes |
+# | *tile* | the part of the result matrix that one workgroup computes |
 # | *warp* | Triton's word for a wavefront; a workgroup has `num_warps` of them |
 # | *AGPR* | accumulation register, used by matrix instructions; AGPRs count toward the 512 registers |
-# | *spill* | a value for which no register was left; it moves to memory, called *scratch*, and back |
-# | *occupancy* | wavefronts that a SIMD holds at the same time |
+# | *spill* | a value that doesn't fit in registers, so it moves to memory (*scratch*) and back |
+# | *occupancy* | the number of wavefronts that a SIMD holds at the same time |
 #
 # [amd]: https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html
 # [llvm]: https://llvm.org/docs/AMDGPUUsage.html
@@ -59,14 +59,14 @@ lesson.recall()
 # %% [markdown]
 # ## Why large tiles are attractive
 #
-# A matrix product loads a tile of `rows` x `depth` and one of `depth` x `columns`, with two bytes per value. It computes
-# `2 * rows * columns * depth` operations on them. Its arithmetic intensity (lesson 05) therefore depends only on the
-# tile: `rows * columns / (rows + columns)`. A tile with twice the side has twice the intensity. However, its sums stay
-# in registers, and their number grows with the square of the side.
+# For each tile of the result, a matrix product loads `rows` x `depth` and `depth` x `columns` values of two bytes. It
+# performs `2 * rows * columns * depth` operations on them. Its arithmetic intensity (lesson 05) is therefore `rows *
+# columns / (rows + columns)`. A tile with sides twice as long has twice the intensity. However, its sums stay in
+# registers, and their number grows with the square of the side.
 #
 # ## Predict
 #
-# The kernel is a product in bfloat16 for an MI300X, with four warps per workgroup.
+# The kernel is a bfloat16 matrix product for an MI300X, with four warps per workgroup.
 
 # %%
 # solution
@@ -80,22 +80,22 @@ proflab.predict("16.b", spills_guess, unit="spilled values", what=spills_text)
 # %% [markdown]
 # ## Capture: compile
 #
-# There are two kernels: a matrix product, and an addition fused with a normalization, as `torch.compile` writes them
+# There are two kernels: a matrix product, and a fused addition and normalization like those that `torch.compile` writes
 # (lesson 10).
 
 # %% language="bash"
 # sed -n '/^def matmul/,/^MATRICES/p' $FOLDER/kernels.py | head -n -1
 
 # %% [markdown]
-# `compile_for`, from the snippet at the end of this lesson, compiles for a target that you name: `gfx942` is an MI300, and
-# `gfx950` is an MI350. This compiles 16 variants in about half a minute.
+# `compile_for`, from this lesson's snippet, compiles for the target that you name (`gfx942` for an MI300, `gfx950` for
+# an MI350). Compiling 16 variants takes about half a minute.
 
 # %% language="bash"
 # cd $FOLDER && rm -rf mine
 # python kernels.py compiler.py mine 2> compile.err || tail -n 1 compile.err
 
 # %% [markdown]
-# The rest of the lesson reads the files that we compiled.
+# The rest of the lesson reads the files that we compiled earlier.
 
 
 # %%
@@ -114,14 +114,14 @@ origin = cases.attrs["origin"]
 # python -m tidyprof isa $FOLDER/compiled/3.9.0
 
 # %% [markdown]
-# - `spilled` counts the values that the code stores to memory, anywhere in the kernel.
-# - `scratch B` is the memory that each work-item gets for spilled values, in bytes.
-# - `16 x 16 B` in `loads` means that 16 instructions each load 16 bytes per lane.
+# - `spilled` counts the values that the code stores to memory anywhere in the kernel.
+# - `scratch B` is the memory for spilled values per work-item, in bytes.
+# - `16 x 16 B` under `loads` means that 16 instructions each load 16 bytes per lane.
 #
 # ## Read the assembly manually
 #
-# The end of the assembly contains the compiler's own numbers. Triton's JSON file adds the launch settings: the warps,
-# and the LDS as `shared`.
+# The compiler's own numbers are at the end of the assembly. Triton's JSON file adds the launch settings, such as the
+# number of warps and the LDS size (`shared`).
 
 # %% language="bash"
 # cd $FOLDER/compiled/3.9.0
@@ -133,14 +133,14 @@ origin = cases.attrs["origin"]
 # %% [markdown]
 # Three of these numbers are misleading:
 #
-# - `vgpr_count` already includes the accumulation registers, so don't add `agpr_count`.
-# - `group_segment_fixed_size` is 0 although the kernel uses LDS, because Triton requests LDS at launch.
+# - `vgpr_count` already includes accumulation registers, so don't add `agpr_count`.
+# - `group_segment_fixed_size` is 0 even if the kernel uses LDS, because Triton requests LDS at launch.
 # - `vgpr_spill_count` isn't the number of spilled values in memory at one time. It counts [each value that is
-#   stored](https://llvm.org/docs/AMDGPUUsage.html). Scratch, at four bytes per register, has room for fewer, so we
-#   conclude that values share a place one after the other.
+#   stored](https://llvm.org/docs/AMDGPUUsage.html). At four bytes per register, scratch has room for fewer values, so
+#   we conclude that values share a place in turn.
 #
-# A work-item needs at least one register for each of its sums, which are float32. The lanes of all warps share the sums
-# of a tile. The other registers hold inputs, addresses and data that is loaded early.
+# The sums of a tile are split across the lanes of all warps. A work-item needs at least one register for each of its
+# float32 sums. Its other registers hold inputs, addresses and prefetched data.
 
 # %%
 SIDES = (64, 128, 256)
@@ -153,11 +153,11 @@ show_table(bars, columns, "Registers per work-item (at most 512) with four warps
 # %% [markdown]
 # **Occupancy.** How many wavefronts fit on a SIMD?
 #
-# - At most eight fit, one per wave slot.
-# - Registers are allocated in blocks of eight.
+# - There are eight wave slots, so at most eight fit.
+# - The GPU allocates registers in blocks of eight.
 # - A workgroup fits as a whole or not at all, and its warps are spread over four SIMDs. With four warps, each SIMD gets
-#   one.
-# - LDS is allocated in blocks of 512 bytes, or 1,280 bytes on an MI350.
+#   one warp.
+# - The GPU allocates LDS in blocks of 512 bytes, or of 1,280 bytes on an MI350.
 
 
 # %%
@@ -167,8 +167,8 @@ def waves_by_registers(vgprs):
 
 
 # %%
-# 4 minutes: a kernel needs the resources in `limits`. How many wavefronts of this kernel does one SIMD of an MI350 hold
-# at the same time?
+# 4 minutes: a kernel needs the resources in `limits`. How many of its wavefronts fit on one SIMD of an MI350 at the
+# same time?
 limits = {"vgprs": 100, "lds_bytes": 20480, "warps": 4}
 q = exercise("16.1", limits)
 # solution
@@ -178,7 +178,7 @@ answer = min(waves_by_registers(limits["vgprs"]), workgroups * limits["warps"] /
 q.check(answer)
 
 # %% [markdown]
-# **Where are the spills?** A spill outside the loop costs time once, but a spill in it costs time in every iteration.
+# **Where are the spills?** A spill in the loop costs time in every iteration.
 
 # %%
 with gzip.open(newest / "256x256x64" / "matmul.amdgcn.gz", "rt") as file:
@@ -187,11 +187,11 @@ loop = large.partition("Loop Header")[2].partition("s_cbranch")[0]
 print(*re.findall(r"^.*Folded .*$", loop, re.MULTILINE)[:4], sep="\n")
 
 # %% [markdown]
-# The code contains the same step twice: in the loop and after it. The loop loads the next tile while it multiplies the
+# The code contains the same step in the loop and after the loop. The loop loads the next tile while it multiplies the
 # current one, but the last step has nothing left to load.
 
 # %%
-# 2 minutes: how many instructions in `loop` move spilled values? Their names start with `scratch_`.
+# 2 minutes: how many instructions in `loop` move spilled values? The names of these instructions start with `scratch_`.
 q = exercise("16.2", large)
 # solution
 answer = len(re.findall(r"^\s+scratch_", loop, re.MULTILINE))
@@ -201,7 +201,7 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: fewer registers, more waves
 #
-# `waves_per_eu=4` makes the compiler leave room for four wavefronts on a SIMD, which Triton calls an execution unit.
+# `waves_per_eu=4` makes the compiler leave room for four wavefronts on each SIMD, called an *execution unit* in Triton.
 
 # %%
 pair = cases.loc[["128x128x64", "128x128x64_4waves"]].reset_index()
@@ -209,13 +209,13 @@ columns = "case vgprs spilled_vgprs lds_bytes waves_by_registers waves_by_lds wa
 show_table(pair, columns, "The same tile, without and with `waves_per_eu=4`", origin=origin)
 
 # %% [markdown]
-# The kernel spills, but not one more wavefront fits. The compiler doesn't know how much LDS the launch requests, so its
-# own comment in the assembly still promises four. Moreover, occupancy isn't speed. A product that keeps the matrix units
-# busy with two wavefronts doesn't need more.
+# The kernel now spills, and still no additional wavefront fits. The compiler doesn't know how much LDS the launch
+# requests, so its comment in the assembly promises four wavefronts. Occupancy isn't speed either. A kernel that keeps
+# the matrix units busy with two wavefronts doesn't need more.
 #
-# ## Trap: it fits on my GPU
+# ## Trap: the tile fits on my GPU
 #
-# This table shows the large tile on two GPUs, with four and with eight warps:
+# This table shows the large tile on two GPUs:
 
 # %%
 wide = cases[cases.index.str.startswith("256x256x64")].reset_index()
@@ -225,13 +225,13 @@ columns = "setting target vgprs lds_bytes spilled_vgprs waves limited_by"
 show_table(wide, columns, "Tiles of 256 x 256 x 64 on MI300 and MI350", origin=origin)
 
 # %% [markdown]
-# With eight warps, twice the number of lanes share the sums, which removes the spills on the MI300. On the MI350, Triton
-# uses more LDS. There, the tile spills with eight warps but not with four.
+# Eight warps split the sums across twice as many lanes, which removes the spills on the MI300. On the MI350, Triton
+# uses more LDS, and the tile spills with eight warps but not with four.
 #
-# ## Trap: it fit last year
+# ## Trap: the tile fit last year
 #
-# This table compares three versions of Triton. After an upgrade, users saw attention kernels on an MI350 that took
-# [three to four times][a] as long. [The pull request][b] that works on a fix counts their spilled registers.
+# After an upgrade, users reported that attention kernels took [three to four times][a] as long on an MI350. [A pull
+# request][b] for a fix counts the spilled registers of these kernels.
 #
 # [a]: https://github.com/ROCm/aiter/issues/4137
 # [b]: https://github.com/triton-lang/triton/pull/11249
@@ -243,26 +243,26 @@ history["setting"] = history["case"].str.removesuffix("_gfx950")
 history = history[history.groupby("setting")["case"].transform("size") == 2 * len(versions)]
 wanted = history[history["setting"] == "256x256x64"]
 spills = wanted.pivot(index="target", columns="triton", values="spilled_vgprs").reset_index()
-title = "Spilled registers of 256 x 256 x 64 by version of Triton"
+title = "Spilled registers of the 256 x 256 x 64 tile, by Triton version"
 show_table(spills, " ".join(spills), title, origin=f"compiled: Triton {', '.join(versions)}")
 
 # %% [markdown]
-# The number of spills depends on the kernel, the tile, the GPU and the version. After you change any of these, check
-# again.
+# The number of spills depends on the kernel, the tile, the GPU and the Triton version, so check again after each
+# change.
 #
 # ## Fix the spills
 #
 # | setting | what it changes |
 # | --- | --- |
-# | tile | the number of sums, and with it registers and intensity |
-# | `num_warps` | the lanes that share the sums; all warps share the LDS of their workgroup |
-# | depth of the tile | registers and LDS for loaded data, but not the intensity |
-# | `num_stages` | tiles that are loaded early; one stage less halves the LDS and leaves room for more waves |
+# | tile size | the number of sums, and therefore the registers and the intensity |
+# | `num_warps` | the number of lanes that the sums are split across; LDS is shared by all warps in a workgroup |
+# | tile depth | registers and LDS for loaded data, but not the intensity |
+# | `num_stages` | the number of prefetched tiles; one stage less halves the LDS and leaves room for more waves |
 # | `waves_per_eu` | the number of registers that the compiler may use |
 
 # %%
-# 3 minutes: `history` contains each setting for both GPUs and three versions. Which setting never spills there and has
-# the highest intensity? Answer with its name in the column `setting`.
+# 3 minutes: `history` contains each setting for both GPUs and three Triton versions. Of the settings that never spill,
+# which has the highest intensity? Answer with its name from the `setting` column.
 q = exercise("16.3", history)
 # solution
 clean = history.groupby("setting")["spilled_vgprs"].sum().eq(0)
@@ -271,32 +271,32 @@ answer = max(clean[clean].index, key=lambda name: int(name.split("x")[0]))
 q.check(answer)
 
 # %% [markdown]
-# To see whether it is also the fastest, measure it with `triton.testing.do_bench` or as in lesson 04.
+# To see whether this setting is also the fastest, measure it with `triton.testing.do_bench` or as in lesson 04.
 #
 # ## A fused kernel
 #
-# `add_norm` adds and normalizes in one kernel, so it reads two numbers and writes one. Two kernels would also write the
-# sum and read it again, which makes five.
+# `add_norm` adds and normalizes in one kernel, so it reads two numbers and writes one. Two separate kernels would also
+# write the sum and read it again, so they would move five numbers.
 
 # %%
 rows = cases.loc[["add_norm", "add_norm_odd"]].reset_index()
 columns = "case vgprs lds_bytes waves limited_by loads"
-title = "The same kernel, with a width divisible by 16 and with an odd width"
+title = "The same kernel with a width divisible by 16 and with an odd width"
 show_table(rows, columns, title, origin=origin)
 
 # %% [markdown]
-# If the width is divisible by 16, each lane loads 16 bytes at once. Otherwise, a row may start anywhere, so the kernel
-# loads `x` and `residual` one number (2 bytes) at a time. It also loads `weight` (4 bytes) this way, because the mask
-# `column < width` depends on the width. Results now pass through LDS, and fewer wavefronts fit. So pad the last
-# dimension, and check `loads` if one shape is slower than similar ones.
+# If the width is divisible by 16, each lane loads 16 bytes at once. Otherwise, a row may start at any address, so the
+# kernel loads `x` and `residual` one number (2 bytes) at a time. It also loads `weight` (4 bytes) this way, because the
+# mask `column < width` depends on the width. Results then pass through LDS, and fewer wavefronts fit. Therefore, pad
+# the last dimension, and check `loads` if one shape is slower than similar shapes.
 #
 # ## In your tests
 #
-# Triton's cache contains all kernels of a run. It is in `~/.triton/cache` or in `TRITON_CACHE_DIR`. Finding the right
-# option in `python -m tidyprof isa --help` is part of the exercise.
+# Triton's cache, in `~/.triton/cache` or `TRITON_CACHE_DIR`, contains all kernels of a run. For the exercise, find the
+# right option in `python -m tidyprof isa --help`.
 
 # %%
-# 2 minutes: write the shell command that reads the cache in the folder `cache` and fails if a kernel there spills.
+# 2 minutes: write a shell command that reads the cache folder `cache` and fails if one of its kernels spills.
 cache = "ci/triton-cache"
 q = exercise("16.4", cache)
 # solution
@@ -310,8 +310,8 @@ q.check(answer)
 # | what you see | what to do next |
 # | --- | --- |
 # | spills | use a smaller tile or more warps, then check again |
-# | no waves | the kernel doesn't fit, so use less LDS |
-# | loads of 1 or 2 bytes | pad the width, or tell Triton what is divisible |
+# | 0 waves | the kernel doesn't fit, so use less LDS |
+# | loads of 1 or 2 bytes | pad the width, or tell Triton which sizes are divisible by 16 |
 # | none of these | measure the kernel |
 
 # %%
@@ -321,18 +321,18 @@ proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 # %% [markdown]
 # ## Three takeaways
 #
-# - The assembly states registers, spills and LDS, so you can check a kernel before it runs on any GPU.
+# - The assembly lists registers, spills and LDS, so you can check a kernel before it runs on any GPU.
 # - The resource that runs out first limits the occupancy, so compare wave slots, registers and LDS.
-# - Spills depend on the kernel, the tile, the GPU and the compiler, so let a test fail when one appears.
+# - Spills depend on the kernel, the tile, the GPU and the compiler, so add a test that fails if a kernel spills.
 
 # %% [markdown] tags=["given"]
 # ## What this view can't show
 #
-# - **Speed:** nothing ran. A kernel that spills a little before its loop may be the fastest.
-# - **Frequency:** it counts lines of code, not how often they run.
-# - **Cache hits,** conflicts in LDS, and whether the grid fills the GPU (lesson 05).
-# - **Library kernels:** hipBLASLt and MIOpen ship compiled code. rocprofv3 shows the registers and scratch of each kernel
-#   that ran (lesson 04).
+# - **Speed:** a kernel that spills a little before its loop may be the fastest.
+# - **Execution counts:** the assembly doesn't show how often an instruction runs.
+# - **Cache hits,** LDS bank conflicts, and whether the grid fills the GPU (lesson 05).
+# - **Library kernels:** hipBLASLt and MIOpen contain compiled kernels. rocprofv3 shows the registers and scratch of
+#   each kernel that ran (lesson 04).
 #
 # For spills after an upgrade, see the [known
 # issues](../docs/known-issues.md#triton-kernels-spill-registers-after-an-upgrade). If a launch fails with `out of
@@ -344,7 +344,7 @@ proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 #
 # {snippet 16_compiler.py}
 #
-# Run it on Triton's cache, or import `compile_for` to compile your own kernel.
+# Run this script on Triton's cache, or import `compile_for` to compile your own kernel.
 
 # %% [markdown]
 # Next question: yours.

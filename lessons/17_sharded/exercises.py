@@ -43,7 +43,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda facts: held_mb(facts, parts=1),
-                "You counted three transfers of the whole data. A rank already has its own part, so"
+                "You counted three transfers of all the data. A rank already has its own part, so"
                 " multiply by (N-1)/N.",
             ),
         ),
@@ -53,8 +53,8 @@ EXERCISES = (
             "Compute `3 * (ranks - 1) / ranks * 4 * parameters` and convert it to MB.",
         ),
         insight=(
-            "FSDP sends half as much again as DDP. That is the price of freeing the parameters"
-            " after the forward pass."
+            "FSDP sends 1.5 times as much data as DDP, because it frees the parameters after the"
+            " forward pass and gathers them again."
         ),
     ),
     Exercise(
@@ -83,8 +83,8 @@ EXERCISES = (
             "Divide by the number of ranks.",
         ),
         insight=(
-            "With Adam, it would be 16 bytes per parameter, divided by the number of ranks. FSDP"
-            " doesn't shard the activations, which come on top."
+            "With Adam, a rank would hold 16 bytes per parameter, divided by the number of ranks."
+            " Activations come on top, because FSDP doesn't shard them."
         ),
     ),
     Exercise(
@@ -93,17 +93,18 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda published: rate(published, 7 / 8),
-                "You took `in_mib` for the whole message and multiplied by 7/8. It is the part of"
-                " one rank, so multiply by the seven parts that each rank receives.",
+                "You treated `in_mib` as the size of the whole message and multiplied it by 7/8."
+                " It is the size of one rank's part, so multiply it by the seven parts that each"
+                " rank receives.",
             ),
             Mistake(
                 lambda published: float(published["tool_bus"].iloc[0]),
-                "You used the tool's own column, which takes one rank's part for the whole message."
-                " Compute the bandwidth from `in_mib` and `transfer_us`.",
+                "You used the tool's own column, which mistakes one rank's part for the whole"
+                " message. Compute the bandwidth from `in_mib` and `transfer_us`.",
             ),
             Mistake(
                 lambda published: rate(published, mib=10**6),
-                "You converted MiB as 10^6 bytes. A MiB has 2**20 bytes.",
+                "You converted each MiB into 10^6 bytes. Use 2**20 bytes per MiB.",
             ),
             Mistake(
                 lambda published: rate(published, 1),
@@ -115,12 +116,12 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Divide seven parts of `in_mib` MiB by `transfer_us`.",
+            "Divide the size of seven parts (`in_mib` each) by `transfer_us`.",
             "Convert first: a MiB is 2**20 bytes, and a microsecond is 10**-6 s.",
         ),
         insight=(
-            "The tool's column is about eight times too low because it takes one rank's part for"
-            " the whole message. Gather and reduce-scatter are about equally fast."
+            "The tool's column is too low by a factor of about eight, because the tool mistakes one"
+            " rank's part for the whole message. Gather and reduce-scatter are about equally fast."
         ),
     ),
     Exercise(
@@ -133,7 +134,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: run["communication_ms"] / 2,
-                "You took all communication, but nearly all of it is hidden behind computation."
+                "You used all communication, but nearly all of it is hidden behind computation."
                 " Only the exposed part can be saved.",
             ),
             Mistake(
@@ -143,7 +144,7 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Look for the communication that doesn't overlap with computation.",
+            "Find the column for communication that doesn't overlap with computation.",
             "Divide `exposed_communication_ms` by the number of steps.",
         ),
         insight=lambda run: (

@@ -1,18 +1,20 @@
 # %% [markdown]
 # # What does sharded training cost?
 #
-# A model that doesn't fit on one GPU is split into *shards*, and each rank keeps one shard. Before a layer can compute,
-# its rank has to collect the layer's parameters from the other ranks. This lesson computes the bytes, the memory and
-# the time that this takes.
+# A network that doesn't fit on one GPU is split into *shards*, and each rank keeps one shard. Before a rank can compute
+# a layer, it has to collect the layer's parameters from the other ranks. This lesson shows how many bytes, how much
+# memory and how much time this takes.
 #
 # After this lesson, you can:
 #
-# - compute what DDP, FSDP2 and HSDP send per step and hold per rank, and find both in a trace;
-# - read a published table of collectives: waiting time, transfer time, bus bandwidth, and what a column really means;
-# - decide whether FSDP should free the parameters after the forward pass or keep them.
+# - compute how much data each rank sends per step and holds under DDP, FSDP2 and HSDP, and check both in a trace;
+# - read waiting time, transfer time and bus bandwidth from a published table of collectives, and check what a column
+#   means;
+# - decide whether FSDP should free or keep the parameters after the forward pass.
 #
 # **Before you start:** complete lessons 00 and 07. Everything runs on your CPU, where four processes communicate
-# through `gloo`, PyTorch's communication library for CPUs. The GPU numbers come from a published run and a model.
+# through `gloo`, PyTorch's communication library for CPUs. The GPU numbers come from a published run and from a GPU
+# model.
 
 # %%
 import json
@@ -39,20 +41,20 @@ lesson.recall()
 # | | each rank holds | each rank sends per step |
 # | --- | --- | --- |
 # | DDP | the whole model | its gradients, in an *all-reduce* |
-# | FSDP | 1/N of everything | the parameters twice, in two *all-gathers*, and the gradients, in a *reduce-scatter* |
-# | HSDP | 1/N of everything, in each group of N ranks | the same within its group, and gradients in an all-reduce between groups |
+# | FSDP | 1/N of everything | the parameters in two *all-gathers*, and the gradients in a *reduce-scatter* |
+# | HSDP | 1/N of everything, in each group of N ranks | the same as under FSDP within its group, plus the gradients in an all-reduce between groups |
 #
-# - An *all-gather* (*gather* for short) gives every rank the parts of all ranks.
-# - A *reduce-scatter* adds up the data of all ranks and gives each rank one part of the sum. Followed by an all-gather,
-#   it is an all-reduce.
+# - An *all-gather* (*gather* for short) collects the parts of all ranks on every rank.
+# - A *reduce-scatter* adds up the data of all ranks and gives each rank one part of the sum. A reduce-scatter followed
+#   by an all-gather has the same result as an all-reduce.
 # - A *unit* is a layer that FSDP2 (`fully_shard`) gathers as a whole. FSDP2 gathers a unit early (*prefetch*) and frees
-#   its parameters when the unit has computed (*reshard*).
+#   its parameters after the computation (*reshard*).
 #
 # {drawing 17_layers}
 #
 # ## Predict
 #
-# The model for the first two guesses has four layers of a small transformer and runs on four ranks.
+# The first two guesses are about a small transformer with four layers on four ranks.
 
 # %%
 # solution
@@ -68,15 +70,15 @@ proflab.predict("17.c", exposed_guess, unit="%", what=exposed_text)
 # %% [markdown]
 # ## Compute bytes and memory before you train
 #
-# `prepare` sets up one of four variants. `how` is `ddp`, `fsdp`, `fsdp_keep` (the parameters stay after the forward
-# pass) or `hsdp` (two groups of two ranks).
+# `prepare` sets up one of four variants. Set `how` to `ddp`, `fsdp`, `fsdp_keep` (keeps the parameters after the
+# forward pass) or `hsdp` (two groups of two ranks).
 
 # %% language="bash"
 # sed -n '/^def prepare/,/^$/p' $FOLDER/sharded.py
 
 # %% [markdown]
-# PyTorch's `FSDPMemTracker` predicts the memory of a step. It runs the step with fake tensors, which have shapes but no
-# data.
+# PyTorch's `FSDPMemTracker` predicts how much memory a step needs. It runs the step with fake tensors, which have
+# shapes but no data.
 
 # %% language="bash"
 # echo "takes about 10 s on two quiet cores"
@@ -90,8 +92,8 @@ columns = "ranks layers layer_parameters parameters"
 show_table(pd.DataFrame([facts]), columns, "The model", origin="as built")
 
 # %%
-# 4 minutes: how many MB (10^6 bytes) does each rank send per step under FSDP? Parameters and gradients have 4 bytes
-# each. In an all-gather or a reduce-scatter, a rank sends (N-1)/N of the data. Use `facts["ranks"]` and
+# 4 minutes: how many MB (10^6 bytes) does each rank send per step under FSDP? Each parameter and each gradient takes 4
+# bytes. In an all-gather or a reduce-scatter, a rank sends (N-1)/N of the data. Use `facts["ranks"]` and
 # `facts["parameters"]`.
 q = exercise("17.1", facts)
 # solution
@@ -101,8 +103,8 @@ answer = passes * (facts["ranks"] - 1) / facts["ranks"] * 4 * facts["parameters"
 q.check(answer)
 
 # %%
-# 3 minutes: how many MB does each rank hold under FSDP at the end of the backward pass, without activations? The
-# optimizer is SGD with momentum, which stores one extra number per parameter.
+# 3 minutes: how many MB does each rank hold under FSDP at the end of the backward pass, not counting activations? The
+# optimizer is SGD with momentum, which stores one more number per parameter.
 q = exercise("17.2", facts)
 # solution
 answer = 3 * 4 * facts["parameters"] / facts["ranks"] / 1e6
@@ -112,7 +114,7 @@ q.check(answer)
 # %% [markdown]
 # ## Capture
 #
-# Each variant now trains for a few steps, and every rank records its last step with torch.profiler.
+# Now train each variant for a few steps. Every rank records its last step with torch.profiler.
 
 # %% language="bash"
 # echo "takes about 20 s on two quiet cores"
@@ -122,12 +124,12 @@ q.check(answer)
 # %% [markdown]
 # ## Compare the bytes with the trace
 #
-# With RCCL, a trace contains each collective as a kernel and records its size (lesson 07). With gloo, it contains the
-# call as `c10d::...`, and the call's input shapes give the size.
+# With RCCL, each collective appears in the trace as a kernel, together with its size (lesson 07). With gloo, each
+# collective appears as a `c10d::...` call, whose input shapes give the size.
 #
-# > **Warning:** Don't read bytes from the events `gloo:...`, which show what gloo does inside a call. In PyTorch 2.15,
-# > gloo implements a reduce-scatter as an all-reduce of the whole data, which sends twice as much. For a gather, the
-# > event shows only the part that one rank contributes.
+# > **Warning:** Don't take sizes from the `gloo:...` events, which show what gloo does inside a call. In PyTorch 2.15,
+# > gloo implements a reduce-scatter as an all-reduce of all the data, which sends twice as many bytes. For a gather,
+# > the event shows only one rank's part.
 
 # %%
 HOW = ("ddp", "fsdp", "fsdp_keep", "hsdp")
@@ -153,10 +155,10 @@ print(*events[is_transfer].sort_values("start_ns")["name"], sep="\n")
 
 # %% [markdown]
 # `FSDP::all_gather` gathers a unit, and `FSDP::post_backward_reduce` sends its gradients. The number in parentheses is
-# the unit, counted from 0. The backward pass starts with unit 3. FSDP gathers unit 2 before it sends the gradients of
-# unit 3, which is the prefetch.
+# the unit, counted from 0. The backward pass starts with unit 3. FSDP prefetches unit 2, because it gathers this unit
+# before it sends the gradients of unit 3.
 #
-# The next cell converts the calls of each variant into bytes that a rank sends.
+# The next cell computes how many bytes a rank sends in the calls of each variant.
 
 # %%
 PASSES = {"allreduce_": 2, "_allgather_base_": 1, "_reduce_scatter_base_": 1}
@@ -175,19 +177,19 @@ hsdp = 3 * 1 / 2 + 2 * 1 / 2 / 2  # within a pair, and half of the gradients bet
 factors = [2 * share, 3 * share, 2 * share, hsdp]
 compared = pd.DataFrame({"how": HOW, "computed_mb": [whole_mb * factor for factor in factors]})
 compared["traced_mb"] = compared["how"].map(sent_mb)
-show_table(compared, " ".join(compared), "What a rank sends per step", origin=MEASURED)
+show_table(compared, " ".join(compared), "Data that each rank sends per step", origin=MEASURED)
 more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 
 # %% [markdown]
-# A job on GPUs sends the same bytes, so divide them by the bandwidth of *its* links to estimate the transfer time. The
-# durations in this trace don't carry over, because gloo copies all data through shared CPU cores. The overlap doesn't
-# carry over either. Here, the host waits inside `FSDP::all_gather`. On a GPU, the host continues, and the gather runs on
-# a separate stream while the previous layer computes.
+# A GPU job sends the same number of bytes, so divide it by the bandwidth of the *job's* links to estimate the transfer
+# time. The durations in this CPU trace don't apply to GPUs, because gloo copies all data through shared CPU cores. The
+# overlap is different too. On a CPU, the host waits inside `FSDP::all_gather`. On a GPU, the host continues, and the
+# gather runs on a separate stream while the previous layer computes.
 #
 # ## Compare the memory with the prediction
 #
 # `profile_memory=True` records every allocation of the step. The figures show the memory that rank 0 allocates during
-# the step, on top of the parameters and momentum that it already holds.
+# the step, in addition to the parameters and momentum that it already holds.
 
 # %%
 for how in ("fsdp", "fsdp_keep"):
@@ -200,8 +202,8 @@ for how in ("fsdp", "fsdp_keep"):
     show_figure(plots.memory(traces[how], ["allocated memory"], title=title, phases=phases))
 
 # %% [markdown]
-# In each pass under `fsdp`, memory rises when the unit's parameters arrive and falls when they are freed. Under
-# `fsdp_keep`, it climbs with every unit of the forward pass and peaks at the last one.
+# Under `fsdp`, memory use rises when a unit's parameters arrive and falls when FSDP frees them. Under `fsdp_keep`,
+# memory use climbs with every unit of the forward pass and peaks at the last one.
 
 # %%
 held = json.loads((folder / "rank0.json").read_text())
@@ -217,46 +219,47 @@ show_table(memory, " ".join(memory), "Memory of rank 0", origin=origin)
 
 # %% [markdown]
 # `FSDPMemTracker` doesn't support DDP, so that prediction is missing. When you plan a job, leave a margin of at least
-# `off`.
+# the error shown under `off`.
 #
-# The peak under FSDP is far above the memory that it holds. One layer is a quarter of this model, so one gathered layer
-# needs as much memory as all the parameters that a rank keeps. Each buffer of a gather or a reduce-scatter needs
-# as much again. In a model with 80 layers, a gathered layer is only 1/80 of the model.
+# Under FSDP, a rank's peak memory is far above the memory that it holds between steps. One layer is a quarter of this
+# network, so one gathered layer needs as much memory as all the parameters that a rank keeps. Each gather or
+# reduce-scatter buffer needs as much again. With 80 layers, a gathered layer would be only 1/80 of the network.
 #
-# Keeping the parameters costs peak memory and saves communication. HSDP holds twice as much as FSDP here, but its
-# gathers stay within a pair. On a cluster, they would stay within a node.
+# Keeping the parameters increases peak memory but saves communication. Under HSDP, each rank holds twice as much as
+# under FSDP, but its gathers stay within a pair of ranks. On a cluster, they would stay within a node.
 #
-# ## Trap: slow by a column
+# ## Trap: a misleading bandwidth column
 #
-# The next run is real: eight MI300X train Llama 70B under FSDP2. AMD published two traced steps of every rank and the
-# tables that its tool TraceLens makes from them. AMD provides them as sample data, not as official performance figures.
+# The next run is real: eight MI300X GPUs train Llama 70B under FSDP2. AMD published two traced steps of every rank, and
+# the tables that its tool TraceLens creates from the traces. AMD provides these files as sample data, not as official
+# performance figures.
 #
-# - `transfer_us` is the shortest duration of a collective on any rank. That is the time of the transfer alone, and it
-#   doesn't need synchronized clocks.
-# - `skew_us` is the time from the first rank's start to the last rank's start.
+# - `transfer_us` is a collective's shortest duration on any rank. It measures the transfer alone, and doesn't need
+#   synchronized clocks.
+# - `skew_us` is the time between the first rank's start and the last rank's start.
 
 # %%
 published = pd.read_csv(lesson.file("published_collectives.csv"), comment="#")
 PUBLISHED = "published: AMD, TraceLens, Llama 70B on eight MI300X"
-show_table(published, " ".join(published), "Collectives of two steps", origin=PUBLISHED)
+show_table(published, " ".join(published), "Collectives in two steps", origin=PUBLISHED)
 
 # %%
 LAYER, WHOLE = 855_654_400, 70_553_706_496  # parameters of a layer, and of Llama 3 70B
 show_text(
-    f"A layer of Llama 3 70B has {LAYER:,} parameters. One eighth of them in bfloat16 is "
-    f"{LAYER * 2 / 8 / 2**20:.4f} MiB, and the table shows {published['in_mib'][0]:.4f} MiB. Its "
-    f"gradients in float32 are {LAYER * 4 / 2**20:.4f} MiB."
+    f"A layer of Llama 3 70B has {LAYER:,} parameters. One eighth of them in bfloat16 takes "
+    f"{LAYER * 2 / 8 / 2**20:.4f} MiB, and the table shows {published['in_mib'][0]:.4f} MiB. The "
+    f"layer's float32 gradients take {LAYER * 4 / 2**20:.4f} MiB."
 )
 
 # %% [markdown]
-# *Bus bandwidth* is the bytes that a rank sends, divided by the transfer time. Compare it with the bandwidth of the
-# links. According to the tool's column `tool_bus`, gathering a layer is eight times slower than its reduce-scatter. Is
-# it?
+# *Bus bandwidth* is the number of bytes that a rank sends, divided by the transfer time. Compare it with the link
+# bandwidth. According to TraceLens (`tool_bus`), a layer's gather has one eighth of the bus bandwidth of its
+# reduce-scatter. Is that true?
 
 # %%
-# 5 minutes: at which bus bandwidth, in GB/s (10^9 bytes per second), is a layer gathered? Use `in_mib` and
-# `transfer_us` in the first row of `published`. `in_mib` is the part that one rank contributes, in MiB. Each rank
-# receives the parts of the seven other ranks.
+# 5 minutes: what is the bus bandwidth of a layer's gather, in GB/s (10^9 bytes per second)? Use `in_mib` and
+# `transfer_us` from the first row of `published`. `in_mib` is the size of one rank's part, in MiB. Each rank receives
+# the parts of the seven other ranks.
 q = exercise("17.3", published)
 # solution
 layer = published.iloc[0]
@@ -272,27 +275,28 @@ sent_bytes = parts * published["in_mib"] * 2**20
 published["bus_gb_per_s"] = sent_bytes / published["transfer_us"] / 1e3
 published["of_usable_percent"] = 100 * published["bus_gb_per_s"] / usable
 columns = "collective unit bus_gb_per_s of_usable_percent"
-show_table(published, columns, "Compared with the links", origin=PUBLISHED)
-show_text(f"{links['links']:.0f} links are rated {rated:.0f} GB/s; {usable:.0f} GB/s are usable.")
+show_table(published, columns, "Bus bandwidth compared with the links", origin=PUBLISHED)
+show_text(f"{links['links']:.0f} links: {rated:.0f} GB/s rated, {usable:.0f} GB/s usable.")
 
 # %% [markdown]
-# The GPU computes during these transfers and still uses the links well. So the links aren't the problem.
+# Although the GPU computes during these transfers, it still uses the links well. Therefore, the links aren't the
+# problem.
 #
 # ## Waiting or transfer?
 #
-# AMD's table of ranks shows three of the eight.
+# The next table shows three of the eight ranks that AMD lists.
 
 # %%
 ranks = pd.read_csv(lesson.file("published_ranks.csv"), comment="#")
 ranks["waiting_percent"] = 100 * ranks["wait_us"] / ranks["collectives_us"]
 columns = "rank wait_s collectives_s waiting_percent arrived_last came_first calls"
-show_table(ranks, columns, "Ranks of the same run", origin=PUBLISHED)
+show_table(ranks, columns, "Ranks in the same run", origin=PUBLISHED)
 skew_s = (published["calls"] * published["skew_us"]).sum() / 1e6
 show_text(f"The skews of all collectives add up to {skew_s:.1f} s.")
 
 # %% [markdown]
-# Rank 0 usually comes first and waits. Its total waiting time agrees with the sum of the skews. Its trace alone would
-# make the network look several times slower than it is.
+# Rank 0 usually arrives first and waits. Its total waiting time agrees with the sum of the skews. Rank 0's trace alone
+# would make the network look several times slower than it is.
 
 # %%
 run = pd.read_csv(lesson.file("published_timeline.csv"), comment="#").iloc[0]
@@ -300,8 +304,8 @@ columns = " ".join(run.index).replace("_ms", "_s")
 show_table(run.to_frame().T, columns, "Rank 0, two steps", origin=PUBLISHED)
 
 # %%
-# 3 minutes: suppose that communication took no time at all and computation stayed the same. By how many milliseconds
-# *per step* would this run be shorter? `run` covers two steps. Use its columns that end in `_ms`.
+# 3 minutes: suppose that communication took no time at all and computation stayed the same. How many milliseconds would
+# this run save *per step*? `run` covers two steps. Use its columns that end in `_ms`.
 slow = ranks.set_index("rank").loc[4, ["arrived_last", "calls"]]
 q = exercise("17.4", pd.concat([run, slow]))
 # solution
@@ -312,35 +316,36 @@ q.check(answer)
 # %% [markdown]
 # ## Would another setting help?
 #
-# The course's model simulates this step on eight MI300X. Matrix products, attention and FSDP's copies run on one
-# stream, and gathers and reduce-scatters on another. The model derives their speed from an all-reduce on *four* MI300X
-# and the number of links ([what the model assumes](../docs/gpumodel.md)).
+# The course's GPU model simulates this step on eight MI300X GPUs. Matrix products, attention and FSDP's copies run on
+# one stream, while gathers and reduce-scatters run on another. The GPU model derives the speed of these collectives
+# from an all-reduce on *four* MI300X GPUs and the number of links ([what the GPU model assumes](../docs/gpumodel.md)).
 
 # %%
 knobs = pd.read_csv(lesson.file("modeled_knobs.csv"), comment="#")
 knobs["held_gb"] = (16 / 8 + 2 * knobs.pop("whole_parameters")) * WHOLE / 1e9
 exposed = 100 * run["exposed_communication_ms"] / run["total_ms"]
 knobs.loc[len(knobs)] = ["published run", run["total_ms"] / 2e3, exposed, None]
-title = "Step time, exposed communication, parameters and states held per GPU"
+title = "Step time, exposed communication, and parameters and states held per GPU"
 error = "error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -25 %"
 origin = f"modeled: MI300X, {error}; {PUBLISHED}"
 show_table(knobs, " ".join(knobs), title, origin=origin)
 
 # %% [markdown]
-# The published run includes the optimizer and has a slow rank 4. The model has neither. We measured the model's error on
-# AMD's ResNet runs on four MI300X.
+# The published run includes the optimizer and a slow rank, rank 4. The GPU model includes neither. We measured its
+# error against AMD's ResNet runs on four MI300X GPUs.
 #
-# A setting that changes only hidden communication doesn't change the step time, so leave this job as it is. Keeping
-# the parameters would save nothing. Even before any activations, each GPU would hold more than an MI300X has.
+# A setting that changes only hidden communication doesn't change the step time, so leave this job's settings alone.
+# Keeping the parameters wouldn't save any time. Moreover, even without activations, each GPU would need more memory
+# than an MI300X has.
 #
 # ## Decide
 #
 # | what you see | what to change |
 # | --- | --- |
-# | exposed gathers in the backward pass, spare memory | `reshard_after_forward=False` |
-# | exposed gathers in the forward pass, a busy host | `set_modules_to_forward_prefetch` |
-# | gathers that are slow between nodes but fast within a node | HSDP: a mesh with two dimensions |
-# | out of memory | more ranks per group, or recompute activations (lesson 11) |
+# | exposed gathers in the backward pass, and spare memory | `reshard_after_forward=False` |
+# | exposed gathers in the forward pass, and a busy host | `set_modules_to_forward_prefetch` |
+# | gathers that are slow between nodes but fast within a node | HSDP, with a two-dimensional mesh |
+# | out of memory | use more ranks per group, or recompute activations (lesson 11) |
 # | long collectives, but little exposed communication | nothing; find the rank that arrives last (lesson 07) |
 
 # %%
@@ -352,17 +357,17 @@ proflab.reveal("17.c", exposed, PUBLISHED)
 # %% [markdown]
 # ## Three takeaways
 #
-# - FSDP sends half as much again as DDP, and each rank holds only its share of parameters, gradients and states.
+# - FSDP sends 1.5 times as much data as DDP, but each rank holds only its share of parameters, gradients and states.
 # - A collective's duration is waiting plus transfer, so take the shortest duration on any rank as the transfer time.
 # - Only exposed communication makes a step longer, so measure that share before you change a setting or buy links.
 
 # %% [markdown] tags=["given"]
 # ## What this view can't show
 #
-# - **Overlap:** a CPU has none. Only a trace of the real GPUs shows which communication is exposed.
-# - **Slower computation:** a collective's kernel uses compute units and memory bandwidth of the same GPU. The model
-#   ignores that.
-# - **Several nodes:** neither the published run nor the model includes more than one.
+# - **Overlap:** a CPU run has none. Only a trace from real GPUs shows which communication is exposed.
+# - **Slower computation:** collectives take up compute units and memory bandwidth of the GPU. The GPU model ignores
+#   this effect.
+# - **Several nodes:** both the published run and the GPU model use only one node.
 # - **GPU memory outside tensors:** for example, allocator caches and RCCL buffers (lesson 11).
 #
 # See the [list of known issues](../docs/known-issues.md#several-ranks).
@@ -371,8 +376,8 @@ proflab.reveal("17.c", exposed, PUBLISHED)
 # ## At work, without this course
 #
 # This script reads the torch.profiler traces of all ranks of a GPU job. For each gather, reduce-scatter and all-reduce,
-# it prints the bus bandwidth and the share of waiting. It finds nothing in the traces of this lesson, because they
-# contain no kernels.
+# it prints the bus bandwidth and the share of time spent waiting. The script finds nothing in this lesson's CPU traces,
+# because they contain no kernels.
 #
 # {snippet 17_sharded.py}
 

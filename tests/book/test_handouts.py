@@ -67,7 +67,7 @@ q.check(answer)
 #
 # ## Next
 #
-# Which rung is next?
+# What comes next?
 """
 
 OUTPUTS = {

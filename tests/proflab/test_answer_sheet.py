@@ -12,7 +12,7 @@ def test_each_exercise_has_a_question_a_solution_and_its_mistakes() -> None:
     text = "\n".join(sheet([]))
     for one in all_exercises():
         own = text.partition(f"**{one.id}**, ")[2].partition("\n**")[0].partition("\n## ")[0]
-        assert re.match(r"(Rung \d, )?\d+ minutes?.*\n\n```python\n", own), one.id
+        assert re.match(r"\d+ minutes?.*\n\n```python\n", own), one.id
         assert own.count("\n- ") == len(one.mistakes), one.id
 
 

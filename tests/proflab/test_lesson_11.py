@@ -1,6 +1,4 @@
-"""What lesson 11 keeps outside of its cells: played requests by hand, the map of memory, and its
-exercises' sums.
-"""
+"""The allocator's model, the map of memory and the exercises of lesson 11."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def test_memory_runs_out_although_two_thirds_are_free(crowded: Profile) -> None:
 
 def test_the_map_says_how_much_is_free(crowded: Profile) -> None:
     figure = memory_map(memory_blocks(crowded), "A map")
-    assert "3 segments of memory as bars. 70 % of their bytes are free." in plots.describe(figure)
+    assert "3 segments of memory as bars. 70% of their bytes are free." in plots.describe(figure)
     data = data_of(figure)
     assert data["lanes"] == ["segment 0", "segment 1", "segment 2"]
     assert data["span"] == 20 * MEBIBYTE
@@ -57,10 +55,10 @@ def test_the_map_says_how_much_is_free(crowded: Profile) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (304, "the order turned round"),
-        (277.2, "the bytes in use"),
-        (275.2, "what the tensors asked for"),
-        (220, "The last request is missing"),
+        (304, "You reversed the order"),
+        (277.2, "You counted the bytes in use"),
+        (275.2, "what the tensors requested"),
+        (220, "left out the last request"),
         (640, "the whole device"),
     ],
 )

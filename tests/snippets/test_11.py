@@ -69,7 +69,7 @@ def test_on_a_gpu_it_writes_a_snapshot_also_when_memory_runs_out(bare: Run, tmp_
     ]
     found = counts(text)
     assert (found["allocated"], found["reserved"], found["used on the device"]) == (10, 40, 70)
-    assert "allocations tried again: 2" in text
+    assert "retried allocations: 2" in text
     path = tmp_path / "snapshot.pickle"
     assert path.read_bytes()[:2] == b"\x80\x04"
     assert pickle.loads(path.read_bytes())["segments"] == []

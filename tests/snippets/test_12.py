@@ -39,7 +39,7 @@ def test_bounds_counted_by_hand(bare: Run, tmp_path: Path) -> None:
             bare, tmp_path, "--bandwidth", "5.3", "--peak", "1307", "--bytes", str(size)
         ).stdout
         assert (
-            f"knee at 247 FLOP per byte: memory limits prefill below {tokens} tokens, too" in said
+            f"knee at 247 FLOP per byte: memory also limits prefill below {tokens} tokens" in said
         )
     found = bound(
         bare, tmp_path, "--bandwidth", "1", "--peak", "1.232e-9", "--batch", "4", "--bytes", "1"

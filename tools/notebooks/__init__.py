@@ -62,7 +62,7 @@ since the book can't make a section begin within HTML.
 
 _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
-    r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:#"
+    r"^# (?P<effort>\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:#"
     r" (?!solution$).+\n)*)",
     re.MULTILINE,
 )

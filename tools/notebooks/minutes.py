@@ -38,7 +38,7 @@ CORE_AT_MOST, ALL_AT_MOST = 7 * 60, 14 * 60
 
 _MAGIC = re.compile(r"^(\s*)[%!].*$")
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-_STATED = re.compile(r"^### Exercise \d\d\.\d+ \((?:rung \d+, )?(\d+) minute", re.MULTILINE)
+_STATED = re.compile(r"^### Exercise \d\d\.\d+ \((\d+) minute", re.MULTILINE)
 
 
 def needed(source: Source) -> int:

@@ -35,9 +35,9 @@ class NoTapeError(UserError):
 
     def __init__(self, tool: str, commands: Sequence[str]) -> None:
         self.commands = commands
-        listed = "run one of these:" if commands else "record a tape of it"
+        listed = "run one of these commands" if commands else "record a tape of it"
         super().__init__(
-            f"no tape has this command, and the real tool is missing. Install {tool}, or {listed}"
+            f"the real {tool} is missing, and the course has no recording of this command; {listed}"
         )
 
 
