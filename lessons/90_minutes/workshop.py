@@ -355,9 +355,9 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image, in which
-# `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates the images
-# in memory, not from a file.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. In this
+# function, `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates
+# the images in memory, not from a file.
 
 # %% [markdown]
 # ## Fix 1: load the images in other processes
