@@ -217,7 +217,7 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,0
 #     --output-file gpu -- $EXAMPLE --max-steps 2 2>&1 | grep Opened
 
 # %% [markdown]
-# For a ratio over many dispatches, divide the totals. Otherwise, small dispatches count as much as large ones.
+# For a ratio over many dispatches, divide the totals. Otherwise, small dispatches count too much.
 
 # %%
 counted = pd.read_csv(lesson.folder / "pmc/gpu_counter_collection.csv")
