@@ -314,8 +314,8 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # the difference is real. Always time a program without the profiler.
 #
 # *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, the two
-# rates differ by a factor of two, because the loaders got ahead while the trace was being written. A run with a trace
-# is therefore not a repeat of a run without one. Always report the number of runs and their differences.
+# rates differ by a factor of two, because the loaders got ahead while the trace was written. A run with a trace is
+# therefore not a repeat of a run without one. Always report the number of runs and their differences.
 #
 # Later lessons use single runs without a trace.
 
