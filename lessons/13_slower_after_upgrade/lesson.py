@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Slower after the upgrade: is it true?
 #
-# After an upgrade of ROCm, PyTorch or a container, a user reports that training got slower. Is it true?
+# After an upgrade of ROCm, PyTorch or a container, a user reports that training got slower.
 #
 # After this lesson, you can:
 #
@@ -10,7 +10,7 @@
 # - rule out other causes, and write a report that developers can act on.
 #
 # **Before you start:** complete lessons 01, 02 and 04. The capture command works with ROCm 7.0 to {newest rocm}. You
-# don't need a GPU, because the releases are modeled.
+# don't need a GPU, because all data is modeled.
 
 # %%
 from itertools import combinations
@@ -62,7 +62,7 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 # ## Capture
 #
 # Record kernels, launch calls, and ranges that mark steps (the trainer's `--roctx`). At work, repeat this five times
-# per release on one node, in separate folders. Alternate the releases, and choose at random which one runs first.
+# per release on one node, in separate folders. Alternate the releases, and choose at random which runs first.
 # Otherwise, a growing load always slows down the same release.
 
 # %% language="bash"
@@ -140,7 +140,7 @@ answer = 100 * np.mean([not low <= 1 <= high for low, high in intervals])
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# Steps used as repeats would blame an upgrade that never happened.
+# Using steps as repeats would blame an upgrade that never happened.
 #
 # ## The gate
 #
@@ -163,8 +163,8 @@ show_text(
 )
 
 # %% [markdown]
-# One kernel takes longer, although it is launched as often as before. The gate's table shortens its name. Report the
-# full name, which also shows the library: `miopenSp3AsmConv` is from MIOpen.
+# One kernel takes longer, although it is launched as often as before. The gate's table shortens kernel names. Report
+# the full name, which also shows the library: `miopenSp3AsmConv` is from MIOpen.
 #
 # ## New and gone
 #
@@ -210,7 +210,7 @@ show_table(elsewhere.kernels, columns, "Kernel changes on the other node", rows=
 
 # %% [markdown]
 # The verdict is the same, but other kernels changed. A library rarely slows down many kernels at once. A lower clock
-# frequency does, except for kernels that wait for memory.
+# frequency slows down all kernels except those that wait for memory.
 
 # %%
 # 5 minutes: write a function `suspects(kernels)` that returns how many kernels take more than 5% longer. Count only
@@ -230,8 +230,8 @@ q.check(answer)
 
 # %% [markdown]
 # During each run, log `amd-smi monitor -p -u -w 1 --csv --file smi.csv`. `gfx_clk` is the clock frequency, `gfx` is the
-# GPU activity, and `max_power` (since ROCm 7.0) is the power limit, which a *power cap* lowers. Compare medians over
-# the time when the GPU works. Newer releases don't overwrite existing files.
+# GPU activity, and `max_power` (since ROCm 7.0) is the power limit, which a *power cap* lowers. Compare medians from
+# periods when the GPU is working. Newer `amd-smi` releases don't overwrite existing files.
 
 # %%
 logs = {side: pd.read_csv(upgrades.watched(side)) for side in ("second", "other_node")}
@@ -241,14 +241,13 @@ show_table(clocks, "run gfx_clk gfx max_power", "Medians: MHz, percent, W", orig
 
 # %% [markdown]
 # The step time grows by a smaller factor than the clock frequency drops, because memory is as fast as before. Equal
-# clock frequencies and power limits rule out the node. On a shared cluster, request one node, and run both versions in
-# one job.
+# clock frequencies and power limits rule out the node. On a shared cluster, run both versions in one job on one node.
 #
 # ## Trap: first steps, and files from an older release
 #
 # Before a convolution runs for the first time, MIOpen, AMD's library for neural networks, *finds* the fastest kernel
-# for its shape. MIOpen looks in a database, and times kernels for missing shapes. PyTorch's TunableOp does the same for
-# matrix products if you set `PYTORCH_TUNABLEOP_ENABLED=1`. After an upgrade, both have to search again:
+# for its shape. MIOpen looks in a database, and times several kernels if a shape is missing. PyTorch's TunableOp does
+# the same for matrix products if you set `PYTORCH_TUNABLEOP_ENABLED=1`. After an upgrade, both have to search again:
 #
 # | library | what it stores | where | after an upgrade |
 # | --- | --- | --- | --- |
@@ -268,7 +267,7 @@ show_table(clocks, "run gfx_clk gfx max_power", "Medians: MHz, percent, W", orig
 # %% [markdown]
 # A TunableOp file starts with *validators*, which name the software versions and the GPU. PyTorch compares each
 # validator string with its own, including the part after the hyphen. If one differs, [PyTorch ignores the whole
-# file][refused] and logs `Failed validator` or `Unmatched validator`. After it tunes again, an older PyTorch overwrites
+# file][refused] and logs `Failed validator` or `Unmatched validator`. After tuning again, an older PyTorch overwrites
 # the file ([AMD's article][tunable]). A newer PyTorch appends lines below the old validators ([source][code]), so it
 # refuses the file at every start. Keep one file per release.
 #
@@ -328,7 +327,7 @@ proflab.reveal("13.a", 100 * np.mean(different), origin=origin)
 # - The gate compares only steps, not startup, checkpoints or validation.
 # - A profiler adds host time to each launch, which can hide or create a difference. Confirm any difference without a
 #   profiler, for example with the snippet below.
-# - To learn why a kernel takes longer, you need counters (lesson 05) or its developers.
+# - To learn why a kernel takes longer, ask its developers or use counters (lesson 05).
 
 # %% [markdown]
 # ## At work, without this course
