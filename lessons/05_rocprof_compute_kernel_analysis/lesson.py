@@ -177,7 +177,7 @@ for way in ("dispatches", "totals"):
 
 # %% [markdown]
 # The tool's peak for `VALU FLOPs` *excludes* packed instructions, which process two numbers at once. The FP32 roof
-# below includes them, so it is twice as high.
+# below includes these, so it is twice as high.
 #
 # ## One kernel, from its counters to its point
 #

@@ -46,7 +46,7 @@ lesson.findings()
 #   name, start, end, duration                             name, start, end, duration
 # ```
 #
-# A host call and the GPU work that it launches are two rows. All times are in ns on the same clock.
+# A host call and the GPU work that it launches are two rows. All times are in ns and come from the same clock.
 #
 # - A *view* is a stored query that you can use like a table.
 # - An *operation* is a kernel or copy that the GPU ran.

@@ -47,8 +47,8 @@ lesson.findings()
 # - A *collective* is an operation of all ranks. An *all-reduce* adds up data from all ranks.
 # - A *bucket* is a group of gradients that are sent together. The last layers come first, so the exchange overlaps with
 #   the backward pass.
-# - A collective's kernel starts when *its own* rank arrives. It ends after the *last* rank has arrived and the data has
-#   been exchanged. Its duration is *waiting* plus *transfer*.
+# - A collective's kernel starts when *its own* rank arrives. The kernel ends after the *last* rank has arrived and the
+#   data has been exchanged. Its duration is *waiting* plus *transfer*.
 # - A *straggler* is a rank that the others wait for.
 # - Communication is *exposed* if no computation runs at the same time.
 #
@@ -161,8 +161,8 @@ show_table(busy, "rank busy_percent span_ms", "Busy time of each GPU")
 # ## The solution: compare all ranks
 #
 # Every rank runs the same collectives in the same order, so number them on each rank and compare the start times of
-# each one. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a rank that
-# finishes before the last rank arrives, such as the sender of a *broadcast*, didn't wait for it.
+# each collective. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a
+# rank that finishes before the last rank arrives, such as the sender of a *broadcast*, didn't wait for it.
 
 # %%
 files = (lesson.folder / "late").glob("rank*kernel_trace.csv")
@@ -305,7 +305,7 @@ q.check(answer)
 # The host launches the same kernels for 256 images as for 1,024 (lesson 04). Therefore, **fill each GPU first, then add
 # GPUs**.
 #
-# - With 1,024 images per GPU, the rate per GPU hardly drops, but 4,096 images per step change the training.
+# - With 1,024 images per GPU, the rate per GPU hardly drops, but 4,096 images per step change how the network trains.
 # - With 256 images per GPU, four GPUs seem to scale well, but only because a single GPU with 256 often waits for its
 #   host.
 #
