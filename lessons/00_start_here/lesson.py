@@ -314,10 +314,10 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # the difference is real. Always time a program without the profiler.
 #
 # *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, the two
-# rates differ by a factor of two, because the loaders got ahead while the trace was written. A run with a trace is
-# therefore not a repeat of a run without one. Always report the number of runs and their differences.
+# rates differ by a factor of two, because the loaders got ahead while the trace was being written. A run with a trace
+# is therefore not a repeat of a run without one. Always report how many runs you made.
 #
-# Later lessons use single runs without a trace.
+# Later lessons say so if a run was traced.
 
 # %%
 typical = steady(plain)["duration_ns"].median()
@@ -336,7 +336,7 @@ lesson.conclude(
     f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which means "
     f"{plain_once:,.0f} images/s. With two loader processes, the same GPU processes "
     f"{loaders_once:,.0f} images/s, {loaders_once / plain_once:.1f} times as many. AMD published "
-    f"{amd:,.0f} images/s for ResNet-50 with this batch size on an MI300X.",
+    f"{amd:,.0f} images/s (median) for ResNet-50 with this batch size on an MI300X.",
     rules_out="that ResNet-50 must be this slow on an H200, but not yet the GPU as the limit",
     because="An option that helps isn't a diagnosis. Was the GPU busy, or did it wait?",
     next="01",

@@ -71,12 +71,12 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # | `TRACE`, `PROFILE` | A Perfetto timeline; total times. Since ROCm 10.1, the default is a database (`USE_ROCPD`). |
 # | `SAMPLING_REALTIME` | Sample by wall-clock time. The default, CPU time, misses sleeping threads. |
 # | `SAMPLING_FREQ` | Samples per second and thread |
-# | `SAMPLING_CPUS` | CPU cores whose frequency is recorded |
+# | `PROCESS_SAMPLING_FREQ`, `SAMPLING_CPUS` | Sensor samples per second; cores whose frequency to record |
 # | `ROCM_DOMAINS` | ROCm events to trace |
 # | `PERFETTO_BUFFER_SIZE_KB` | Memory for the trace. Once it is full, the *end* of the run is lost. |
 # | `TIME_OUTPUT` | Name the output folder after the current time |
 #
-# Memory use, page faults and context switches are always recorded. To record hardware counters, `rocprof-sys-avail -H
+# Memory use, page faults and context switches are recorded by default. To record hardware counters, `rocprof-sys-avail -H
 # -c GPU` lists the names for `ROCPROFSYS_ROCM_EVENTS`, and `-H -c CPU` lists the names for `ROCPROFSYS_PAPI_EVENTS`.
 # PAPI events require a `perf_event_paranoid` setting of at most 2.
 
@@ -127,7 +127,7 @@ show_figure(
 )
 
 # %% [markdown]
-# Zoom in to see the kernels:
+# Zoom in:
 
 # %%
 proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")

@@ -267,8 +267,9 @@ show_table(
 )
 
 # %% [markdown]
-# In single runs, a gain below a factor of two is inconclusive (lesson 00). In the last row, loaders worked ahead while a
-# trace was being written, so it shows the GPU's rate, not an epoch's. With two loaders, steps still wait for data:
+# A gain below a factor of two is inconclusive here, because loaders that work ahead change a rate as much (lesson 00). In
+# the last row, they worked ahead while a trace was being written, so it shows the GPU's rate. With two loaders, steps still
+# wait for data:
 
 # %%
 two = recorded.query("run == 'loaders' and not traced")["duration_ns"] / 1e6

@@ -287,7 +287,7 @@ q.check(answer)
 # ```
 # sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd cmake build-essential
 # git clone https://github.com/ROCm/rocmProfileData && cd rocmProfileData
-# git submodule update --init rlog && ./install.sh
+# git submodule update --init rlog && sudo ./install.sh
 # ```
 #
 # Put `runTracer.sh` before your command; one file holds all processes. `-o` must come first and overwrites an existing
@@ -298,7 +298,7 @@ q.check(answer)
 # exec 2>&1
 # runTracer.sh -o $FOLDER/small.rpd \
 #     python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
-# # A Chrome trace for Perfetto:
+# # A Chrome trace for Perfetto; with a real rpd, run its tools/rpd2tracing.py:
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
 # %% [markdown]

@@ -131,9 +131,9 @@ show_table(fixes, columns, "Mean and median time per image, and images per secon
 # The median hides the steps that waited for images, so compare means. The run with batched transforms doesn't use the
 # fused optimizer, because data loading was still the limit.
 #
-# The second runs in `with_trace` differ by up to a factor of two, so a smaller difference proves nothing: batched
-# transforms clearly beat the plain trainer, but not two loaders alone. We didn't run the gate for the last row, because
-# a larger batch changes the training.
+# Second runs recorded a trace (`with_trace`). The head start of their loaders changed the rate by up to a factor of two,
+# so a smaller difference proves nothing: batched transforms clearly beat the plain trainer, but not two loaders alone.
+# We didn't run the gate for the last row, because a larger batch changes the training.
 
 # %%
 # 3 minutes: what is the speedup per image, as a factor, with all fixes that pass the gate? Find the first row of

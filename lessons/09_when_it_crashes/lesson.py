@@ -12,7 +12,7 @@
 # - catch wrong labels before they reach the GPU.
 #
 # **Before you start:** complete lessons 00, 02 and 04. You don't need experience with debuggers or machine code. The
-# commands work with ROCm 6.2 to {released rocm}. The lesson causes no real fault, because a fault would disturb others
+# commands work with ROCm 6.4 to {newest rocm}. The lesson causes no real fault, because a fault would disturb others
 # on a shared node.
 
 # %%

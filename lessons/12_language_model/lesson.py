@@ -265,7 +265,7 @@ show_figure(plots.timeline(sglang, **window, title="One call, then only the devi
 # kernel to kernel. Count each call once: `drop_duplicates("correlation_id")`. If a CSV file of `rocprofv3` has no
 # calls, kernels that share a `Correlation_Id` belong to a graph.
 #
-# > **Warning:** With ROCm up to 7.2.3, a PyTorch that records through rocprofiler-sdk makes `hipGraphLaunch` [much
+# > **Warning:** With ROCm before 7.14, a PyTorch that records through rocprofiler-sdk makes `hipGraphLaunch` [much
 # > slower](../docs/known-issues.md#hipgraphlaunch-is-slow-with-rocprofiler-sdk).
 #
 # A graph's kernels have no operator, shape or source line. There are three ways to get them:

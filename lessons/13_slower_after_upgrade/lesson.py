@@ -86,8 +86,8 @@ caption = f"Step time over the runs, with up to {100 * upgrades.NOISE:.0f}% nois
 show_table(spread, "release runs mean_ms min_ms max_ms", caption, origin=origin)
 
 # %% [markdown]
-# On the H200, two runs with the same options differed by up to a factor of two (lesson 08), so a single run per release
-# proves nothing.
+# On the H200, a head start of the loaders changed the mean step by a factor of two (lesson 08), so a single run per
+# release proves nothing.
 #
 # ## First look: the second versus the third release
 #
