@@ -5,12 +5,14 @@ test` sees itself.
 from __future__ import annotations
 
 import ast
+import html
 import json
 import re
 from pathlib import Path
 
 from proflab.exercises import all_exercises
 from proflab.exercises.model import exercise_cell
+from proflab.lessons import lessons
 from tools.notebook_lint import lint_all
 from tools.notebooks import COLUMNS, Folders, read_sources
 from tools.notebooks.minutes import ALL_AT_MOST, CORE_AT_MOST, needed
@@ -52,3 +54,12 @@ def test_every_lesson_states_the_minutes_that_the_rule_gives_and_the_core_fits_i
     }
     assert sum(one.lesson.minutes for one in sources if one.lesson.core) <= CORE_AT_MOST
     assert sum(one.lesson.minutes for one in sources) <= ALL_AT_MOST
+
+
+def test_the_drawing_of_the_method_has_the_question_and_the_limit_of_every_core_lesson() -> None:
+    drawing = html.unescape((REPOSITORY / "docs/drawings/method.svg").read_text(encoding="utf-8"))
+    for lesson in lessons().values():
+        if lesson.core:
+            assert {lesson.question, lesson.view, lesson.blind} <= set(
+                re.findall(">([^<]+)<", drawing)
+            )

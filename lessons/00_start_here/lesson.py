@@ -45,7 +45,7 @@ lesson = proflab.start("00")
 # | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Each modeled number comes with its error, which we know from AMD's runs. The GPU model also
+# Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
 # [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
@@ -56,7 +56,7 @@ lesson = proflab.start("00")
 # in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
 # isn't tuned.
 #
-# One GPU trains on a *batch* of 256 images in each *step*:
+# In each *step*, one GPU trains on a *batch* of 256 images:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -66,8 +66,8 @@ lesson = proflab.start("00")
 # | backward | PyTorch computes how each weight affects the loss |
 # | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU or, on a machine without a GPU, the CPU. Each core lesson ends with a question that its tool
-# can't answer, and the next lesson starts with it:
+# The *device* is the GPU or, if there is none, the CPU. Each core lesson ends with a question that its tool can't
+# answer, and the next lesson starts with it:
 #
 # {drawing method}
 
@@ -87,7 +87,7 @@ lesson = proflab.start("00")
 
 # %% [markdown]
 # A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean untraced step time.
+# you can see where the time goes. The dashed line shows the mean time of untraced steps.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -313,11 +313,11 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # *Lie 4, timing with a profiler:* the traced steps of `plain` are far slower than the untraced steps of either run, so
 # the difference is real. Always time a program without the profiler.
 #
-# *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, their rates
-# differ by a factor of two, because the loaders got ahead while the trace was being written. A run with a trace is
-# therefore not a repeat of a run without one. Always report the number of runs and their differences.
+# *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, the two
+# rates differ by a factor of two, because the loaders got ahead while the trace was being written. A run with a trace
+# is therefore not a repeat of a run without one. Always report how many runs you made.
 #
-# Later lessons use single runs without a trace.
+# Later lessons say so if a run was traced.
 
 # %%
 typical = steady(plain)["duration_ns"].median()
@@ -336,7 +336,7 @@ lesson.conclude(
     f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which means "
     f"{plain_once:,.0f} images/s. With two loader processes, the same GPU processes "
     f"{loaders_once:,.0f} images/s, {loaders_once / plain_once:.1f} times as many. AMD published "
-    f"{amd:,.0f} images/s for ResNet-50 with this batch size on an MI300X.",
+    f"{amd:,.0f} images/s (median) for ResNet-50 with this batch size on an MI300X.",
     rules_out="that ResNet-50 must be this slow on an H200, but not yet the GPU as the limit",
     because="An option that helps isn't a diagnosis. Was the GPU busy, or did it wait?",
     next="01",
@@ -378,8 +378,8 @@ lesson.conclude(
 # %% [markdown]
 # {snippet 00_time_a_step.py}
 #
-# Copy this file into your script's folder. On a GPU, it times every step with events and compares the total with the
-# host's clock.
+# Copy this file into your script's folder. On a GPU, the code times every step with events and compares the total with
+# the host's clock.
 
 # %% [markdown]
 # Next question: is the GPU even the problem?

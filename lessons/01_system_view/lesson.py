@@ -10,8 +10,8 @@
 # - use power draw to tell a GPU that does useful work from one that only looks busy;
 # - rule out the data, the host, the device or the network based on evidence, and name the suspects that remain.
 #
-# **Before you start:** complete lesson 00. The commands match `amd-smi` in ROCm 7.2 and omnistat 1.6 to 1.11.
-# If your machine has an AMD GPU, the lesson uses it.
+# **Before you start:** complete lesson 00. The commands apply to `amd-smi` in ROCm 7.2 and to omnistat 1.6 to 1.11. If
+# your machine has an AMD GPU, the lesson uses it.
 
 # %%
 import os
@@ -111,10 +111,10 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # head -n 3 $FOLDER/example/smi.csv
 
 # %% [markdown]
-# Select columns by name, not by position. The names changed in ROCm 6.3, 7.0 and 7.2, and they have been lowercase
-# since ROCm 7.14. `gfx` is the activity of the engine that runs kernels, and `mem` is the memory activity. `vram_used`
-# is in MiB, and `N/A` means that the GPU lacks the sensor. On a GPU, run the cell above and the next training cell
-# twice, because MIOpen tries out kernels in the first run (lesson 00).
+# Select columns by name, not by position. The names changed in ROCm 6.3, 7.0 and 7.2, and have been lowercase since
+# 7.14. `gfx` is the activity of the engine that runs kernels, and `mem` is memory activity. `vram_used` is in MiB, and
+# `N/A` means that the GPU lacks the sensor. On a GPU, run the cell above and the next training cell twice, because
+# MIOpen tries out kernels in the first run (lesson 00).
 #
 # ## First look
 #
@@ -188,15 +188,15 @@ show_text(
 )
 
 # %% [markdown]
-# Part of the step time therefore grows with the number of images but isn't GPU work, so it belongs to the data or the
-# host. (The GPU model [assumes](../docs/gpumodel.md) how long the images take.) Only a small
-# part of the 4-image step depends on its images, so data isn't the limit of that run.
+# Part of the step time therefore grows with the number of images but isn't GPU work, so either the data or the host
+# causes it. (The GPU model [assumes](../docs/gpumodel.md) how long the images take.) Only a small part of the 4-image
+# step depends on its images, so data isn't the limit of that run.
 #
 # ## Trap: a busy GPU isn't always working
 #
 # The next job uses four GPUs. `torchrun` starts one process, called a *rank*, per GPU, and one rank is always late.
 # Omnistat samples every GPU in a job and stores the results in a database. In *user mode*, you start omnistat inside
-# your job. Query the database, with the same interval in seconds, before you stop the server.
+# your job. Before you stop the server, query the database with the recording interval in seconds.
 #
 # > **Note:** To use omnistat itself, set `OMNISTAT_DIR` to the folder of its programs and `OMNISTAT_CONFIG` to its
 # > configuration file before you start Jupyter. Otherwise, the course replays the job.
@@ -229,8 +229,8 @@ show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title=title))
 #
 # ## A real node and a long log
 #
-# What do the sensors show when a GPU is busy with useful work? The next log comes from a node with eight MI300X GPUs,
-# on which vLLM generated text (Llama-3.1-8B, one request at a time). The monitor kept running, so the log covers
+# What do the sensors show when a GPU is busy with useful work? The next log comes from a node with eight MI300X GPUs.
+# On this node, vLLM generated text (Llama-3.1-8B, one request at a time). The monitor kept running, so the log covers
 # several benchmarks.
 #
 # Activity and power are in two files with different timestamps, so `merge_asof` joins the rows that are closest in
@@ -329,8 +329,8 @@ q = exercise("01.2", seen)
 
 # 3 minutes, open: Write `def answer(busy_percent, power_watt, limit_watt)`. The function receives the activity in
 # percent (0 to 100), the power draw in watts and the power limit of that GPU in watts. Return True if the GPU looks
-# busy but does little work. Choose a power threshold between the power draw of the recorded GPU when it is idle and
-# when it works.
+# busy but does little work. Choose a power threshold between the recorded GPU's power draw without a network and its
+# power draw at full activity.
 # solution
 def answer(busy_percent, power_watt, limit_watt):
     return busy_percent > 85 and power_watt < 0.55 * limit_watt
@@ -382,7 +382,7 @@ lesson.conclude(
 # {snippet 01_gpu_log.py}
 #
 # In your job script, put this file's `record` command in front of your own. `summary` reports the activity, memory and
-# energy of each GPU for the whole log or for a time window.
+# energy of each GPU for the whole log or a time window.
 #
 # Further reading: the manuals of [AMD
 # SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html) and

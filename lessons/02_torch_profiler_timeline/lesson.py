@@ -2,7 +2,7 @@
 # # Where does a step go?
 #
 # In the example run, the GPU works only part of the time. `torch.profiler` records what the CPU and the GPU do and
-# shows both on one timeline. It works the same way on GPUs from every vendor.
+# shows both on one timeline. It works the same way on every vendor's GPUs.
 #
 # After this lesson, you can:
 #
@@ -99,7 +99,7 @@ plan = schedule(wait=2, warmup=1, active=3, repeat=1)
 print(*[plan(step).name for step in range(6)])
 
 # %% [markdown]
-# Run the loop with two loader processes (*workers*) and without. `record_function` names a range, and `prof.step()`
+# Run the loop with and without two loader processes (*workers*). `record_function` names a range, and `prof.step()`
 # ends a step.
 
 
@@ -162,7 +162,7 @@ for workers, run in sorted(runs.items()):
 # ## The example run
 #
 # `--torch-profile` puts the same code around the trainer's loop. On a GPU, omit `--batch-size 8`. A CPU spends nearly
-# all of the step on arithmetic, so the figure then shows the H200. The run takes about 20 seconds.
+# the whole step on arithmetic, so without a GPU, the figure shows the H200. The run takes about 20 seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
@@ -180,7 +180,7 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the example run"
 #
 # ## Which operator launched a kernel, and with which shapes?
 #
-# In the file, a kernel and its operator have the same `External id`, so you can merge them:
+# In the trace file, a kernel and its operator have the same `External id`, so you can merge them:
 
 # %%
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
@@ -194,9 +194,9 @@ show_table(sums.nlargest(3).reset_index(), columns, "Largest kernel times", orig
 # ## A GPU that is never idle
 #
 # In the next trace, eight MI300X GPUs train one ResNet. Each *rank*, a process with its own GPU, writes a trace file,
-# and this one comes from rank 0. During the backward pass, the ranks start to add up their gradients. This all-reduce
-# is a *collective*, because all ranks take part. Its kernels come from AMD's RCCL library, but their names
-# contain `nccl`.
+# and the next cell reads rank 0's. During the backward pass, the ranks start to add up their gradients. This all-reduce
+# is a *collective*, because all ranks take part. Its kernels come from AMD's RCCL library, but their names contain
+# `nccl`.
 
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
@@ -234,8 +234,8 @@ show_text(f"Union: {100 * busy_ns(kernels) / span_ns:.0f}% of the span.")
 # %% [markdown]
 # ## Trap: busy with what?
 #
-# For most of the step, only a collective runs. It ends after the last rank has arrived. While another kernel runs, the
-# communication is *hidden*. Otherwise, the communication is *exposed* and makes the step longer.
+# For most of the step, only a collective runs, which ends after the last rank has arrived. While another kernel runs,
+# the communication is *hidden*. Otherwise, the communication is *exposed* and makes the step longer.
 
 # %%
 parts = tidyprof.overlap(rank).iloc[0]
@@ -267,7 +267,7 @@ for name, run in {"the example run": gpu, "rank 0 of eight": rank}.items():
 
 # %% [markdown]
 # **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If kernels wait for a
-# step or longer, the queue is deep, and the GPU works on an earlier step than the host's `ProfilerStep` above it.
+# step or longer, the queue is deep, and the GPU works on an earlier step than the host's `ProfilerStep` shows.
 
 # %% [markdown]
 # ## The step budget of the device
@@ -304,10 +304,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
-# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
-# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
-# part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
+# the parts in ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy`
+# contains all of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is
+# elsewhere. Add a part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {

@@ -40,7 +40,7 @@ lesson.recall()
 # | shows | how often and how long something runs | what was running, even outside HIP calls |
 # | misses | what happens between calls | what happens between samples |
 #
-# `rocprof-sys` does both. Tracing finds each *gap*, a time when nothing runs on the GPU, and samples help explain it.
+# `rocprof-sys` does both. Tracing finds each *gap* (a time when nothing runs on the GPU), and samples help explain it.
 #
 # ## Predict
 #
@@ -71,12 +71,12 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # | `TRACE`, `PROFILE` | A Perfetto timeline; total times. Since ROCm 10.1, the default is a database (`USE_ROCPD`). |
 # | `SAMPLING_REALTIME` | Sample by wall-clock time. The default, CPU time, misses sleeping threads. |
 # | `SAMPLING_FREQ` | Samples per second and thread |
-# | `SAMPLING_CPUS` | CPU cores whose frequency is recorded |
+# | `PROCESS_SAMPLING_FREQ`, `SAMPLING_CPUS` | Sensor samples per second; cores whose frequency to record |
 # | `ROCM_DOMAINS` | ROCm events to trace |
 # | `PERFETTO_BUFFER_SIZE_KB` | Memory for the trace. Once it is full, the *end* of the run is lost. |
 # | `TIME_OUTPUT` | Name the output folder after the current time |
 #
-# Memory use, page faults and context switches are always recorded. To record hardware counters, `rocprof-sys-avail -H
+# Memory use, page faults and context switches are recorded by default. To record hardware counters, `rocprof-sys-avail -H
 # -c GPU` lists the names for `ROCPROFSYS_ROCM_EVENTS`, and `-H -c CPU` lists the names for `ROCPROFSYS_PAPI_EVENTS`.
 # PAPI events require a `perf_event_paranoid` setting of at most 2.
 
@@ -127,7 +127,7 @@ show_figure(
 )
 
 # %% [markdown]
-# Zoom in to see the kernels:
+# Zoom in:
 
 # %%
 proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")
@@ -217,9 +217,9 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image, in which
-# `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates the images
-# in memory, not from a file.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. In this
+# function, `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates
+# the images in memory, not from a file.
 #
 # ## Function above, kernel below
 #
@@ -380,7 +380,7 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # is short, but the next step may wait a long time. The longest gap in the trace is also in the `data` range.
 #
 # More processes need more CPU cores. Your stacks suggest a cheaper fix. Torchvision transforms each image separately,
-# whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
+# whereas `--batched-transforms` applies each operator to the whole batch. Compare both variants on your CPU:
 
 # %%
 from timeit import repeat

@@ -12,7 +12,7 @@
 # After this lesson, you can:
 #
 # - record a kernel trace of one process or every rank of a job, and group it with pandas;
-# - find the call that launches a kernel and its place in the program;
+# - find a kernel's launch call and range;
 # - tell whether a slow kernel or too many launches limit a step.
 #
 # **Before you start:** complete lessons 00, 02 and 03. The commands work with ROCm 7.0 to {newest rocm}.
@@ -50,7 +50,7 @@ lesson.recall()
 # solution
 kernels_guess, step_guess = 500, 10
 # end solution
-proflab.predict("04.a", kernels_guess, unit="kernels", what="kernels in a step with 256 images")
+proflab.predict("04.a", kernels_guess, unit="kernels", what="a step with 256 images")
 proflab.predict(
     "04.b", step_guess, unit="times", what="the step time with 512 images, relative to 32"
 )
@@ -69,7 +69,7 @@ for run in ("one GPU", "parallel"):
 
 # %% [markdown]
 # On one GPU, the top kernel only copies memory, and every kernel has a small share. On several GPUs, the RCCL kernel
-# comes first. It also runs while it waits for other ranks, so a kernel table counts waiting as work (lesson 07).
+# comes first. This kernel also runs while waiting for other ranks, so kernel tables count waiting as work (lesson 07).
 #
 # ## Capture
 #
@@ -121,8 +121,8 @@ show_figure(plots.top_kernels(table, 8, title=title))
 # Kernels in the `copy` category only move data, for example to transpose an array. A step budget counts transposes as
 # compute. Record full names and shorten them later because `--truncate-kernels` merges different kernels.
 #
-# Backward batch norm is second in AMD's table, but forward batch norm is second in the modeled run, which gets this
-# kernel most wrong. Never rank kernels by modeled times.
+# Backward batch norm is second in AMD's table, but forward batch norm is second in the modeled run, which is least
+# accurate for this kernel. Never rank kernels by modeled times.
 #
 # ## Who launches the copies?
 #
@@ -152,9 +152,9 @@ q.check(answer)
 
 # %% [markdown]
 # A `torch.profiler` trace shows that the `aten::copy_` operator launches these copies. The network has 161 parameters
-# and 159 buffers, so their number matches `DistributedDataParallel`, which the trainer uses even with one rank. It
-# gathers the buffers in the forward pass and copies each gradient into a *bucket*, which is sent as a whole, in the
-# backward pass. The copies don't depend on the batch size, so they are a fixed cost.
+# and 159 buffers, so their number matches `DistributedDataParallel`, which the trainer uses even with one rank. In the
+# forward pass, it gathers the buffers. In the backward pass, it copies each gradient into a *bucket*, which is sent as
+# a whole. The copies don't depend on the batch size, so they are a fixed cost.
 #
 # ## Trap: percent of what?
 #
@@ -199,8 +199,8 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,0
 
 # %% [markdown]
 # The batch size decides which of three things limits this program: launches, GPU work or data loading. No fix helps
-# with all three, and each fix invalidates older verdicts. Fewer launches shorten only the launch-bound time. In
-# *other*, the next kernel has been launched, but the GPU needs a moment to start it. The data wait at 1,024 images
+# with all three, and each fix invalidates older verdicts. Fewer launches shorten only the launch-bound time. In the
+# *other* part, the next kernel has been launched, but the GPU needs a moment to start it. The data wait at 1,024 images
 # depends on [an assumed time per image](../docs/gpumodel.md).
 #
 # ## Counters: how much work is in a launch?
@@ -208,7 +208,7 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,0
 # *Hardware counters* count events while a kernel runs. `rocprofv3-avail list --pmc` lists all counters for your GPU,
 # and `pmc-check` tests whether some of them fit into one run. `SQ_WAVES` counts *waves*, which are groups of 64
 # work-items that run together on an MI300X. `SQ_INSTS_VALU` counts vector instructions, one for a whole wave. Counting
-# slows a run down a lot, so record only a few steps.
+# slows a run down, so record only a few steps.
 
 # %% language="bash"
 # rm -rf $FOLDER/pmc
@@ -217,7 +217,7 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,0
 #     --output-file gpu -- $EXAMPLE --max-steps 2 2>&1 | grep Opened
 
 # %% [markdown]
-# For a ratio over many dispatches, divide the totals. Otherwise, small dispatches count as much as large ones.
+# For a ratio over many dispatches, divide the totals. Otherwise, small dispatches count too much.
 
 # %%
 counted = pd.read_csv(lesson.folder / "pmc/gpu_counter_collection.csv")
@@ -250,8 +250,8 @@ q.check(answer)
 # ## Two fixes: fewer launches, and more work in each
 #
 # A fused optimizer, `torch.optim.Adam(..., fused=True)`, updates many weights in one kernel (trainer:
-# `--fused-optimizer`). A larger batch has more images with the same number of launches. How much do these fixes gain on
-# the H200?
+# `--fused-optimizer`). A larger batch processes more images with the same number of launches. How much do these fixes
+# gain on the H200?
 
 # %%
 plain, large = case.options("04"), case.options("05")
@@ -267,8 +267,9 @@ show_table(
 )
 
 # %% [markdown]
-# In single runs, a gain below a factor of two is inconclusive (lesson 00). In the last row, loaders worked ahead while a
-# trace was being written, so it shows the GPU's rate, not an epoch's. With two loaders, steps still wait for data:
+# A gain below a factor of two is inconclusive here, because loaders that work ahead change a rate as much (lesson 00). In
+# the last row, they worked ahead while a trace was being written, so it shows the GPU's rate. With two loaders, steps still
+# wait for data:
 
 # %%
 two = recorded.query("run == 'loaders' and not traced")["duration_ns"] / 1e6
@@ -329,7 +330,7 @@ proflab.reveal("04.b", float(f"{wide.step_ns / small.step_ns:.2g}"), wide.profil
 # > file is missing or the tool doesn't find a GPU, see the [known
 # > issues](../docs/known-issues.md#no-csv-where-there-used-to-be-one). [More of
 # > rocprofv3](../docs/more-of-rocprofv3.md) covers PC sampling and thread traces. `rocprof` and `rocprofv2` have
-# > similar options, but [their meaning changed](../docs/migration.md).
+# > options that look similar, but [the meanings differ](../docs/migration.md).
 
 # %% [markdown]
 # ## At work, without this course

@@ -180,10 +180,6 @@ EXERCISES = (
                 "You counted only the reads. The writes also go through the fabric, so add them.",
             ),
             Mistake(
-                lambda raw: moved_per_needed(raw, needed=4, writes=False),
-                "Your answer is correct for the reads alone. Count the writes as well.",
-            ),
-            Mistake(
                 lambda raw: float(
                     (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_EA0_WRREQ_sum"])["stride"]
                     / (8 * raw.at["stride", "Grid_Size"])

@@ -69,7 +69,7 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html) lists the half-precision *peak* and the bandwidth
 # of an MI300X. AMD's best matrix products
 # [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/) the *achievable*
-# rate because the clock slows down under load.
+# rate because their clock slows down under load.
 #
 # Count what the first normalization in the example run *must* do. It reads each input once, writes each output once and
 # computes. We assume eight operations per number.
@@ -119,7 +119,7 @@ q.check(answer)
 # | `--no-roof` | Skip the roof benchmark on the GPU, which takes a while |
 #
 # On a real GPU, run the program once before profiling so that MIOpen's search is finished. Without a GPU, the course
-# replays a *modeled* MI300X run. Its operations and bytes come from shapes, and its times come from AMD's runs. Caches
+# replays a *modeled* MI300X run. Modeled operations and bytes come from shapes, and times come from AMD's runs. Caches
 # aren't simulated, so their counters are missing. The cell takes up to a minute.
 
 # %% language="bash"
@@ -177,7 +177,7 @@ for way in ("dispatches", "totals"):
 
 # %% [markdown]
 # The tool's peak for `VALU FLOPs` *excludes* packed instructions, which process two numbers at once. The FP32 roof
-# below includes them, so it is twice as high.
+# below includes these, so it is twice as high.
 #
 # ## One kernel, from its counters to its point
 #
@@ -216,8 +216,9 @@ answer = 100 * point.flops / (point.duration_ns / 1e9) / roof
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# > **Warning:** The GPU model gets this kernel most wrong: it predicts 12.97 µs on average with 256 images, but AMD
-# > recorded 9.39 µs ([details](../docs/gpumodel.md)). With AMD's time, its share of the roof is a third higher.
+# > **Warning:** The GPU model is least accurate for this kernel: it predicts 12.97 µs on average with 256 images,
+# > whereas AMD recorded 9.39 µs ([details](../docs/gpumodel.md)). With AMD's time, its share of the roof is a third
+# > higher.
 #
 # The figure compares this kernel with the largest modeled convolution and with ten convolutions that AMD recorded with
 # 256 images. `vector FP32` is the flat roof for the normalization, and the other two are for convolutions. Two points

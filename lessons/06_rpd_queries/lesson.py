@@ -10,7 +10,8 @@
 # - query totals, rankings, shares and gaps, without the first step and across several ranks;
 # - check a ready-made view before you trust it.
 #
-# **Before you start:** complete lessons 00 and 02. You don't need to know SQL. Without an AMD GPU, the course replays files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026).
+# **Before you start:** complete lessons 00 and 02. You don't need to know SQL. Without an AMD GPU, the course replays
+# files from a *modeled* MI300X, in the formats of rocprofv3 (since ROCm 7.0) and rpd (2024 and 2026).
 
 # %%
 import gzip
@@ -30,7 +31,7 @@ lesson.recall()
 # %% [markdown]
 # ## The example run so far
 #
-# No single kernel dominates, because many kernels share the GPU time. Which part of a step launches them?
+# Many kernels share the GPU time. Which part of a step launches these kernels?
 
 # %%
 lesson.findings()
@@ -45,7 +46,7 @@ lesson.findings()
 #   name, start, end, duration                             name, start, end, duration
 # ```
 #
-# A host call and the GPU work that it launches are two rows. All times are in ns on the same clock.
+# A host call and the GPU work that it launches are two rows. All times are in ns and come from the same clock.
 #
 # - A *view* is a stored query that you can use like a table.
 # - An *operation* is a kernel or copy that the GPU ran.
@@ -71,13 +72,13 @@ lesson.findings()
 busy_guess, rccl_guess = 60, 1.5
 # end solution
 proflab.predict("06.a", busy_guess, unit="%", what="the busy share of one GPU after the first step")
-proflab.predict("06.b", rccl_guess, unit="times", what="RCCL time: longest of four GPUs / shortest")
+proflab.predict("06.b", rccl_guess, unit="times", what="the longest RCCL time / the shortest")
 
 # %% [markdown]
 # ## Capture
 #
 # `--runtime-trace` records HIP calls, copies, kernels and the ranges that `--roctx` marks. In the second run, each of
-# four processes writes its own file. If you have fewer GPUs, change the 4.
+# four processes writes its own file. If you have fewer GPUs, change the number 4.
 
 # %% language="bash"
 # exec 2>&1; rm -rf $FOLDER/train* $FOLDER/four
@@ -107,7 +108,7 @@ busy = pd.read_sql("SELECT * FROM busy", train)
 show_table(busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin)
 
 # %% [markdown]
-# In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
+# Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
 # result is misleading.
 #
 # ## One query, clause by clause
@@ -149,7 +150,8 @@ q.check(answer)
 # %% [markdown]
 # ## Which part of a step launches the kernels?
 #
-# `JOIN` combines each kernel with its host call because both rows have the same `stack_id`:
+# `JOIN` combines each kernel with its host call because both rows have the same `stack_id`. `k` and `r` are short names
+# for the tables:
 
 # %%
 query = """
@@ -201,8 +203,8 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the `busy` view
 #
-# The view divides the total duration of all operations by the time from the first operation to the last. This includes
-# the first step, which lesson 00 leaves out. `:begin` is a query parameter:
+# The view divides the total duration of all operations by the time from the first operation to the last. This time
+# includes the first step, which lesson 00 leaves out. `:begin` is a query parameter:
 
 # %%
 BUSY = """SELECT 100.0 * sum(duration) / (max(end) - min(start)) AS percent
@@ -220,8 +222,8 @@ proflab.reveal("06.a", percent, origin=origin)
 # Do the same kernels take equally long on four GPUs? When are all four idle?
 #
 # `ATTACH` opens more databases in the same connection. No view combines kernels with copies or covers all files, so
-# create your own temporary view. `UNION ALL` appends one result to another. The cell replaces `{0}` with the name of
-# each database, the first of which is always called `main`, and `{1}` with the start of its second step.
+# create your own temporary view. `UNION ALL` appends one result to another. In the cell, `{0}` is a database name (the
+# first is always `main`), and `{1}` is the start of the second step.
 
 # %%
 OPERATIONS = """
@@ -240,7 +242,7 @@ four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
 
 # %% [markdown]
 # A trace has no rows for idle time, so compare each start with an earlier end. A *window*, `OVER (ORDER BY start)`,
-# puts the rows in order. `lag(end)` is the end of the previous row. On four GPUs, an older operation may still be
+# puts the rows in order. `lag(end)` returns the end of the previous row. On four GPUs, an older operation may still be
 # running, so you need the latest end so far (the running maximum from lesson 02):
 #
 # ```
@@ -285,21 +287,23 @@ q.check(answer)
 # ```
 # sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd cmake build-essential
 # git clone https://github.com/ROCm/rocmProfileData && cd rocmProfileData
-# git submodule update --init rlog && ./install.sh
+# git submodule update --init rlog && sudo ./install.sh
 # ```
 #
-# Put `runTracer.sh` before your command; one file holds all processes. `-o` must come first and overwrites an
-# existing file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog recorded two products of 32-bit matrices, the larger with ten times the arithmetic. Record the smaller one:
+# Put `runTracer.sh` before your command; one file holds all processes. `-o` must come first and overwrites an existing
+# file. Environment variables such as `RPDT_DATASOURCES_EXPLICIT` select the GPU data source. AMD's blog recorded two
+# products of 32-bit matrices, the larger with ten times the arithmetic. Record the smaller one:
 
 # %% language="bash"
 # exec 2>&1
 # runTracer.sh -o $FOLDER/small.rpd \
 #     python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
-# # A Chrome trace for Perfetto:
+# # A Chrome trace for Perfetto; with a real rpd, run its tools/rpd2tracing.py:
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
 # %% [markdown]
-# In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store names as rows of `rocpd_string`. The views `op` and `api` contain the strings.
+# In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store
+# names as rows of `rocpd_string`. The views `op` and `api` contain the strings.
 #
 # | in rocpd | in rpd | difference |
 # | --- | --- | --- |
@@ -381,8 +385,8 @@ calls = pd.merge_asof(*(pd.read_sql(query, train) for query in queries), on="sta
 part = 100 * calls.groupby("range")["duration"].sum() / calls["duration"].sum()
 
 # %% [markdown]
-# RCCL calls transfer the same amount of data on all GPUs, but on one GPU, they take several times as long. Therefore,
-# part of that time isn't work. To find out which rank waits, compare the start times on all ranks.
+# RCCL calls transfer the same amount of data on all GPUs, but on one GPU, they take several times as long as on
+# another. Therefore, part of that time must be waiting.
 
 # %%
 lesson.conclude(
@@ -392,8 +396,7 @@ lesson.conclude(
     f"same RCCL calls take {gpus['rccl'].min():.0f} ms on one GPU and "
     f"{gpus['rccl'].max():.0f} ms on another.",
     rules_out="A single part of the step and large gaps.",
-    because="RCCL kernels can wait for another GPU. Who waits, and for whom? Only a comparison "
-    "of all ranks shows that.",
+    because="RCCL kernels can wait for other ranks. Which rank waits for which?",
     next="07" if times["rccl"] > 1.5 else "05",
     origin=origin,
 )
@@ -409,12 +412,13 @@ lesson.conclude(
 # ## What this view can't show
 #
 # A trace doesn't show what the host did outside HIP calls (lesson 03) or how well a kernel used the GPU (lesson 05).
-# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state clock, unit and rows.
+# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state clock, unit
+# and rows.
 #
 # ## Known issues
 #
 # - rpd overwrites existing files. With several ranks, run it inside `srun`, with the rank in the file name.
-# - `rocpd_info_process` contains your process's environment variables. Check it before you share a database.
+# - `rocpd_info_process` contains your process's environment variables. Check this table before sharing a database.
 # - Some documented views don't exist: see the [known issues](../docs/known-issues.md#rocprofv3-and-rocpd).
 
 # %% [markdown]
@@ -424,7 +428,7 @@ lesson.conclude(
 #
 # {snippet 06_rpd_report.sql}
 #
-# A script that runs all five:
+# Run all five queries with one script:
 #
 # {snippet 06_rpd_report.py}
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # What changes with many GPUs?
 #
-# Four GPUs should do four times as much work as one, but they do less. Often, the cause isn't the network, because the
-# GPUs wait for each other. Find out which one waits, and how long.
+# Four GPUs should do four times as much work as one, but they do less. Often, the GPUs wait for each other, so the
+# network isn't the cause. Find out which GPU waits for which and for how long.
 #
 # After this lesson, you can:
 #
@@ -47,8 +47,8 @@ lesson.findings()
 # - A *collective* is an operation of all ranks. An *all-reduce* adds up data from all ranks.
 # - A *bucket* is a group of gradients that are sent together. The last layers come first, so the exchange overlaps with
 #   the backward pass.
-# - A collective's kernel starts when *its own* rank arrives. It ends after the *last* rank has arrived and the data has
-#   been exchanged. Its duration is *waiting* plus *transfer*.
+# - A collective's kernel starts when *its own* rank arrives. The kernel ends after the *last* rank has arrived and the
+#   data has been exchanged. Its duration is *waiting* plus *transfer*.
 # - A *straggler* is a rank that the others wait for.
 # - Communication is *exposed* if no computation runs at the same time.
 #
@@ -85,7 +85,7 @@ dist.destroy_process_group()
 # OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
-# > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch. Otherwise, every epoch uses the same order. With
+# > **Note:** Call `loader.sampler.set_epoch(epoch)` before each epoch; otherwise, every epoch uses the same order. With
 # > DDP, an epoch has fewer steps, so the *learning rate* is usually multiplied by the rank count. Compare the loss *per
 # > epoch*.
 #
@@ -104,7 +104,7 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient 
 # ## Capture: one file per rank
 # A *launcher* starts one process per rank and passes the rank in environment variables. In this cell, the profiler is
 # *outside* the launcher, and its settings reach all processes that `torchrun` starts on this machine. The profiler
-# replaces `%env{RANK}%` with the `RANK` variable, which `torchrun` sets, and `%pid%` with the process ID. The second
+# replaces `%env{RANK}%` with the value of `RANK`, which `torchrun` sets, and `%pid%` with the process ID. The second
 # run has an injected fault.
 #
 # > **Warning:** Don't run this on an MI300A node with ROCm 10.0. Several simultaneous `rocprofv3` processes may [reset
@@ -122,10 +122,10 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient 
 # ls $FOLDER/late | grep kernel_trace
 
 # %% [markdown]
-# Other launchers start ranks on several *nodes*. With these, start the profiler *inside* the launcher, around each
-# rank, as the [cluster guide](../docs/slurm.md#names-of-files-by-rank) shows. `%rank%` is shorter than `%env{...}%`,
-# but it checks Slurm's variable first. A Slurm job script sets this variable to 0, and processes that `mpirun` starts
-# there inherit it:
+# Other launchers start ranks on several *nodes*. With these launchers, start the profiler *inside*, around each rank,
+# as the [cluster guide](../docs/slurm.md#names-of-files-by-rank) shows. `%rank%` is shorter than `%env{...}%`, but it
+# checks Slurm's variable first. A Slurm job script sets this variable to 0, and processes that `mpirun` starts there
+# inherit it:
 
 # %%
 launchers = pd.read_csv(lesson.file("launchers.csv"), comment="#").fillna("").set_index("launcher")
@@ -161,8 +161,8 @@ show_table(busy, "rank busy_percent span_ms", "Busy time of each GPU")
 # ## The solution: compare all ranks
 #
 # Every rank runs the same collectives in the same order, so number them on each rank and compare the start times of
-# each one. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a rank that
-# finishes before the last rank arrives, such as the sender of a *broadcast*, didn't wait for it.
+# each collective. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a
+# rank that finishes before the last rank arrives, such as the sender of a *broadcast*, didn't wait for it.
 
 # %%
 files = (lesson.folder / "late").glob("rank*kernel_trace.csv")
@@ -180,8 +180,8 @@ show_table(sums, "rank wait_ms transfer_ms", "The late run with its first steps"
 
 # %% [markdown]
 # Why does rank 1 have a longer transfer time than the others? In the first two broadcasts, rank 1 waited for the sender
-# and finished before the last rank arrived, which this rule counts as transfer. Check individual collectives before you
-# blame a link.
+# and finished before the last rank arrived, which this rule counts as transfer. Check individual collectives before
+# blaming a link.
 #
 # Use `tidyprof.ranks` to apply this rule to the steps after the warm-up:
 
@@ -193,9 +193,9 @@ both = pd.concat(compared, names=["run", None]).reset_index("run")
 show_table(both, columns, f"Both runs, {runs['late'].steps} steps", origin=origin)
 
 # %% [markdown]
-# The fault multiplies the waiting time but not the transfer time. **Waiting makes the RCCL kernels long, not the
-# network.** The other ranks wait for the rank with the *shortest* collectives and the *least* busy GPU. This rank
-# computes for as long as the others, so its GPU must receive its work later. Look at its host (lesson 03). A profiler
+# The fault multiplies the waiting time but not the transfer time. **Waiting, not the network, makes the RCCL kernels
+# long.** The other ranks wait for the rank with the *shortest* collectives and the *least* busy GPU. This rank computes
+# for as long as the others, so its GPU must receive its work later. Therefore, look at its host (lesson 03). A profiler
 # makes RCCL kernels even longer because all ranks wait for the rank with the most overhead.
 #
 # A host can be late because its CPU cores are far from its GPU. *Binding* assigns cores to each rank. On an MI250X,
@@ -226,8 +226,8 @@ show_text(
 # %% [markdown]
 # ## Who is the straggler on real GPUs?
 #
-# AMD recorded a DDP run that trains a ResNet on CIFAR-100 with four MI300 GPUs. AMD didn't report a fault, and there is
-# no healthy run. Therefore, use a stricter rule: in *each* step, the suspect must be later than any other rank in any
+# AMD recorded DDP training of a ResNet on CIFAR-100 with four MI300 GPUs. AMD didn't report a fault, and there is no
+# healthy run. Therefore, use a stricter rule: in *each* step, the suspect must be later than any other rank in any
 # step.
 
 # %%
@@ -238,7 +238,8 @@ show_figure(plots.collectives(unknown, title="Which rank waits in which collecti
 
 # %% [markdown]
 # Each row is a rank, and each column is a collective. The brighter a cell is, the longer the rank waited. A dot marks
-# the rank that arrived last. Each step starts with two *broadcasts* of statistics, for which rank 0 doesn't wait.
+# the rank that arrived last. In the two *broadcasts* at the start of each step, rank 0 sends statistics without
+# waiting.
 
 # %%
 # 4 minutes: the trace has three steps. The suspect is the rank with the largest median lateness. From the suspect's
@@ -278,7 +279,7 @@ show_table(table, columns, "All three steps of AMD's run", origin=run.origin)
 #
 # ## Do four GPUs pay off?
 #
-# Is the example run, with 1,024 images per step on one GPU, faster on four? Trainers print the rate *per GPU*, and
+# Is the example run, with 1,024 images per step on one GPU, faster on four GPUs? Trainers print the rate *per GPU*, and
 # `batch` is the batch size per GPU:
 
 # %%
@@ -304,7 +305,7 @@ q.check(answer)
 # The host launches the same kernels for 256 images as for 1,024 (lesson 04). Therefore, **fill each GPU first, then add
 # GPUs**.
 #
-# - With 1,024 images per GPU, the rate per GPU hardly drops, but 4,096 images per step change the training.
+# - With 1,024 images per GPU, the rate per GPU hardly drops, but 4,096 images per step change how the network trains.
 # - With 256 images per GPU, four GPUs seem to scale well, but only because a single GPU with 256 often waits for its
 #   host.
 #
@@ -340,14 +341,16 @@ lesson.conclude(
 # ## Three takeaways
 #
 # - A long collective may consist mostly of waiting, so compare all ranks.
-# - A rank is a straggler if it is later than any rank in a healthy run, or later in each step than any other rank.
-# - Fill each GPU before you add GPUs, and estimate the transfer before you blame the network.
+# - A rank is a straggler if it is later than any rank in a healthy run, or later in each step than any other rank in
+#   any step.
+# - Fill each GPU before you add GPUs, and estimate the transfer before blaming the network.
 
 # %% [markdown] tags=["given"]
 # ## What this view can't show
 #
-# - It shows which rank is late but not why. Look at that rank's host.
-# - It assumes a single process group. If the network is split across GPUs, number the collectives per group *and* rank.
+# - This view shows which rank is late but not why. Look at that rank's host.
+# - This view assumes a single process group. If the network is split across GPUs, number the collectives per group
+#   *and* rank.
 # - Clocks may differ between nodes (see `table.attrs["clocks"]`). The first snippet below corrects them.
 #
 # For a thousand ranks, `tidyprof.parallel.map_profiles` reduces each file [while reading
@@ -372,7 +375,7 @@ lesson.conclude(
 #
 # {snippet 07_ranks_job.sh}
 #
-# This script is for PBS and PALS, with values for Aurora's Intel GPUs. The program writes the traces.
+# This script is for PBS and PALS, with values for Aurora's Intel GPUs. The program writes traces.
 #
 # {snippet 07_ranks_job_pbs.sh}
 

@@ -61,8 +61,8 @@ proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes 
 # images = transform(images)          # a uint8 batch, on the device           # --batched-transforms
 # ```
 #
-# > **Warning:** A random torchvision transform draws only *once* per call, so it flips either all images in a batch or
-# > none. Draw a random number for each image.
+# > **Warning:** A random torchvision transform draws its random numbers only *once* per call, so it flips either all
+# > images in a batch or none. Draw a random number for each image.
 
 # %% [markdown]
 # ## Does it still train? The gate
@@ -74,7 +74,7 @@ proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes 
 # - The loss must fall in the same way.
 # - The images must be the same if they are transformed in batches or loaded by two processes.
 #
-# This takes about half a minute on two idle cores.
+# This takes about half a minute on two idle cores, and minutes on busy cores.
 
 # %%
 from proflab.parts.short_trial import small_batch, trial
@@ -131,9 +131,9 @@ show_table(fixes, columns, "Mean and median time per image, and images per secon
 # The median hides the steps that waited for images, so compare means. The run with batched transforms doesn't use the
 # fused optimizer, because data loading was still the limit.
 #
-# The second runs in `with_trace` differ by up to a factor of two, so a smaller difference proves nothing: batched
-# transforms clearly beat the plain trainer, but not two loaders alone. We didn't run the gate for the last row, because
-# a larger batch changes the training.
+# Second runs recorded a trace (`with_trace`). The head start of their loaders changed the rate by up to a factor of two,
+# so a smaller difference proves nothing: batched transforms clearly beat the plain trainer, but not two loaders alone.
+# We didn't run the gate for the last row, because a larger batch changes the training.
 
 # %%
 # 3 minutes: what is the speedup per image, as a factor, with all fixes that pass the gate? Find the first row of
@@ -152,11 +152,11 @@ q.check(answer)
 # repeated runs:
 #
 # 1. Run each version at least five times, *in shuffled order*, so that a machine that slows down affects both.
-# 2. Compute each run's mean over all steady steps. The steps of one run aren't repeats.
+# 2. For each run, compute the mean over all steady steps. The steps of one run aren't repeats.
 # 3. Compute a confidence interval for the speedup with a *permutation test*, which randomly exchanges runs between the
 #    versions ten thousand times.
 # 4. If the interval contains 1, the comparison is inconclusive.
-# 5. A speedup counts only with a green gate.
+# 5. A speedup counts only if the gate is green.
 #
 # `tidyprof gate` and the *ledger* in the next cell apply this rule. If you have a GPU, set `TURNS` to 5:
 

@@ -12,8 +12,8 @@
 # - catch wrong labels before they reach the GPU.
 #
 # **Before you start:** complete lessons 00, 02 and 04. You don't need experience with debuggers or machine code. The
-# commands work with ROCm 6.2 to {released rocm}. The lesson causes no real fault, because it would disturb others on a
-# shared node.
+# commands work with ROCm 6.4 to {newest rocm}. The lesson causes no real fault, because a fault would disturb others
+# on a shared node.
 
 # %%
 import re
@@ -69,7 +69,7 @@ proflab.predict("09.a", label_guess, what="the first label of image 0 outside th
 # %% [markdown]
 # ## On the CPU
 #
-# The next cell makes this mistake twice on your CPU, where PyTorch checks every index:
+# The next cell uses an invalid index twice on your CPU, where PyTorch checks every index:
 
 # %%
 scores = torch.randn(8, 100, generator=torch.Generator().manual_seed(9))
@@ -202,7 +202,7 @@ show_table(waves, "wave pc reason kernel", "Why each wave stopped", origin=CONST
 # | `MEMORY_VIOLATION` | a wrong address | compare what the kernel reads with its tensors |
 # | `ILLEGAL_INSTRUCTION` | the code is for another GPU, or is damaged | find out which GPU the code was built for |
 #
-# - **Kernel:** the name includes the types of the arguments.
+# - **Kernel:** the name includes the argument types.
 # - **Place:** the `pc` is *after* the access that failed. A load only requests the data, and the waves stopped at
 #   `s_waitcnt`, which waits for the data. If the `pc` has several values, the most frequent one [may be
 #   innocent][place].
@@ -361,7 +361,8 @@ show_text(
 #
 # - **The wave that caused the fault:** waves stop a little later, and other waves stop with them.
 # - **The Python line, the operator and the shapes:** use lesson 02 and a CPU run.
-# - **Silent errors, host crashes, times and the past:** memory may have been overwritten long before the fault.
+# - **Silent errors, host crashes, durations and earlier events:** memory may have been overwritten long before the
+#   fault.
 #
 # Known issues:
 #
@@ -376,7 +377,7 @@ show_text(
 # - The last line of a log shows which program ended the job, so read it before you choose a tool.
 # - Turn off the caches and wait for each kernel; otherwise, a wrong index can hit valid memory or Python can blame the
 #   wrong line.
-# - Find the kernel in the report, its operator in a trace, and then the index that the operator uses.
+# - Find the kernel in the report, its operator in a trace, and the index that the operator uses.
 
 # %% [markdown]
 # ## At work, without this course

@@ -171,7 +171,6 @@ EXERCISES = (
         answer=Property(repair_problem, _clamped),
         mistakes=(
             Mistake(lambda data: data[0], "There are still 2 graphs"),
-            Mistake(lambda data: _clamped(data, add=0), "It returns other results"),
             Mistake(lambda data: data[1], "Give the function itself"),
         ),
         hints=(

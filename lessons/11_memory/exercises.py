@@ -109,11 +109,6 @@ EXERCISES = (
                 lambda data: training_mib(data, 2 + 4 + 4),
                 "You left out the gradients. Add 2 bytes per parameter.",
             ),
-            Mistake(
-                lambda data: training_mib(data, 2 + 4),
-                "You left out the gradients and one of Adam's two states. Add 2 and 4 bytes per"
-                " parameter.",
-            ),
         ),
         hints=(
             "Add up the bytes per parameter: itself, its gradient, and two states.",

@@ -229,7 +229,7 @@ show_text(
 )
 
 # %% [markdown]
-# If a value in the last column exceeds 100%, the measured roof is too low, because another program slowed down the
+# If a bound exceeds the median time, the measured roof is too low, because another program slowed down the
 # measurement or a cache kept weights between two steps. On a GPU, a step of this small model takes far longer than its
 # bound, because the host has to launch each small operator. Graphs solve this problem.
 #
@@ -273,7 +273,7 @@ show_figure(plots.timeline(sglang, **window, title="After one call, only the GPU
 # grow from kernel to kernel. To count each call once, use `drop_duplicates("correlation_id")`. If a `rocprofv3` CSV
 # file doesn't list the calls, kernels that share a `Correlation_Id` belong to the same graph.
 #
-# > **Warning:** Up to ROCm 7.2.3, `hipGraphLaunch` is [much
+# > **Warning:** Before ROCm 7.14, `hipGraphLaunch` is [much
 # > slower](../docs/known-issues.md#hipgraphlaunch-is-slow-with-rocprofiler-sdk) while PyTorch records a trace through
 # > rocprofiler-sdk.
 #
@@ -351,8 +351,8 @@ show_figure(plots.top_kernels(tidyprof.kernels(graph), n=6, title="Kernels in SG
 kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
 show_text(
     f"The bound for the step is {1e3 * bound_s:.2f} ms, but its kernels take {1e3 * kernels_s:.2f} "
-    f"ms, so they reach {100 * bound_s / kernels_s:.0f}% of the possible speed. The shortest kernel "
-    f"takes {nodes['duration_ns'].min() / 1e3:.1f} µs."
+    f"ms, so they reach {100 * bound_s / kernels_s:.0f}% of the possible speed. The shortest "
+    f"kernel takes {nodes['duration_ns'].min() / 1e3:.1f} µs."
 )
 
 # %% [markdown]

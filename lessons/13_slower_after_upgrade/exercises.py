@@ -107,17 +107,18 @@ EXERCISES = (
             ),
             Mistake(
                 lambda steps: 100 * different_pairs(steps) / len(steps) ** 2,
-                "You divided by all ordered pairs of runs. Divide by the number of combinations.",
+                "You divided by all ordered pairs, including each run with itself. Divide by the"
+                " number of combinations.",
             ),
         ),
         hints=(
             "Compute `[interval(one, two) for one, two in combinations(same.values(), 2)]`.",
             "Count a pair if `not low <= 1 <= high`.",
-            "Take `100 * np.mean([...])` of the list of True and False.",
+            "Compute `100 * np.mean([...])` of these True and False values.",
         ),
         insight=(
-            "All runs use the same release. If steps were independent, about 5% of the pairs would"
-            " look different."
+            "All runs use the same release. If steps were independent repeats, only about 5% of the"
+            " pairs would look different."
         ),
     ),
     Exercise(
@@ -126,7 +127,8 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda kernels: exchange_ms(kernels, gains=False),
-                "You added only the losses. Subtract the time of kernels that are gone or shorter.",
+                "You added only the increases. Also include the negative differences of kernels"
+                " that are gone or shorter.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(kernels, "conv"),
@@ -136,11 +138,11 @@ EXERCISES = (
                 lambda kernels: exchange_ms(
                     kernels.assign(difference_ns=kernels["difference_ns"].abs())
                 ),
-                "You added absolute values. Keep the signs, because a gain is negative.",
+                "You added up absolute values. Keep the signs, because a saving is negative.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(kernels, names=""),
-                "You added all kernels. Choose convolutions and their transposes.",
+                "You added up all kernels. Select only convolutions and their transposes.",
             ),
             Mistake(
                 lambda kernels: exchange_ms(kernels, column="full_name"),
@@ -173,8 +175,8 @@ EXERCISES = (
         ),
         hints=(
             "Keep the rows whose `base_ns` is at least 50,000.",
-            "Count the rows whose `new_ns` is above 1.05 times `base_ns`, by the sum of a"
-            " comparison.",
+            "Count the rows whose `new_ns` is above 1.05 times `base_ns`. The sum of a comparison"
+            " counts its True values.",
         ),
         insight=lambda tables: (
             "; ".join(

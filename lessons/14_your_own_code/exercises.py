@@ -37,12 +37,13 @@ def pooling_problem(answer: Any, data: Any) -> str | None:
     problems = (
         (
             torch.allclose(found, wanted * lines.shape[1], atol=1e-5),
-            "You computed the sum over the places. The script divides it by their number.",
+            "You computed the sum over the positions. The script divides this sum by the number of"
+            " positions.",
         ),
         (
             not torch.allclose(found, wanted, atol=1e-5),
-            "The numbers differ from those of the loop. Average over the places, which are the"
-            " second dimension of `lines`.",
+            "Your function's results differ from the loop's results. Average over the positions,"
+            " which are the second dimension of `lines`.",
         ),
         (
             not found.requires_grad,
@@ -77,13 +78,13 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda about: overhead(about, "before"),
-                "You used only the steps before the trace. Add those after it, weighted by their"
-                " number.",
+                "You used only the steps before the trace. Add the steps after it, and weight each"
+                " window by its number of steps.",
             ),
             Mistake(
                 lambda about: overhead(about, "after"),
-                "You used only the steps after the trace. Add those before it, weighted by their"
-                " number.",
+                "You used only the steps after the trace. Add the steps before it, and weight each"
+                " window by its number of steps.",
             ),
             Mistake(
                 lambda about: (
@@ -100,8 +101,8 @@ EXERCISES = (
             'Divide `about["trace"]["step_ns"]` by that mean.',
         ),
         insight=(
-            "Report the step time without the profiler, because that is the time you wait. Use the"
-            " trace only to explain it."
+            "Report the step time without the profiler, because you normally run without it. Use"
+            " the trace only to explain that time."
         ),
     ),
     Exercise(
@@ -125,10 +126,10 @@ EXERCISES = (
         hints=(
             "A table accepts numbers in any shape: `table(lines)` has one dimension more than"
             " `lines`.",
-            "Average over the places, which are the second dimension: `dim=1`.",
+            "Average over the positions, which are the second dimension (`dim=1`).",
             "Return `table(lines).mean(dim=1)`. `torch.nn.EmbeddingBag` does this in one operator.",
         ),
-        insight="Now there is one call, and one gradient of the table.",
+        insight="With a single call, there is also only a single gradient of the table.",
         needs_data=False,
     ),
     Exercise(

@@ -1,18 +1,19 @@
 # %% [markdown]
 # # What is wrong with my own script?
 #
-# So far, you profiled the course's trainer, which has ranges and a switch for every fix. This lesson uses a script that
-# has neither, and it contains two faults. `tidyprof run` breaks down its steps without any change to the code. To find the
-# faults, you use PyTorch, pandas and a shell. Then you do the same with your own script.
+# So far, you profiled the course's trainer, which has named ranges and an option for every fix. This lesson uses a
+# script that has neither and contains two faults. `tidyprof run` breaks down the script's steps without any change to
+# its code. To find the faults, you use PyTorch, pandas and a shell. Then you do the same with your own script.
 #
 # After this lesson, you can:
 #
-# - profile an unmodified program, and say what the verdict leaves open;
-# - trace a slow step to the line of Python, with and without a launcher;
-# - prove a fix: it is faster in all repeats, and the training is the same.
+# - profile an unmodified program, and say what the verdict doesn't tell you;
+# - trace a slow step to a line of Python code, with and without a launcher;
+# - prove that a fix makes every repeat faster and doesn't change the training.
 #
-# **Before you start:** complete lessons 00, 02 and 07. Everything runs on your CPU, so all times are *measured* here and
-# may be noisy. Rely on counts, ratios and order. If the noise is too large, the lesson reports "inconclusive".
+# **Before you start:** complete lessons 00, 02 and 07. Everything runs on your CPU, so all times are *measured* on your
+# machine and may be noisy. Rely on counts, ratios and the order of results. If the noise is too large, the lesson
+# reports "inconclusive".
 
 # %%
 import gzip
@@ -38,7 +39,8 @@ print((folder / "their_script.py").read_text())
 lesson.recall()
 
 # %% [markdown]
-# The script learns which lines of a log need a human. Read it, and write down what you expect:
+# The script trains a network to find the log lines that need a human's attention. Read the script, and write down your
+# predictions:
 
 # %%
 # solution
@@ -51,8 +53,8 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # %% [markdown]
 # ## Profile the unmodified script
 #
-# Put `tidyprof run` in front of the command. This takes about 10 seconds on two quiet cores. The cell hides most of the
-# script's own output.
+# Put `tidyprof run` in front of the command that starts the script. The next cell takes about 10 seconds on two idle
+# cores and hides most of the script's own output.
 
 # %% language="bash"
 # cd $FOLDER && rm -rf unedited
@@ -62,17 +64,17 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # %% [markdown]
 # | line | what it shows |
 # | --- | --- |
-# | Verdict | what limits the run, and its share of the step; `inconclusive` if the files can't show it |
+# | Verdict | what limits the run, and its share of the step; `inconclusive` if the files don't show the limit |
 # | Why, Next | the evidence, what to change first, and where to read more |
-# | the table | where the time in a step goes without the profiler; *other programs* had the CPU core |
-# | Doubt, Note | what weakens the verdict: for other programs, use a quiet machine; for uneven steps, add `--steps 10` |
-# | Files | a trace, times and the machine of each rank, for a viewer, for pandas and for `tidyprof gate` |
+# | the table | where the time in a step goes without the profiler; *other programs* means CPU time lost to them |
+# | Doubt, Note | what weakens the verdict: for other programs, use an idle machine; for uneven steps, `--steps 10` |
+# | Files | each rank's trace, step times and machine details, for a trace viewer, pandas and `tidyprof gate` |
 #
-# Add `--why` to see all the evidence. On a quiet machine, the verdict on this script is `no-bottleneck`, because nothing
-# waits. Some of its work may still be unnecessary. A profiler can't judge which work your training needs, so check each
-# part yourself.
+# Add `--why` to see all the evidence. On an idle machine, the verdict on this script is `no-bottleneck`, because
+# nothing waits. However, some of the script's work may still be unnecessary. A profiler can't judge which work your
+# training needs, so check each part yourself.
 #
-# The command relies on hooks of PyTorch. You can time steps with a hook in your own code:
+# `tidyprof run` relies on PyTorch hooks. You can also time steps with such a hook in your own code:
 #
 # ```python
 # from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -80,10 +82,10 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # register_optimizer_step_post_hook(lambda *_: ends.append(time.perf_counter()))
 # ```
 #
-# `tidyprof run` ignores the first 10 steps, times 20, traces three with torch.profiler, and times 20 more. On a GPU, it
-# synchronizes only at the start and end of each of these windows. Without an optimizer, it counts backward passes, calls
-# to a module, or what you name with `--step-marker NAME`. If a program is too short, it suggests a value for
-# `--skip-steps`.
+# `tidyprof run` ignores the first 10 steps, times 20, traces three with torch.profiler, and then times 20 more. On a
+# GPU, it synchronizes only at the start and end of each of these windows. If a program has no optimizer, `tidyprof run`
+# counts backward passes, calls to a module, or calls to the function that you name with `--step-marker NAME`. If a
+# program has too few steps, `tidyprof run` suggests a value for `--skip-steps`.
 
 # %% [markdown]
 # ## The checklist
@@ -92,21 +94,21 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # | --- | --- | --- | --- |
 # | 1 | How long does the program really take? | a clock outside the program | `time` |
 # | 2 | Is the device busy, or does it wait? | a monitor (`amd-smi monitor`) | CPU time compared with real time |
-# | 3 | Where does the time in a step go? | `tidyprof run`, or a timer for its parts | `StepTimer` |
-# | 4 | What does the largest part contain? | torch.profiler | counts of operators, Python functions |
-# | 5 | Which rank do the others wait for? | a trace of each rank | two ranks under `torchrun` |
-# | 6 | Does the fix work? | repeats, and the losses | a ratio with its interval |
+# | 3 | Where does the time in a step go? | `tidyprof run`, or a timer for parts of the step | `StepTimer` |
+# | 4 | What does the largest part contain? | torch.profiler | operator counts, Python functions |
+# | 5 | Which rank do the others wait for? | one trace per rank | two ranks under `torchrun` |
+# | 6 | Does the fix work? | repeated runs and their losses | a ratio with its confidence interval |
 #
 # ## Time your own parts
 #
-# Hooks recognize modules and optimizers. To time parts that you name yourself, add a few lines to the loop and a block
-# of code, `StepTimer`, which you find at the end of this lesson.
+# Hooks recognize only modules and optimizers. To time parts that you name yourself, add a few lines to the training
+# loop, and add the `StepTimer` class from the end of this lesson.
 #
 # | variable | what `StepTimer` writes |
 # | --- | --- |
 # | none | nothing; each call returns immediately |
-# | `STEP_TIMER=times` | the seconds of each part, one line per step, so a killed job keeps its times |
-# | `STEP_TIMER=trace` | a trace of three steps; with `STEP_TIMER_STACK=1`, also Python functions |
+# | `STEP_TIMER=times` | the seconds that each part takes, one line per step; a killed job keeps its times |
+# | `STEP_TIMER=trace` | a trace of three steps; with `STEP_TIMER_STACK=1`, the trace includes Python functions |
 
 # %%
 shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
@@ -132,8 +134,8 @@ def write_version(source, target, changes):
 write_version(folder / "their_script.py", folder / "before.py", PARTS)
 
 # %% [markdown]
-# The next cell times one run in both ways: with hooks (`--no-trace` skips the trace) and with `StepTimer`. Then it
-# records a trace with Python functions. This takes about 20 seconds on two quiet cores.
+# The next cell times one run with both methods: hooks (`--no-trace` skips the trace) and `StepTimer`. Then it records a
+# trace that includes Python functions. This takes about 20 seconds on two idle cores.
 
 # %% language="bash"
 # cd $FOLDER && rm -rf hooks && diff their_script.py before.py
@@ -143,24 +145,26 @@ write_version(folder / "their_script.py", folder / "before.py", PARTS)
 # STEP_TIMER=trace STEP_TIMER_STACK=1 python before.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
 
 # %% [markdown]
-# `real` is the time that you wait. `user` and `sys` are the CPU time. If their sum is about `real`, one core is busy all
-# the time, so look inside the program. If it is much less, the program waits for a disk, a network or other programs.
+# `real` is the time that you wait, while `user` and `sys` are CPU times. If the sum of `user` and `sys` is close to
+# `real`, the program keeps one core busy, so look inside the program. If the sum is much smaller than `real`, the
+# program waits for a disk, a network or other programs.
 #
 # ## Where does the time in a step go?
 #
-# The figure shows the same steps of the same run, in the words of the hooks and in yours:
+# The figure shows the same steps of one run twice, divided into the parts that the hooks recognize and into the parts
+# that you named:
 
 # %%
 steps = pd.read_json(folder / "parts/times_rank0.jsonl", lines=True)[11:]  # as `tidyprof run`
 named = 1e3 * steps.drop(columns=["rank", "step"]).mean()
 hooks = run_times(folder / "hooks").parts / 1e6
 both = pd.DataFrame({"by hooks": hooks, "by StepTimer": named}).T
-show_figure(plot_own_parts(both, HERE, title="The mean step of their script, in one run"))
+show_figure(plot_own_parts(both, HERE, title="The mean step of the script, in one run"))
 
 # %%
-# 2 minutes: how many times as long were the traced steps of `tidyprof run` as the steps without the profiler? Take the
-# mean of all steps in both windows without the profiler, `about["before"]` and `about["after"]`: weight `step_ns` by
-# `steps`. The traced steps are in `about["trace"]`.
+# 2 minutes: how many times as long were the steps that `tidyprof run` traced as the steps without the profiler? Compute
+# the mean over all steps in the two windows without the profiler, `about["before"]` and `about["after"]`, by weighting
+# `step_ns` by `steps`. The traced steps are in `about["trace"]`.
 about = json.loads((folder / "unedited/run_rank0.json").read_text())
 q = exercise("14.1", about)
 # solution
@@ -171,13 +175,15 @@ answer = about["trace"]["step_ns"] / (total_ns / sum(window["steps"] for window 
 q.check(answer)
 
 # %% [markdown]
-# > **Note:** Shares on a CPU aren't shares on a GPU. A GPU makes arithmetic much faster, but not Python. A loop of small
-# > calls that hides behind arithmetic here can be the limit there. Counts are valid on both.
+# > **Note:** Each part's share of the step differs between a CPU and a GPU. A GPU makes arithmetic much faster, but not
+# > Python code. A loop of small calls that takes up little of the time on a CPU can therefore be the limit on a GPU.
+# > Counts are valid on both.
 #
 # ## What does the largest part contain?
 #
-# A large `backward` shows that something there is slow, but not what. The trace contains every operator and the ranges
-# around them. Select the events inside one range by their times, and count them by name:
+# If `backward` is large, something in the backward pass is slow, but you don't know what. The trace contains every
+# operator, and the ranges around the operators. Select the events inside one range by their start and end times, and
+# count them by name:
 
 
 # %%
@@ -199,15 +205,16 @@ def inside(path, part, category="cpu_op"):
 print(inside(folder / "parts/trace_rank0.json.gz", "backward").head(6).to_string())
 
 # %% [markdown]
-# The numbers are per step, and the time of an operator includes the operators inside it. `aten::embedding_dense_backward`
-# runs once for each place in a line, because the loop in `forward` calls the table once per place. Each call creates a
-# gradient for the *whole* table of words, nearly all zeros, and adds it to the last one. On a GPU, this loop would be
-# several hundred small kernels per step, and so launch-bound (lesson 04).
+# The numbers are per step, and an operator's time includes the time of the operators that it calls.
+# `aten::embedding_dense_backward` runs once for each word position in a line, because the loop in `forward` calls the
+# embedding table once per position. Each call creates a gradient for the *whole* embedding table, which is nearly all
+# zeros. Autograd then adds this gradient to the previous ones. On a GPU, this loop would launch several hundred small
+# kernels per step, so the script would be launch-bound (lesson 04).
 
 # %%
-# 5 minutes: the first fix. Write a function of a table (`torch.nn.Embedding`) and lines (a row of word numbers for each
-# line). It returns what the loop in `forward` computes, the mean over the places of a line, with a single call to the
-# table.
+# 5 minutes: implement the first fix. Write a function with two arguments, a table (`torch.nn.Embedding`) and lines (one
+# row of word numbers per line). With a single call to the table, the function returns what the loop in `forward`
+# computes: the mean over all positions in a line.
 q = exercise("14.2")
 
 
@@ -222,27 +229,29 @@ q.check(answer)
 # %% [markdown]
 # ## From the part to the line
 #
-# Which line of your code starts the operators? Python functions are events of the category `python_function`. Their name
-# is `file(line): function`, with the line of the `def`. Select the functions of the script's own file in `log`:
+# Which line of your code starts the operators? In a trace, Python functions are events in the `python_function`
+# category. Each event name has the form `file(line): function`, where the line is that of the `def`. In the `log`
+# range, select the functions that are defined in the script itself:
 
 # %%
 functions = inside(folder / "parts/trace_rank0.json.gz", "log", "python_function")
 print(functions[functions.index.str.startswith("before.py")].to_string())
 
 # %% [markdown]
-# So `log` is `accuracy`, which calls `forward`, and the hooks counted it as `forward`. Stacks make Python slower, so rely on
-# the counts. Two other tools work without a block of code:
+# The `log` part consists of `accuracy`, which calls `forward`. That is why the hooks counted this time as `forward`.
+# Recording stacks makes Python slower, so rely on the call counts. Two other tools work without changes to the script:
 #
-# - `python -m cProfile -s cumtime train.py` shows the calls and the time of each function, but makes calls slower.
+# - `python -m cProfile -s cumtime train.py` shows how often each function is called and how long it takes, but slows
+#   down every call.
 # - `py-spy record --subprocesses -o stacks.svg -- python train.py` samples lines (`pip install py-spy`).
 #
-# Data-loader workers are separate processes, so the trace and cProfile show only the wait for them. Use py-spy, or run
-# once with `num_workers=0`.
+# Data-loader workers are separate processes, so the trace and cProfile show only the time that the main process waits
+# for them. To see what the workers do, use py-spy, or run the script once with `num_workers=0`.
 #
 # ## Under the launcher
 #
-# With the first fix, the script now runs on two ranks, and each rank writes a trace. `tidyprof run -- torchrun ...` does
-# this too and names the rank that arrives last. Here, you find it manually.
+# Next, run the script with the first fix on two ranks, each of which writes a trace. `tidyprof run -- torchrun ...` can
+# also record both ranks and name the one that arrives last, but this time you find that rank manually.
 
 # %%
 FIRST = {
@@ -259,8 +268,9 @@ write_version(folder / "before.py", folder / "first_fix.py", FIRST)
 #     grep --line-buffered 'step.*0: \|wrote'
 
 # %% [markdown]
-# On a CPU, an all-reduce is the event `gloo:all_reduce`. It contains the same wait as on a GPU. Number the calls on each
-# rank, and compare their starts (lesson 07). The rank that arrives last doesn't wait.
+# In a CPU trace, an all-reduce appears as a `gloo:all_reduce` event. As on a GPU, its duration includes the wait for
+# the other ranks. Number the calls on each rank, and compare the start times of calls with the same number (lesson 07).
+# The rank that arrives last doesn't wait.
 
 
 # %%
@@ -278,10 +288,10 @@ for rank in (0, 1):
     print(f"rank {rank}: {operators:.0f} operators in `log` per step")
 
 # %% [markdown]
-# The times show *which* rank is late, if the machine is quiet. On a busy machine, both ranks wait about as long, and the
-# times are inconclusive. The counts show *why*, and a busy machine doesn't change them. In every step, one rank tests
-# the model on all held-out lines, and the other waits for it in the next all-reduce. The second fix tests only after
-# the last step:
+# On an idle machine, the waiting times show *which* rank is late. On a busy machine, both ranks wait about equally
+# long, so the times are inconclusive. The operator counts show *why* a rank is late, and they are the same on a busy
+# machine. In every step, one rank tests the network on all held-out lines, while the other rank waits for it in the
+# next all-reduce. With the second fix, the script runs this test only after the last step:
 
 # %%
 SECOND = {"        if rank == 0:\n": "        if rank == 0 and step == steps - 1:\n"}
@@ -290,10 +300,10 @@ write_version(folder / "first_fix.py", folder / "fixed.py", SECOND)
 # %% [markdown]
 # ## Prove the fix
 #
-# One run before and one run after prove nothing. `turns.py` runs both versions alternately on two ranks: five times, plus
-# once to warm up. A slow phase of the machine then affects both. A draw decides which version goes first, because on a
-# machine that gets slower, the second one would always lose. The program also keeps all losses, because a script
-# that trains something else isn't a faster script.
+# One run before the fix and one run after it prove nothing. `turns.py` runs both versions alternately on two ranks:
+# five times, plus once to warm up. If the machine is slow for a while, both versions are then affected. In each round,
+# a random draw decides which version runs first, because on a machine that slows down, the second version would always
+# lose. The program also records all losses, because a fix must not change what the script trains.
 
 # %% language="bash"
 # cd $FOLDER && rm -rf turns && cat turns.py
@@ -307,8 +317,8 @@ print(
 )
 
 # %%
-# 3 minutes: *at least* how many times as fast is the fixed script in these repeats? Divide the shortest time of `before`
-# by the longest time of `fixed`. `runs` has the columns `version` and `seconds`.
+# 3 minutes: *at least* how many times as fast is the fixed script in these repeats? Divide the shortest time of the
+# `before` version by the longest time of the `fixed` version. `runs` has the columns `version` and `seconds`.
 q = exercise("14.3", runs)
 # solution
 seconds = runs.groupby("version")["seconds"]
@@ -322,9 +332,9 @@ proflab.reveal("14.a", 100 * named.max() / named.sum(), HERE)
 proflab.reveal("14.b", median["before"] / median["fixed"], f"{HERE}, two ranks, median")
 
 # %% [markdown]
-# `StepTimer` timed every step of these runs. `tidyprof gate` compares the pairs of runs, and reports whether the mean
-# *step* became slower or faster beyond doubt. It needs at least five pairs, and more to judge single parts. Nine pairs
-# are better ([how it decides](../docs/gate.md)).
+# `StepTimer` also timed every step of these runs. `tidyprof gate` compares the runs in pairs, and reports whether the
+# mean *step* became slower or faster beyond doubt. The gate needs at least five pairs of runs, and more pairs to judge
+# individual parts. Nine pairs are better ([how the gate decides](../docs/gate.md)).
 
 # %% language="bash"
 # # StepTimer doesn't record the machine in its times, so name it here.
@@ -334,19 +344,21 @@ proflab.reveal("14.b", median["before"] / median["fixed"], f"{HERE}, two ranks, 
 # %% [markdown]
 # ## Decide
 #
-# Report the factor of the whole script, because you wait for all of it. The factor of the mean step shows what a longer
-# run would gain. The next question is what remains of each part, in the table of the gate.
+# Report the speedup of the whole script, because you wait for the whole script. The speedup of the mean step shows what
+# a longer run would gain. Next, look at the gate's table to see how much of each part remains.
 #
-# On two ranks, `backward` includes the all-reduce of a *dense* gradient of the table, nearly all zeros. There are two
-# candidates: `sparse=True` sends fewer bytes, and a larger batch sends them less often. Predict, then measure. On GPUs,
-# the bytes are the same, but the time is not.
+# On two ranks, `backward` includes the all-reduce of the embedding table's *dense* gradient, which is nearly all zeros.
+# There are two possible fixes: with `sparse=True`, the ranks send fewer bytes, and with a larger batch, they send the
+# gradient less often. Predict the effect of each fix, and then measure it. On GPUs, the ranks send the same number of
+# bytes, but the transfer takes a different time.
 
 # %% [markdown]
 # ## Your own script
 #
-# Now profile your own script. Make it short and repeatable: 40 steps, a seed, and losses printed with all digits. While
-# `OWN_SCRIPT` is empty, the cells use `sort_letters.py`. It has a different style: a class that trains, a data loader,
-# no optimizer, and its own fault. Scripts with a library's trainer (transformers, Lightning) also run unmodified.
+# Now profile your own script. Make the script short and repeatable: use 40 steps, set a seed, and print the losses with
+# all digits. While `OWN_SCRIPT` is empty, the cells use `sort_letters.py`. That script has a different style, with a
+# trainer class, a data loader and no optimizer, and contains a different fault. Scripts that use a library's trainer
+# (transformers, Lightning) also run unmodified.
 
 # %%
 OWN_SCRIPT = ""  # the path of your script
@@ -362,9 +374,9 @@ os.environ["OWN"] = str((folder / "own").resolve())
 
 # %% [markdown]
 # **The fix.** Which part is slow, in which function, and why? If the verdict is `inconclusive` or not confident, follow
-# *Next* first. If the GPU is the limit, look at its kernels (lessons 04 and 05). Test one fix at a time, and write down
-# what you expect. Enter your fix below: text from the script, and the text that replaces it. The fixed version is a copy
-# next to the script.
+# the advice under *Next* first. If the GPU is the limit, look at its kernels (lessons 04 and 05). Test one fix at a
+# time, and write down what you expect from it. Enter your fix below as pairs of text from the script and the text that
+# replaces it. The next cell saves the fixed version as a copy in the script's folder.
 
 # %%
 FIX = {
@@ -374,8 +386,8 @@ FIX = {
 write_version(script, fixed_script, FIX)
 
 # %% [markdown]
-# The next cell runs both versions alternately, which takes about half a minute for `sort_letters.py`. Then it counts how
-# often each line was printed. If all 10 runs printed the same lines, the count of each is 10.
+# The next cell runs both versions alternately, which takes about half a minute for `sort_letters.py`. Then the cell
+# counts how often each line was printed. If all 10 runs printed the same lines, the count of each is 10.
 
 # %% language="bash"
 # cd "$PLACE" && rm -rf "$OWN/turns" "$OWN/prints" && mkdir "$OWN/prints"
@@ -390,46 +402,49 @@ write_version(script, fixed_script, FIX)
 # python -m tidyprof gate "$OWN/turns/$SCRIPT" "$OWN/turns/fixed_$SCRIPT" --paired 2>&1
 
 # %% [markdown]
-# A printed line may differ if it contains a time. A loss may differ only if the fix changes the order of the data. In
-# that case, compare final losses over several seeds. If one rank is slower, `triage` names it; compare its batches.
+# A printed line may differ between runs if it contains a time. A loss may differ only if the fix changes the order of
+# the data. In that case, compare the final losses over several seeds. If one rank is slower than the others, `tidyprof
+# triage` names it, so compare its batches with the batches on other ranks.
 #
-# The gate compares steps. A short run consists mostly of startup, so don't infer the time of a long run from it.
+# The gate compares only step times. A short run consists mostly of startup, so its total time doesn't tell you how long
+# a long run takes.
 
 # %% [markdown]
 # ## Three takeaways
 #
-# - `tidyprof run` shows what limits a script, but only you can find out which of its work is unnecessary.
+# - `tidyprof run` shows what limits a script, but only you can judge which part of its work is unnecessary.
 # - Operators, Python functions and their counts lead from a slow part to the line that starts it.
-# - A fix is proven if it is faster in all paired repeats and the losses are the same.
+# - A fix is proven if the fixed version is faster in all paired repeats and has the same losses.
 
 # %% [markdown] tags=["given"]
 # ## What this method can't show
 #
-# - **Work on a GPU:** a timer on the host sees only what the host waits for. `STEP_TIMER=times` synchronizes at each part, so
-#   host and GPU no longer overlap, and the parts add up to more than a step. Compare parts only with parts.
+# - **Work on a GPU:** a timer on the host measures only the time that the host spends or waits. `STEP_TIMER=times`
+#   therefore synchronizes after each part. As a result, host and GPU no longer overlap, and the parts add up to more
+#   than a step takes without the timer. Compare these parts only with one another.
 # - **Rare faults:** a trace of three steps doesn't show a fault that occurs once an hour.
 #
 # | problem | likely cause |
 # | --- | --- |
-# | no trace, or too few steps | the loop ended early: lower `--skip-steps` or `STEP_TIMER_SKIP` |
-# | no `distributedInfo` | the process group started after the profiler: create the timer later |
-# | no ranges in a compiled model | the lines are inside the compiled code: move them outside |
+# | no trace, or too few steps | the loop ended too early, so lower `--skip-steps` or `STEP_TIMER_SKIP` |
+# | no `distributedInfo` | the process group was created after the profiler started, so create the timer later |
+# | no ranges in a compiled model | the timer calls are inside the compiled code, so move them outside |
 # | a long part without operators | the host waits for a copy, a lock, a CPU core or a batch |
 
 # %% [markdown]
 # ## At work, without this course
 #
-# Run `python -m tidyprof run -- python train.py` first, which [works without an installation](../docs/triage.md).
-# `tidyprof triage` also reads traces from other tools and writes a page that you can send. To time parts that hooks can't
-# name, paste this block:
+# First, run `python -m tidyprof run -- python train.py`, which [works without an installation](../docs/triage.md).
+# `tidyprof triage` also reads traces from other tools and writes a report page that you can share. To time parts that
+# hooks don't recognize, paste this block into your script:
 #
 # {snippet 14_instrument_me.py}
 #
-# If a library owns the loop, pass it a callback from this file:
+# If a library runs the training loop, pass it a callback from this file:
 #
 # {snippet 14_callbacks.py}
 #
-# This Slurm job answers the questions of the checklist in order. Fill in your account and command:
+# This Slurm job script answers the checklist's questions in order. Fill in your account and command:
 #
 # {snippet 14_check_list.sh}
 

@@ -157,7 +157,7 @@ q.check(answer)
 # ## Trap: the rank that crashes isn't the cause
 #
 # In `skipped`, all calls have the same size, so gloo doesn't notice the mismatched calls. In a real job, the loss and
-# the gradients differ in size, so gloo aborts a process. Rank 1 also skips a call in this recorded run:
+# the gradients differ in size, so gloo aborts a process. In the next recorded run, rank 1 skips a call:
 
 # %% language="bash"
 # cd $FOLDER
@@ -249,7 +249,7 @@ q.check(answer)
 # | `TORCH_NCCL_DEBUG_INFO_PIPE_FILE=pipes/rank_` | one pipe per rank, `pipes/rank_N.pipe`; to get a dump, write a line to it (create `pipes` first) |
 # | `TORCH_NCCL_ENABLE_TIMING=1` | records each call's duration, but makes hangs [more likely][timing] |
 #
-# After a hang, **look for dumps first**. Recent PyTorch releases write them on each node by default, to
+# After a hang, **look for dumps first**. Recent PyTorch releases write dumps on each node by default, to
 # `~/.cache/torch/comm_lib_trace_rank_N` or, without a home directory, to `/tmp`. [The page on dumps](../docs/hang.md)
 # compares `tidyprof hang` with PyTorch's own tool, `torchfrtrace FOLDER`.
 #

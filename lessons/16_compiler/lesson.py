@@ -42,7 +42,7 @@ lesson.recall()
 #
 # {drawing 16_tile}
 #
-# The numbers come from [AMD's table][amd] and [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) differs. It has wavefronts
+# The numbers come from [AMD's table][amd] and [LLVM's guide][llvm]. In contrast, CDNA 5 (MI400, gfx1250) has wavefronts
 # of 32 lanes, 1,024 vector registers, no AGPRs and 320 KiB of LDS.
 #
 # | word | meaning |
@@ -167,8 +167,8 @@ def waves_by_registers(vgprs):
 
 
 # %%
-# 4 minutes: a kernel needs the resources in `limits`. How many of its wavefronts fit on one SIMD of an MI350 at the
-# same time?
+# 4 minutes: a kernel needs the resources in `limits`. How many wavefronts of this kernel fit on one SIMD of an MI350 at
+# the same time?
 limits = {"vgprs": 100, "lds_bytes": 20480, "warps": 4}
 q = exercise("16.1", limits)
 # solution

@@ -7,7 +7,7 @@
 #
 # After this lesson, you can:
 #
-# - compute how much data each rank sends per step and holds under DDP, FSDP2 and HSDP, and check both in a trace;
+# - compute what each rank sends per step and holds in memory under DDP, FSDP2 and HSDP, and check both in a trace;
 # - read waiting time, transfer time and bus bandwidth from a published table of collectives, and check what a column
 #   means;
 # - decide whether FSDP should free or keep the parameters after the forward pass.
@@ -154,9 +154,9 @@ is_transfer = events["name"].str.match(r"FSDP::(?:all_gather|post_backward_reduc
 print(*events[is_transfer].sort_values("start_ns")["name"], sep="\n")
 
 # %% [markdown]
-# `FSDP::all_gather` gathers a unit, and `FSDP::post_backward_reduce` sends its gradients. The number in parentheses is
-# the unit, counted from 0. The backward pass starts with unit 3. FSDP prefetches unit 2, because it gathers this unit
-# before it sends the gradients of unit 3.
+# `FSDP::all_gather` gathers a unit, and `FSDP::post_backward_reduce` sends the unit's gradients. The number in
+# parentheses is the unit, counted from 0. The backward pass starts with unit 3. FSDP prefetches unit 2, because it
+# gathers this unit before it sends the gradients of unit 3.
 #
 # The next cell computes how many bytes a rank sends in the calls of each variant.
 
@@ -284,7 +284,7 @@ show_text(f"{links['links']:.0f} links: {rated:.0f} GB/s rated, {usable:.0f} GB/
 #
 # ## Waiting or transfer?
 #
-# The next table shows three of the eight ranks that AMD lists.
+# AMD published a table with three of the eight ranks:
 
 # %%
 ranks = pd.read_csv(lesson.file("published_ranks.csv"), comment="#")
@@ -331,7 +331,7 @@ origin = f"modeled: MI300X, {error}; {PUBLISHED}"
 show_table(knobs, " ".join(knobs), title, origin=origin)
 
 # %% [markdown]
-# The published run includes the optimizer and a slow rank, rank 4. The GPU model includes neither. We measured its
+# The published run includes the optimizer and one slow rank (rank 4). The GPU model includes neither. We measured its
 # error against AMD's ResNet runs on four MI300X GPUs.
 #
 # A setting that changes only hidden communication doesn't change the step time, so leave this job's settings alone.

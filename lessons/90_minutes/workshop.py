@@ -53,7 +53,7 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Each modeled number comes with its error, which we know from AMD's runs. The GPU model also
+# Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
 # [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
@@ -64,7 +64,7 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
 # isn't tuned.
 #
-# One GPU trains on a *batch* of 256 images in each *step*:
+# In each *step*, one GPU trains on a *batch* of 256 images:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -74,8 +74,8 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # | backward | PyTorch computes how each weight affects the loss |
 # | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU or, on a machine without a GPU, the CPU. Each core lesson ends with a question that its tool
-# can't answer, and the next lesson starts with it:
+# The *device* is the GPU or, if there is none, the CPU. Each core lesson ends with a question that its tool can't
+# answer, and the next lesson starts with it:
 #
 # {drawing method}
 
@@ -95,7 +95,7 @@ lesson_00 = proflab.start("00", within="90_minutes")
 
 # %% [markdown]
 # A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean untraced step time.
+# you can see where the time goes. The dashed line shows the mean time of untraced steps.
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
@@ -173,8 +173,9 @@ from tidyprof import Intervals, plots
 # To use PyTorch's profiler, put a block around the training loop. Write `with profile(...) as prof:`, call
 # `prof.step()` at the end of each step, and name parts of the loop with `with record_function("data"):`.
 #
-# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly all of
-# the step on arithmetic, so the figure then shows a recorded step of an H200. The run takes about 20 seconds.
+# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly the
+# whole step on arithmetic, so without a GPU, the figure shows a recorded step of an H200. The run takes about 20
+# seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
@@ -227,10 +228,10 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of their lengths in
-# ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy` contains all
-# of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is elsewhere. Add a
-# part for copies (`use.exposed_copy`).
+# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
+# the parts in ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy`
+# contains all of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is
+# elsewhere. Add a part for copies (`use.exposed_copy`).
 q = exercise("02.2", gpu)
 # solution
 answer = {
@@ -354,9 +355,9 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
     print(f"{100 * count / len(seen):4.0f}% of {len(seen)} samples are in {name}")
 
 # %% [markdown]
-# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image, in which
-# `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates the images
-# in memory, not from a file.
+# `Batches.__getitems__` fetches a batch. To transform it, torchvision calls `Compose.forward` once per image. In this
+# function, `RandomResizedCrop` runs `upsample_bilinear2d`, as in the H200 trace. `SyntheticImages.index_select` creates
+# the images in memory, not from a file.
 
 # %% [markdown]
 # ## Fix 1: load the images in other processes
