@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Eager against compiled: what does it change?
+# # Eager versus compiled: what does compiling change?
 #
 # PyTorch runs *eagerly* by default: each operation of a model is a separate operator. `torch.compile` first looks at the
 # whole model and replaces many small operators with a few generated kernels. Is that worth the slow first call?
@@ -380,4 +380,4 @@ proflab.reveal("10.a", first / eager_ms, origin=origin)
 # Print times, graph breaks and recompiles of your own model. Replace the part between the two dashed lines.
 
 # %% [markdown]
-# Next question: why does it not fit into memory?
+# Next question: why did the GPU run out of memory?
