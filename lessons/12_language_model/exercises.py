@@ -114,52 +114,54 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: pace(data) / data["batch"],
-                "You computed the tokens/s of one request. Multiply by `batch`.",
+                "You computed the rate of one request. Multiply it by `batch`.",
             ),
             Mistake(
                 lambda data: pace(data, caches=0),
-                "You left out the cache. Each request reads its own, in every layer.",
+                "You left out the KV cache. Each request reads its own cache in every layer.",
             ),
             Mistake(
                 lambda data: pace(data, caches=1),
-                "You counted the cache of one request. Multiply it by `batch`.",
+                "You counted the KV cache of a single request. Multiply its size by `batch`.",
             ),
             Mistake(
                 lambda data: pace(data, heads="heads"),
-                "You used the query heads for the cache. Use `kv_heads`, which they share.",
+                "You used the number of query heads for the cache. Query heads share keys and"
+                " values, so use `kv_heads`.",
             ),
             Mistake(
                 lambda data: pace(data, rows=1),
-                "You counted one row per token and layer. Count two, a key and a value.",
+                "You counted one row per token and layer. Count two rows: a key and a value.",
             ),
             Mistake(
                 lambda data: pace(data, item=1),
-                "You used one byte per weight. A number with 16 bits has two bytes.",
+                "You counted one byte per weight. A 16-bit number takes up two bytes.",
             ),
             Mistake(
                 lambda data: pace(data, **LLAMA),
-                "You used the shape of LLAMA. Use `asked['model']`, which is QWEN.",
+                "You used the shape of LLAMA. Use `asked['model']`, which has the shape of QWEN.",
             ),
             Mistake(
                 lambda data: 1 / (1 / pace(data) + 1 / arithmetic_pace(data)),
-                "You added the times for bytes and arithmetic. They overlap, so the longer one is"
-                " the bound.",
+                "You added the memory time and the arithmetic time. The two overlap, so use only"
+                " the longer time.",
             ),
             Mistake(
                 arithmetic_pace,
-                "You used the arithmetic, which allows more tokens/s than the memory. Use the"
-                " slower of the two.",
+                "You computed the arithmetic limit, but the memory limit is lower. Use the lower"
+                " of the two limits.",
             ),
         ),
         hints=(
-            "A step gives one token to each request. List everything that it reads.",
-            "Add the weights once, and `cache_bytes(model, context)` for each request.",
+            "Each step generates one token per request. List everything that a step reads.",
+            "Count the weights once, and add `cache_bytes(model, context)` for each request.",
             "Compute `batch * bandwidth / (2 * weights(model) + batch * cache_bytes(model,"
             " context))`.",
         ),
         insight=lambda data: (
-            f"The weights alone would allow {pace(data, caches=0):,.0f} tokens/s. But with these"
-            f" texts, a step reads {2 * weights(data['model']) / 1e9:.0f} GB of weights and"
+            f"If only the weights had to be read, {pace(data, caches=0):,.0f} tokens/s would be"
+            " possible. With these long texts, however, a step reads"
+            f" {2 * weights(data['model']) / 1e9:.0f} GB of weights and"
             f" {(moved_bytes(data) - 2 * weights(data['model'])) / 1e9:.0f} GB of cache."
         ),
     ),
@@ -174,23 +176,24 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: 100 / (100 / idle_percent(graph_events(data)) - 1),
-                "You divided by the time of the kernels. Divide by the time from the first start to"
-                " the last end.",
+                "You divided by the total kernel time. Divide by the time from the first kernel's"
+                " start to the last kernel's end.",
             ),
             Mistake(
                 lambda data: idle_percent(data.device_events),
-                "You used all events of the file. Select those that the graph started.",
+                "You used all events in the file. Select only the events that the graph started.",
             ),
         ),
         hints=(
-            "Use a window from the first start to the last end of the graph's own events.",
-            "Add up the durations, because nothing overlaps in one stream.",
+            "Use a window from the start of the graph's first event to the end of its last event.",
+            "Add up the durations, because events in one stream don't overlap.",
             'Compute `1 - nodes["duration_ns"].sum() / (ends.max() - nodes["start_ns"].min())`, in'
             " percent.",
         ),
         insight=(
-            "Nearly all of the idle time is one gap, while `hipGraphLaunch` was still running. The"
-            " other gaps are tiny, because no kernel waits for the host."
+            "A single gap, during which `hipGraphLaunch` was still running, accounts for nearly all"
+            " of the idle time. The other gaps are tiny, because the kernels don't wait for the"
+            " host."
         ),
     ),
     Exercise(
@@ -199,32 +202,33 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: of_step(data, graph_calls(data)["duration_ns"].median()),
-                "You used the host's time in `hipGraphLaunch`. Use the device events that the call"
-                " started.",
+                "You used the time that the host spends in `hipGraphLaunch`. Use the durations of"
+                " the device events that the call started.",
             ),
             Mistake(
                 lambda data: of_step(data, device_ns(data) / len(graph_calls(data))),
-                "You divided all device time by the steps. A share above 100% can't be right: this"
-                " time includes the prefill, so select the graphs' events.",
+                "You divided the total device time by the number of steps. This time includes the"
+                " prefill, so the share exceeds 100%. Select the graphs' events.",
             ),
             Mistake(
                 busy_share,
-                "You included everything that the device does in a step, such as choosing the"
-                " token. Select the graphs' events.",
+                "You included all device work in a step, such as selecting the token. Select only"
+                " the graphs' events.",
             ),
             Mistake(
                 lambda data: 100 * graph_events(data)["duration_ns"].sum() / device_ns(data),
-                "You divided by all device time, including the prefill. Divide by the decode step.",
+                "You divided by the total device time, which includes the prefill. Divide by the"
+                " duration of a decode step.",
             ),
         ),
         hints=(
-            "Match the correlation ids of `graph_calls` with `served.device_events`.",
+            "Select the rows of `served.device_events` with the correlation IDs of `graph_calls`.",
             'Group these events with `.groupby("correlation_id")`, add up the durations, and take'
             " the median of the sums.",
         ),
         insight=(
-            "Every token also pays for the time outside the graph. The shorter a step is, the"
-            " larger is the host's share."
+            "The time outside the graph adds to the time per token. The shorter a step is, the"
+            " larger this share becomes."
         ),
     ),
 )

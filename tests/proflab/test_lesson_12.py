@@ -15,9 +15,9 @@ def test_slips_about_graphs_are_named() -> None:
     idle = find("12.2").on(tidyprof.read(recording("torch-mi300x-sglang-decode").path))
     assert idle.evaluate(2.8).outcome is Outcome.PASSED
     assert idle.evaluate(97.2).message.startswith("You computed the rest")
-    assert idle.evaluate(97.9).message.startswith("You used all events of the file")
+    assert idle.evaluate(97.9).message.startswith("You used all events in the file")
     share = find("12.3").on(tidyprof.read(recording("rpd-vllm-mytrace").path))
-    assert share.evaluate(7.784).message.startswith("You used the host's time")
+    assert share.evaluate(7.784).message.startswith("You used the time that the host")
 
 
 @pytest.mark.parametrize("whole", [False, True])
