@@ -261,7 +261,7 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("2_step", SECOND, "a lesson's folder is named NN_name"),
+        ("2_step", SECOND, "NN_name"),
         ("02_step", "# %%\n1\n", "there is no H1"),
         (
             "02_step",

@@ -87,9 +87,10 @@ Built = tuple[str, str, list[str]]
 """A cell of a notebook before it is made: its type, its text, its tags."""
 
 ELSEWHERE = (
-    "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make"
-    " lab`]({}README.md#get-started) starts the right one. Elsewhere, as on Colab, run `%pip install"
-    " '.[train]'` in the course's folder, then restart the kernel."
+    "> **Note:** If the first cell raises `ModuleNotFoundError`, the notebook doesn't use the"
+    " course's kernel. [`make lab`]({}README.md#get-started) starts the right one. On other"
+    " systems, such as Colab, run `%pip install '.[train]'` in the course's folder and restart the"
+    " kernel."
 )
 """What to do if the packages are missing; the braces get the way to the top of the course."""
 

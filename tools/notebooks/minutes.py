@@ -48,8 +48,8 @@ def needed(source: Source) -> int:
 
 
 def rounded(minutes: float) -> int:
-    """The minutes, rounded up to five."""
-    return ROUNDED_TO * math.ceil(minutes / ROUNDED_TO)
+    """Return the minutes, without hundredths, rounded up to five."""
+    return ROUNDED_TO * math.ceil(round(minutes, 1) / ROUNDED_TO)
 
 
 def sections(source: Source) -> list[tuple[str, float]]:
