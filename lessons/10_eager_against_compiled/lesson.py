@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Eager against compiled: what does it change?
+# # Eager versus compiled: what does compiling change?
 #
 # PyTorch runs *eagerly* by default: each operation of a model is a separate operator. `torch.compile` first looks at the
-# whole model and replaces many small operators with a few generated kernels. Is that worth the slow first call?
+# whole model and replaces many small operators with a few generated kernels. Is this worth a slow first call?
 #
 # After this lesson, you can:
 #
@@ -11,7 +11,7 @@
 # - find graph breaks and recompiles, and avoid them.
 #
 # **Before you start:** complete lessons 00 and 02. Compiling needs a C++ compiler for a CPU, or Triton for a GPU, which
-# comes with PyTorch. Without them, the lesson uses recordings.
+# comes with PyTorch. Otherwise, the lesson uses recorded results.
 
 # %%
 import os
@@ -48,7 +48,7 @@ lesson.recall()
 #
 # ## Predict
 #
-# A small part of a transformer is called many times.
+# A transformer block is called many times.
 
 # %%
 # solution
@@ -377,7 +377,7 @@ proflab.reveal("10.a", first / eager_ms, origin=origin)
 #
 # {snippet 10_compile_cost.py}
 #
-# Print times, graph breaks and recompiles of your own model. Replace the part between the two dashed lines.
+# This script prints the times, graph breaks and recompiles of your model. Replace the code between the dashed lines.
 
 # %% [markdown]
-# Next question: why does it not fit into memory?
+# Next question: why did the GPU run out of memory?

@@ -63,14 +63,17 @@ def leak(data: tuple[Profile, Profile]) -> tuple[str, float]:
 def leak_problem(answer: Any, data: tuple[Profile, Profile]) -> str | None:
     """Return what is wrong with a line and its MiB per step, or None."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return "You didn't give a pair. Give the line as a string, and the MiB per step."
+        return "You didn't give a pair. Give the source line as a string, then the MiB per step."
     line, mib = leak(data)
     known = by_line(data[1])
     if answer[0] != line and answer[0] not in known:
-        return f"No block has the line {answer[0]!r}. Copy a value of the column `source_line`."
+        return f"No block has the line {answer[0]!r}. Copy a value from the `source_line` column."
     if answer[0] != line:
-        most = " has the most bytes of all, but" if answer[0] == known.idxmax() else ""
-        return f"That line{most} has as much in the healthy run. Subtract the two runs by line."
+        most = " has the most bytes of all lines, but it" if answer[0] == known.idxmax() else ""
+        return (
+            f"That line{most} keeps as much memory in the healthy run. For each line, subtract the"
+            " bytes of the healthy run."
+        )
     number = Number(lambda steps: mib * steps, unit="MiB")
     if not number.judge(answer[1], STEPS * mib, STEPS):
         return f"You gave the bytes after {STEPS} steps. Divide by the number of steps."
@@ -99,28 +102,31 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: training_mib(data, 4 * 4),
-                "You counted everything in float32. Parameters and gradients have 2 bytes here.",
+                "You counted everything in float32. Count only 2 bytes for each parameter and each"
+                " gradient.",
             ),
             Mistake(
                 lambda data: training_mib(data, 2 + 2 + 4),
-                "You counted one Adam state. Adam has two per parameter, with 4 bytes each.",
+                "You counted only one Adam state. Adam stores two states per parameter, at 4 bytes"
+                " each.",
             ),
             Mistake(
                 lambda data: training_mib(data, 2 + 4 + 4),
-                "You left out the gradients. Add 2 bytes per parameter.",
+                "You left out the gradients. Add 2 bytes per parameter for them.",
             ),
         ),
         hints=(
-            "Add up the bytes per parameter: itself, its gradient, and two states.",
+            "For each parameter, add up the bytes of the parameter itself, its gradient and its"
+            " two states.",
             (
-                "Multiply the number of parameters, which is a quarter of their bytes in float32, by"
+                "Divide the float32 bytes by 4 to get the number of parameters, and multiply it by"
                 " 2 + 2 + 4 + 4 bytes."
             ),
             "Compute `sum(in_float32) / 4 * 12 / MEBIBYTE`.",
         ),
         insight=lambda data: (
-            f"Everything in float32 takes {training_mib(data, 16):.0f} MiB, which is 16 bytes per"
-            " parameter, before the first activation."
+            f"If everything is stored in float32, it takes up {training_mib(data, 16):.0f} MiB,"
+            " which is 16 bytes per parameter, even before the first activation."
         ),
     ),
     Exercise(
@@ -129,39 +135,42 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: share_of_used(data, 1 / 2),
-                "You counted one byte per parameter. A float16 number has two.",
+                "You counted one byte per parameter. A float16 number takes two bytes.",
             ),
             Mistake(
                 lambda data: share_of_used(data, 2),
-                "You counted four bytes per parameter, as in float32. A float16 number has two.",
+                "You counted four bytes per parameter, as in float32. A float16 number takes two"
+                " bytes.",
             ),
             Mistake(
                 lambda data: share_of_used(data, 2**30 / 1e9),
-                "You counted GiB. 8 billion times 2 bytes are 16e9 bytes, not 16 * 2**30.",
+                "You counted in GiB. 8 billion times 2 bytes is 16e9 bytes, not 16 * 2**30.",
             ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / float(gpu_0(data, "memory_total").max()),
-                "You divided by all memory of the GPU. Divide by the highest `memory_used`.",
+                "You divided by the total memory of the GPU. Divide by the highest value of"
+                " `memory_used`.",
             ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / NAMED_BYTES,
-                "You divided by 192 GB, which is the nominal memory. Divide by the highest"
-                " `memory_used`.",
+                "You divided by 192 GB, which is the nominal memory size. Divide by the highest"
+                " value of `memory_used`.",
             ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / gpu_0(data).mean(),
-                "You divided by the mean, which includes the server's start. Divide by the highest"
-                " `memory_used`.",
+                "You divided by the mean, which includes the start of the server. Divide by the"
+                " highest value of `memory_used`.",
             ),
         ),
         hints=(
-            "Count 8 billion numbers of 2 bytes, and find the highest value of `memory_used`.",
+            "Count 2 bytes for each of 8 billion numbers, and find the highest value of"
+            " `memory_used`.",
             "Select the rows: `logs.counters.query(\"name == 'memory_used' and device == 0\")`.",
             'Compute `100 * 8e9 * 2 / used["value"].max()` with these rows.',
         ),
         insight=(
-            "At its start, the server reserves most of the GPU for what it will remember of the"
-            " texts, and keeps it."
+            "When the server starts, it reserves most of the GPU memory for the keys and values of"
+            " the texts that it will process. It then keeps this memory."
         ),
     ),
     Exercise(
@@ -170,11 +179,11 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: (str(by_line(data[1]).idxmax()), leak(data)[1]),
-                "has the most bytes of all, but has as much in the healthy run",
+                "has the most bytes of all lines, but it keeps as much memory in the healthy run",
             ),
             Mistake(
                 lambda data: (str(by_line(data[1]).idxmin()), leak(data)[1]),
-                "has as much in the healthy run. Subtract",
+                "keeps as much memory in the healthy run. For each line",
             ),
             Mistake(
                 lambda data: (leak(data)[0], STEPS * leak(data)[1]),
@@ -188,20 +197,21 @@ EXERCISES = (
             Mistake(lambda data: leak(data)[0], "You didn't give a pair"),
         ),
         hints=(
-            "Add up the bytes of each line in both snapshots, and find the line that differs.",
+            "Add up the bytes per source line in both snapshots, and find the line with a"
+            " difference.",
             (
-                'Use `tidyprof.memory_blocks(growing).groupby("source_line")["bytes"].sum()`, and do'
-                " this for `healthy` as well."
+                'Compute `tidyprof.memory_blocks(growing).groupby("source_line")["bytes"].sum()`,'
+                " and do the same for `healthy`."
             ),
             (
-                "Take the line that ends in `after_backward`, and divide its bytes by three steps"
+                "Use the line that ends in `after_backward`, and divide its bytes by three steps"
                 " and by 2**20."
             ),
         ),
         insight=lambda data: (
-            f"At {leak(data)[1]:.0f} MiB per step, memory is full after minutes, and the error names an"
-            " unrelated line. The line with the most bytes is innocent, because a healthy run keeps"
-            " the same bytes."
+            f"At {leak(data)[1]:.0f} MiB per step, memory runs out within minutes, and the error"
+            " names an unrelated line. The line with the most bytes doesn't leak, because a healthy"
+            " run keeps the same number of bytes."
         ),
     ),
     Exercise(
@@ -210,13 +220,13 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: reserved_mib(data, first=None),
-                "You kept the original order, which fills the whole device. Allocate first what"
-                " stays.",
+                "You kept the original order, which fills the whole device. Allocate the tensors"
+                " that stay first.",
             ),
             Mistake(
                 lambda data: reserved_mib(data, first=False),
-                "You reversed the order, so a segment of what is freed also holds what stays."
-                " Allocate first what stays.",
+                "You reversed the order, so tensors that stay end up in segments with tensors that"
+                " are freed. Allocate the tensors that stay first.",
             ),
             Mistake(
                 lambda data: (
@@ -230,17 +240,17 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: reserved_mib(data) - data[1] / MEBIBYTE,
-                "You left out the last request, which has its own segment.",
+                "You left out the last request, which has a separate segment. Add its size.",
             ),
         ),
         hints=(
             (
-                "Sort by the second entry of a request, which is True if the tensor stays. Then call"
-                " `play_requests`, and add up the blocks."
+                "Sort by the second entry of each request, which is True if the tensor stays. Then"
+                " call `play_requests`, and add up the sizes of all blocks."
             ),
             (
-                "Use `sorted(requests, key=lambda one: not one[1])`, which puts what stays first and"
-                " keeps the rest of the order."
+                "Use `sorted(requests, key=lambda one: not one[1])`, which puts the tensors that"
+                " stay first and doesn't change the order otherwise."
             ),
             (
                 "Compute `tidyprof.memory_blocks(play_requests(ordered, last,"
@@ -248,8 +258,8 @@ EXERCISES = (
             ),
         ),
         insight=(
-            "Segments without a tensor that stays are empty in the end, and the allocator can return"
-            " an empty segment."
+            "A segment without tensors that stay is empty in the end, so the allocator can return"
+            " it to the driver."
         ),
     ),
 )
