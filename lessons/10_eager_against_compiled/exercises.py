@@ -1,4 +1,4 @@
-"""Exercises of lesson 10, eager against compiled: about times, profiles, and a function that the
+"""Exercises of lesson 10, eager versus compiled: about times, profiles, and a function that the
 learner writes.
 """
 
@@ -69,7 +69,10 @@ def repair_problem(answer: Any, data: tuple[Any, Any]) -> str | None:
         )
     for scale, where in ((1, ""), (1e5, " for large values")):
         if not torch.allclose(answer(scale * batch), careful(scale * batch), rtol=1e-4):
-            return f"It returns other results than `careful`{where}. Compare the two functions."
+            return (
+                f"Your function doesn't return the same results as `careful`{where}. Compare the"
+                " two functions."
+            )
     torch._dynamo.reset()
     found = torch._dynamo.explain(answer)(batch)
     if found.graph_break_count:
@@ -87,7 +90,7 @@ def _saved_in(phase: str) -> Mistake:
     """Return the mistake of computing the share of another phase."""
     return Mistake(
         lambda data: 100 * saved_ms(data, phase) / saved_ms(data),
-        f"You computed the share of `{phase}`. Use the phase `optimizer` instead.",
+        f"You computed the share of the `{phase}` phase. Use the `optimizer` phase instead.",
     )
 
 
@@ -98,24 +101,24 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda times: first_and_steady(times)[0] / first_and_steady(times)[2],
-                "You divided the first call by an eager call. Divide its extra cost by what each"
-                " later call saves, which is the difference between eager and compiled.",
+                "You divided the first call by an eager call. Divide the extra time of the first"
+                " call by the time that each later call saves (eager minus compiled).",
             ),
             Mistake(
                 lambda times: first_and_steady(times)[0] / first_and_steady(times)[1],
-                "You divided the first call by a compiled call. Divide its extra cost by what each"
-                " later call saves, which is the difference between eager and compiled.",
+                "You divided the first call by a compiled call. Divide the extra time of the first"
+                " call by the time that each later call saves (eager minus compiled).",
             ),
             Mistake(
                 paid_after_by_means,
-                "You used means of all calls, which include the slow first one. Use the medians from"
-                " call 3 on.",
+                "You used the means of all calls, which include the slow first call. Use the"
+                " medians from call 3 on.",
             ),
         ),
         hints=(
             (
-                "Compute the cost, which is the first compiled call minus a steady one. Each steady"
-                " compiled call then saves a little."
+                "Compute the cost, which is the time of the first compiled call minus the time of a"
+                " steady one. Then compute the time that each steady compiled call saves."
             ),
             'Compute the medians: `recorded[recorded["call"] >= 3].groupby("how")["ms"].median()`.',
             'Compute `(first_call - steady["compiled"]) / (steady["eager"] - steady["compiled"])`.',
@@ -135,36 +138,36 @@ EXERCISES = (
             _saved_in("backward"),
             Mistake(
                 lambda data: saved_ms(data, "optimizer"),
-                "You gave milliseconds. Divide them by the milliseconds that the whole step saved,"
-                " and multiply by 100.",
+                "You gave the answer in milliseconds. Divide it by the milliseconds saved in the"
+                " whole step, and multiply by 100.",
             ),
             Mistake(
                 lambda data: 100 * saved_ms(data, "optimizer") / mean_ms(data["eager"]),
-                "You divided by the eager step. Divide by what the step saved, which is eager minus"
-                " compiled.",
+                "You divided by the eager step time. Divide by the time saved in the step, which is"
+                " eager minus compiled.",
             ),
             Mistake(
                 lambda data: (
                     100 * saved_ms(data, "optimizer") / mean_ms(data["eager"], "optimizer")
                 ),
-                "You computed a share of the optimizer's own time. Divide by what the whole step"
-                " saved.",
+                "You computed a share of the optimizer's own time. Divide by the time saved in the"
+                " whole step.",
             ),
             Mistake(
                 lambda data: 100 * saved_ms(data) / mean_ms(data["eager"]),
-                "You computed how much shorter the whole step became. Compute which part of that the"
-                " optimizer saved.",
+                "You computed how much shorter the whole step became. Compute the percentage of"
+                " that difference that the optimizer accounts for.",
             ),
         ),
         hints=(
-            "Compute two differences: of the whole step, and of its phase `optimizer`.",
+            "Compute two differences: one for the whole step, and one for the `optimizer` phase.",
             (
-                'Compute `step_ms["eager"] - step_ms["compiled"]`, and the same difference of'
+                'Compute `step_ms["eager"] - step_ms["compiled"]`, and the same difference for'
                 ' `phases[how]["optimizer"]`.'
             ),
-            "Divide the optimizer's difference by that of the step, and multiply by 100.",
+            "Divide the optimizer's difference by the step's difference, and multiply by 100.",
         ),
-        insight="The compiler never saw the optimizer, so the machine changed and not the code.",
+        insight="The compiler never saw the optimizer, so the machine changed, not the code.",
     ),
     Exercise(
         id="10.3",
@@ -174,13 +177,13 @@ EXERCISES = (
             Mistake(lambda data: data[1], "Give the function itself"),
         ),
         hints=(
-            "Replace the `if`, which breaks the graph because it needs a value in Python.",
-            "Use `clamp` without a condition, because it doesn't change values within its limits.",
+            "Replace the `if` statement, which breaks the graph because it needs a Python value.",
+            "Use `clamp` without a condition, because it doesn't change values within the limits.",
             "Return `Block.forward(careful, x).clamp(-1e3, 1e3) + 1`.",
         ),
         insight=(
-            "If the branches differ more, `torch.where(condition, a, b)` computes both and selects"
-            " from them."
+            "If the branches differ more than here, use `torch.where(condition, a, b)`, which"
+            " selects from the results of both branches."
         ),
     ),
 )

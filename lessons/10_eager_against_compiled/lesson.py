@@ -1,17 +1,17 @@
 # %% [markdown]
 # # Eager versus compiled: what does compiling change?
 #
-# PyTorch runs *eagerly* by default: each operation of a model is a separate operator. `torch.compile` first looks at the
-# whole model and replaces many small operators with a few generated kernels. Is this worth a slow first call?
+# By default, PyTorch runs *eagerly*, one operator at a time. In contrast, `torch.compile` analyzes the whole model and
+# replaces many small operators with a few generated kernels. Is the speedup worth a slow first call?
 #
 # After this lesson, you can:
 #
-# - measure what compiling costs, and after how many calls it has paid for itself;
-# - describe what the compiler changes, and check a gain against a part that it doesn't change;
+# - measure the cost of compiling, and after how many calls it pays off;
+# - describe what the compiler changes, and check a speedup against a part that it doesn't change;
 # - find graph breaks and recompiles, and avoid them.
 #
-# **Before you start:** complete lessons 00 and 02. Compiling needs a C++ compiler for a CPU, or Triton for a GPU, which
-# comes with PyTorch. Otherwise, the lesson uses recorded results.
+# **Before you start:** complete lessons 00 and 02. Compiling requires a C++ compiler on a CPU, or Triton (included with
+# PyTorch) on a GPU. Without these tools, the lesson uses recorded results.
 
 # %%
 import os
@@ -39,16 +39,16 @@ lesson.recall()
 #
 # | | eager | compiled |
 # | --- | --- | --- |
-# | what decides which operation is next | Python, operator by operator | the compiler, once for a whole *graph* of operators |
-# | first call | like the others | seconds to minutes for tracing, code generation, and a C++ compiler or Triton |
-# | small operators in a row | one kernel each, which reads and writes memory | *fused* into one kernel, which uses memory once |
+# | what selects the next operation | Python, one operator at a time | the compiler, once for a whole *graph* of operators |
+# | first call | as fast as the others | takes seconds to minutes for tracing, code generation, and a C++ compiler or Triton |
+# | consecutive small operators | one kernel each, which reads and writes memory | *fused* into one kernel, which reads and writes once |
 # | matrix products, convolutions | from a library (hipBLASLt, MIOpen) | mostly from the same library |
-# | another shape or type | just runs | may be compiled again: a *recompile* |
-# | Python code that can't be traced | just runs | splits the graph: a *graph break* |
+# | input with a new shape or type | runs | may cause another compilation, a *recompile* |
+# | Python code that can't be traced | runs | splits the graph, which is a *graph break* |
 #
 # ## Predict
 #
-# A transformer block is called many times.
+# How slow is the first compiled call to a transformer block?
 
 # %%
 # solution
@@ -61,7 +61,7 @@ proflab.predict(
 # %% [markdown]
 # ## Time the first call and the others
 #
-# The block consists of attention and two linear layers:
+# The block consists of an attention layer and two linear layers:
 
 # %%
 has_gpu = torch.accelerator.is_available()
@@ -84,8 +84,8 @@ class Block(nn.Module):
 block, batch = Block().to(device), torch.randn(32, 64, 128, device=device)
 
 # %% [markdown]
-# Time each call as in lesson 00, and alternate between eager and compiled. The compiler keeps its results in a folder
-# for the next process, so use a new folder to see what a new machine pays:
+# Time each call as in lesson 00, and alternate between eager and compiled calls. The compiler caches its results in a
+# folder, so use a new folder to measure the cost on a new machine:
 
 
 # %%
@@ -103,7 +103,7 @@ def alternate(variants, x, calls=40):
 
 
 # %% [markdown]
-# The next cell takes about a minute on two cores. Without a C++ compiler (`g++`), it shows recorded times.
+# The next cell takes about a minute on two cores.
 
 # %%
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(lesson.folder / f"compiled_{time.time():.0f}")
@@ -119,8 +119,8 @@ if has_gpu or shutil.which(os.environ.get("CXX", "g++")):
 # %% [markdown]
 # ## First look
 #
-# Leave out the first calls. The *quartiles* are the values below which a quarter and three quarters of the calls are. If
-# those of eager and compiled overlap, the comparison is inconclusive.
+# Leave out the first calls. The *quartiles* are the values below which a quarter and three quarters of the calls fall.
+# If the quartile ranges of eager and compiled calls overlap, the comparison is inconclusive.
 
 
 # %%
@@ -131,19 +131,21 @@ def steady_calls(times):
     ).reset_index()
 
 
-columns, title = "how mean quarter median three_quarters max", "Calls from the fourth on, in ms"
+columns, title = "how mean quarter median three_quarters max", "From the fourth call on, in ms"
 for calls, source in ((times, origin), (recorded, there.origin)):
     show_table(steady_calls(calls), columns, title, origin=source)
 first = times.query("how == 'compiled' and call == 0")["ms"].iloc[0]
 show_text(f"The first compiled call took {first / 1e3:.1f} s.")
 
 # %% [markdown]
-# This block is mostly matrix products, which don't change. Small operators in a row gain more. Before each compiled
-# call, *guards* check whether the compiled code still fits, so a single small layer can only lose.
+# This block consists mostly of matrix products, which the compiler doesn't change, so models with many consecutive
+# small operators gain more. Before each compiled call, *guards* check whether the compiled code is still valid, so a
+# single small layer only becomes slower.
 
 # %%
-# 4 minutes: after how many compiled calls has compiling paid for itself, in the `recorded` times (columns `how`, `call`
-# and `ms`)? Use the medians from call 3 on as if they were exact. The cost is the first compiled call minus a steady one.
+# 4 minutes: according to the `recorded` times (columns `how`, `call` and `ms`), after how many compiled calls has
+# compiling paid for itself? Treat the medians from call 3 on as exact. The cost is the time of the first compiled call
+# minus the median time of a compiled call.
 q = exercise("10.1", recorded)
 # solution
 steady = recorded[recorded["call"] >= 3].groupby("how")["ms"].median()
@@ -153,10 +155,10 @@ answer = (first_call - steady["compiled"]) / (steady["eager"] - steady["compiled
 q.check(answer)
 
 # %% [markdown]
-# ## Trap: the step became faster, so compiling did it
+# ## Trap: the step got faster, so compiling must be the reason
 #
-# These two traces show the same two training steps of a vision transformer on a CPU, eager and compiled. The compiler
-# never sees the optimizer, which is *outside* the model, so the same operators run there in both.
+# These two traces show the same two training steps of a vision transformer on a CPU, eager and compiled. The optimizer
+# is *outside* the model, so the compiler never sees it, and the same optimizer operators run in both traces.
 
 # %%
 places = {"eager": "torch-cpu-vit", "compiled": "torch-cpu-vit-compiled"}
@@ -168,14 +170,14 @@ phases = {
     for how, run in pair.items()
 }
 show_text(
-    f"A step takes {step_ms['eager']:.0f} ms eager and {step_ms['compiled']:.0f} ms compiled."
+    f"An eager step takes {step_ms['eager']:.0f} ms, a compiled one {step_ms['compiled']:.0f} ms."
 )
 shown = pd.DataFrame(phases).rename_axis("phase").reset_index()
 show_table(shown, "phase eager compiled", "Mean of two steps, in ms", origin=pair["eager"].origin)
 
 # %%
-# 3 minutes: compiled, a step saves milliseconds. What share of these saved milliseconds, in percent, was saved in the
-# phase `optimizer`? Use `phases` and `step_ms`, which are both in milliseconds per step.
+# 3 minutes: a compiled step takes less time than an eager step. What percentage of the saved time was saved in the
+# `optimizer` phase? Use `phases` and `step_ms`, which both contain milliseconds per step.
 q = exercise("10.2", pair)
 # solution
 shorter = step_ms["eager"] - step_ms["compiled"]
@@ -185,8 +187,8 @@ answer = 100 * in_optimizer / shorter
 q.check(answer)
 
 # %% [markdown]
-# A part that the compiler doesn't change is a *control*. If its time changes, something else changed as well, such as how
-# busy the machine was. So these runs prove nothing about speed, but they show which operators ran:
+# A part that the compiler doesn't change is called a *control*. If its time changes, something else must have changed
+# as well, such as the load on the machine. These runs prove nothing about speed, but they show which operators ran:
 
 # %%
 calls = {how: tidyprof.operators(run).set_index("name")["calls"] for how, run in pair.items()}
@@ -195,37 +197,37 @@ for name in ("addmm", "_scaled_dot_product_flash_attention_for_cpu", "native_lay
     show_text(f"`{name}`: {', '.join(counts)}")
 
 # %% [markdown]
-# Linear layers (`addmm`) and attention keep their library calls, and normalization is now in generated code. In GPU
-# traces from Argonne's ALCF, linear layers gain and attention hardly does.
+# Linear layers (`addmm`) and attention still call library kernels, whereas generated code does the normalization. In
+# GPU traces from Argonne's ALCF, linear layers become faster, but attention hardly changes.
 #
 # ## Look at a GPU
 #
-# The example run at batch 1,024 was traced on an NVIDIA H200, eager and with `--compile`. Here are both on one time axis:
+# We traced the example run with batch size 1,024 on an NVIDIA H200, eager and with `--compile`:
 
 # %%
 names = {"eager": "torch-h200-case-large", "compiled": "torch-h200-case-compiled"}
 found = {how: proflab.recording(name) for how, name in names.items()}
 traces = {how: tidyprof.read(one.path, origin=one.origin) for how, one in found.items()}
-show_figure(runs_above(traces, "Eager above compiled, three traced steps"))
+show_figure(runs_above(traces, "Eager (top) and compiled (bottom), three steps"))
 
 # %% [markdown]
-# The compiled run requests its third batch earlier, because its forward passes take less time on the CPU. Both GPU
-# rows look full only because each kernel is narrower than a pixel. Which kernels gain?
+# The compiled run requests its third batch earlier, because its forward passes take less CPU time. Both GPU rows look
+# full only because each kernel is narrower than a pixel. Which kernels became faster?
 
 # %%
 kernels = {how: tidyprof.kernels(trace) for how, trace in traces.items()}
 kinds = {how: rows.groupby("category")["total_ns"].sum() / 3e6 for how, rows in kernels.items()}
 shown = pd.DataFrame(kinds).fillna(0).rename_axis("category").reset_index()
 show_table(
-    shown, "category eager compiled", "Kernels of a step, in ms", origin=traces["eager"].origin
+    shown, "category eager compiled", "Kernel time per step, in ms", origin=traces["eager"].origin
 )
 counts = {how: rows["calls"].sum() / 3 for how, rows in kernels.items()}
 show_text(f"Kernels per step: {counts['eager']:.0f} eager, {counts['compiled']:.0f} compiled")
 
 # %% [markdown]
-# Convolutions keep their time, and the library chose other kernels for matrix products. Normalization and the changes of
-# layout (both in *other*) take much less, because generated kernels replace them. Their names start with `triton_`, then
-# `poi` for pointwise or `red` for a reduction, then the merged operators. Is the whole run faster?
+# Convolutions take as long as before, and matrix products use different library kernels. Normalization and layout
+# changes (both in *other*) take much less time in generated kernels. The names of these kernels start with `triton_`,
+# then `poi` (pointwise) or `red` (reduction), then the fused operators. Is the whole run faster?
 
 # %%
 runs = {"large": "eager", "compiled": "compiled"}
@@ -234,22 +236,23 @@ steps = steps.assign(how=steps["run"].map(runs), call=steps["step"], ms=steps["d
 show_table(steady_calls(steps), columns, "Steps on an H200, in ms", origin=traces["eager"].origin)
 
 # %% [markdown]
-# The middle half of the compiled steps is closer together, so steps are more even, except for one slow step. The mean
-# didn't change, and the quartiles overlap: inconclusive. Nearly as many launches remain, and the CPU is the limit (lesson
-# 04). `torch.compile(model, mode="reduce-overhead")` launches all kernels of a graph in one call (lesson 12).
+# Except for one slow step, compiled steps vary less, but the mean didn't change. Because the quartile ranges overlap,
+# the comparison is inconclusive. The compiled run launches nearly as many kernels, so the CPU is still the limit
+# (lesson 04). `torch.compile(model, mode="reduce-overhead")` launches all kernels in a graph with one call (lesson 12).
 
 # %% [markdown] tags=["given"]
-# > **Note:** AMD's [published pairs](https://github.com/amd/HPCTrainingExamples), a ResNet-50 (2,013 and 2,128 images/s)
-# > and two language models, became 1.06, 1.04 and 1.01 times as fast. A second compiled run on the H200 reached only half
-# > the rate.
+# > **Note:** In AMD's [published comparisons](https://github.com/amd/HPCTrainingExamples), compiling made a ResNet-50
+# > 1.06 times as fast (2,128 instead of 2,013 images/s), and two language models 1.04 and 1.01 times as fast. On the
+# > H200, a second compiled run reached only half the rate of the run above.
 #
 # ## Find graph breaks
 #
-# The compiler may remove your ranges *inside* the model from a trace, so put ranges around the call. In the trace,
-# `Torch-Compiled Region: 0/0` is the first graph in its first version. `1/0` is the second graph, after a graph break, and
-# `0/1` is the second version of the first graph, after a recompile.
+# The compiler may remove ranges *inside* the model from a trace, so put ranges around the call to the model. In the
+# trace, `Torch-Compiled Region: 0/0` is the first graph. After a graph break, `1/0` is the second graph, and after a
+# recompile, `0/1` is the second version of the first graph.
 #
-# A *backend* is a function that accepts a graph and returns what to run instead. This one only counts graphs:
+# A *backend* is a function that receives a graph and returns the function to run instead. This backend only counts
+# graphs:
 
 # %%
 graphs = []
@@ -275,18 +278,18 @@ torch._dynamo.reset()
 torch.compile(careful, backend=counting)(batch)
 [reason] = torch._dynamo.explain(careful)(batch).break_reasons
 show_text(
-    f"The compiler gets {len(graphs)} graphs, because of line {reason.user_stack[-1].lineno}:"
+    f"The compiler gets {len(graphs)} graphs because of line {reason.user_stack[-1].lineno}:"
 )
 print(str(reason.reason).splitlines()[0])
 
 # %% [markdown]
-# `if` needs a value in Python, so the graph ends there. `.item()` fetches it, which makes the CPU wait for the GPU, and a
-# second graph continues. `TORCH_LOGS=graph_breaks,recompiles python train.py` prints this report for your own script.
-# `torch.compile(model, fullgraph=True)` turns a break into an error.
+# The `if` statement needs a Python value, so the first graph ends there. `.item()` fetches this value, which makes the
+# CPU wait for the GPU. To get this report for your own script, run it with `TORCH_LOGS=graph_breaks,recompiles`.
+# `torch.compile(model, fullgraph=True)` turns graph breaks into errors.
 
 # %%
-# 4 minutes, open: write `repaired(x)`, which returns the same results as `careful(x)` in one graph. It can call
-# `Block.forward(careful, x)`. Clamping small values doesn't change them.
+# 4 minutes, open: write `repaired(x)`, which returns the same results as `careful(x)` but compiles to one graph. It can
+# call `Block.forward(careful, x)`. Clamping doesn't change values within the limits.
 q = exercise("10.3", (careful, batch))
 
 
@@ -303,8 +306,9 @@ q.check(answer)
 # %% [markdown]
 # ## Find recompiles
 #
-# Guards check types, shapes and numbers. At the first batch of another size, the compiler makes a second version for any
-# size, so an odd last batch costs one compilation per run. What about a number that changes in each step?
+# Guards check types, shapes and numbers. When the batch size first changes, the compiler generates a second version
+# that accepts any batch size, so a smaller last batch costs one compilation per run. What happens if a number changes
+# in each step?
 
 
 # %%
@@ -330,27 +334,28 @@ def graphs_for(numbers, as_attribute):
 for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 15)]}.items():
     counts = [graphs_for(numbers, as_attribute) for as_attribute in (False, True)]
     show_text(
-        f"Twelve values, {kind}: {counts[0]} graphs as an argument, {counts[1]} as an attribute"
+        f"Twelve {kind} values: {counts[0]} graphs as an argument, {counts[1]} as an attribute"
     )
 
 # %% [markdown]
-# An argument, or a float, becomes a variable at the second value. An integer *attribute* of the module is a constant of
-# the model, like a global name or a string. PyTorch 2.15 recompiles until its limit, then gives up and runs eagerly. The
-# trainer can inject this fault (`--inject-fault recompile`). Keep counters in tensors, or pass them as arguments.
+# When a value first changes, the compiler turns an argument or a float into a variable. In contrast, it treats an
+# integer *attribute* of the module as a constant, like a global name or a string. In this case, PyTorch 2.15 recompiles
+# until it reaches its limit, and then runs eagerly. The trainer can inject this fault (`--inject-fault recompile`).
+# Keep counters in tensors, or pass them as arguments.
 #
-# For shapes, use batches of one size (`drop_last=True` in the data loader, or padding), `torch.compile(model,
-# dynamic=True)`, or `torch._dynamo.mark_dynamic(batch, 0)` for the one dimension that changes.
+# If shapes change, use batches of one size (`drop_last=True` in the data loader, or padding),
+# `torch.compile(model, dynamic=True)`, or `torch._dynamo.mark_dynamic(batch, 0)` for a single changing dimension.
 #
 # ## Many GPUs
 #
-# DistributedDataParallel (DDP, lesson 07) adds up gradients in *buckets* during `backward`. Wrap the model first, then
-# compile it, so that the compiler splits its graph where a bucket ends. Each rank compiles for itself. If a shape differs
-# on one rank, that rank recompiles while the others wait. [Names on Intel
-# GPUs](../docs/migration.md#pytorch-from-cuda-to-any-gpu) differ, and `torch.accelerator` works on all GPUs.
+# DistributedDataParallel (DDP, lesson 07) reduces gradients in *buckets* during `backward`. Wrap the model in DDP
+# first, and then compile it, so that the compiler splits its graph at bucket boundaries. Each rank compiles separately.
+# If a shape differs on one rank, that rank recompiles while the others wait. [Some names differ on Intel
+# GPUs](../docs/migration.md#pytorch-from-cuda-to-any-gpu), but `torch.accelerator` works on all GPUs.
 #
 # ## Decide
 #
-# Compile if enough calls remain to pay for it, and if nothing breaks or recompiles. Otherwise, fix that first.
+# Compile if the remaining calls save more time than compiling costs. Fix graph breaks and recompiles first.
 
 # %%
 eager_ms = times.query("how == 'eager' and call >= 3")["ms"].median()
@@ -359,18 +364,18 @@ proflab.reveal("10.a", first / eager_ms, origin=origin)
 # %% [markdown]
 # ## Three takeaways
 #
-# - Compiling costs seconds to minutes once, so it pays only after many calls.
-# - Check a gain against a part that the compiler doesn't change, and alternate the two variants.
-# - Graph breaks and recompiles cancel the gain, and `TORCH_LOGS=graph_breaks,recompiles` reports both.
+# - Compiling costs seconds to minutes once, so it pays off only after many calls.
+# - Compare a speedup with a part that the compiler doesn't change, and alternate the two variants.
+# - Graph breaks and recompiles can cancel the speedup, and `TORCH_LOGS=graph_breaks,recompiles` reports both.
 #
 # ## What this view cannot see
 #
-# The H200 pair is one run each, so measure the gain on your GPU. Compare the losses too (lesson 08), because a count of
-# graphs doesn't show whether the results are the same.
+# The H200 comparison uses one run of each variant, so measure the speedup on your own GPU. Also compare the losses
+# (lesson 08), because graph counts don't show whether the results are correct.
 #
-# > **Note:** Does each run start with slow steps? Set `TORCHINDUCTOR_CACHE_DIR` to a folder that outlives the job. For "No
-# > working C++ compiler found", install g++ or load your site's module. For "hit config.recompile_limit", see
-# > `TORCH_LOGS=recompiles`, or the [list of known issues](../docs/known-issues.md).
+# > **Note:** If each run starts slowly, set `TORCHINDUCTOR_CACHE_DIR` to a folder that outlives the job.
+# > For "No working C++ compiler found", install g++ or load your site's module. For "hit
+# > config.recompile_limit", use `TORCH_LOGS=recompiles`, or see the [known issues](../docs/known-issues.md).
 
 # %% [markdown]
 # ## At work, without this course
