@@ -129,7 +129,7 @@ q.check(answer)
 first_guess, difference_guess = 10, 2
 # end solution
 proflab.predict("00.a", first_guess, unit="times", what="the first step relative to a typical one")
-proflab.predict("00.b", difference_guess, unit="%", what="the difference between identical runs")
+proflab.predict("00.b", difference_guess, unit="%", what="the difference between two runs")
 
 # %% [markdown]
 # ## Capture: the clock
@@ -304,8 +304,8 @@ steps = h200.query("part == 'steady' and run in ['plain', 'loaders']")
 rates = steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]].sum().reset_index()
 rates["images_per_second"] = 1e9 * rates["images"] / rates["duration_ns"]
 rates["steps"] = rates["profiled"].map({True: "traced", False: "not traced"})
-rates["repeat"] = rates["traced"].map({True: "second", False: "first"})
-columns, origin = "run repeat steps images_per_second", h200.attrs["origin"]
+rates["trace"] = rates["traced"].map({True: "of some steps", False: "none"})
+columns, origin = "run trace steps images_per_second", h200.attrs["origin"]
 show_table(rates, columns, "Two runs of each command", origin=origin)
 loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_second"]
 
@@ -314,8 +314,8 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # the difference is real. Always time a program without the profiler.
 #
 # *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, the two
-# rates differ by a factor of two, because the loaders got ahead while the trace was being written. A run with a trace
-# is therefore not a repeat of a run without one. Always report how many runs you made.
+# rates differ by a factor of two, because the loaders got ahead while the trace was being written, so these runs aren't
+# repeats. Always report how many runs you made.
 #
 # Later lessons say so if a run was traced.
 

@@ -379,8 +379,8 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # The limit is still data loading. Two processes prepare two batches in parallel, so a step that finds a finished batch
 # is short, but the next step may wait a long time. The longest gap in the trace is also in the `data` range.
 #
-# More processes need more CPU cores. Your stacks suggest a cheaper fix. Torchvision transforms each image separately,
-# whereas `--batched-transforms` applies each operator to the whole batch. Compare both variants on your CPU:
+# More processes need more CPU cores. Your stacks suggest another fix. Torchvision transforms each image separately,
+# whereas `--batched-transforms` applies each operator to the whole batch. Compare both on your CPU:
 
 # %%
 from timeit import repeat
@@ -396,7 +396,7 @@ show_text(
 )
 
 # %% [markdown]
-# On the H200, `--batched-transforms` also moves this work to the GPU. If data were always ready, each step would take
+# On a CPU, batches gain little, but on the H200, the option moves this work to the GPU. If data were always ready, each step would take
 # about as long as the shortest step in the table. With both changes, how many times as fast will the mean step be?
 
 # %%

@@ -40,7 +40,7 @@ WRONG_JOBS = {
     "start `srun`": ("srun ", ""),
     "Add `--kernel-trace`": ("--kernel-trace ", ""),
     "Add `--output-format csv`": ("--output-format csv ", ""),
-    "the number of ranks": ("--ntasks-per-node=4 ", ""),
+    "request four ranks": ("--ntasks-per-node=4 ", ""),
     "sbatch rejects a script": ("#!/bin/bash\n", ""),
     "Use `--nodes=1`": ("--nodes=1", "--nodes=4"),
 }

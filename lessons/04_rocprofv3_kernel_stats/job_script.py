@@ -80,11 +80,9 @@ def problem(script: str) -> str | None:
         )
     if found := _unreadable(script):
         return found
-    if not re.search(r"^#SBATCH .*(--ntasks|-n ?\d)", script, re.MULTILINE) and not re.search(
-        r"srun .*-n", script
-    ):
-        return "The script doesn't set the number of ranks. Add `#SBATCH --ntasks-per-node=4`."
-    if re.search(r"^#SBATCH .*(--nodes[= ]|-N ?)(?!1\b)", script, re.MULTILINE):
+    if not re.search(r"^#SBATCH .*(--ntasks(-per-node)?[= ]|-n ?)4\b", script, re.MULTILINE):
+        return "The script doesn't request four ranks. Add `#SBATCH --ntasks-per-node=4`."
+    if re.search(r"(#SBATCH|srun) .*(--nodes[= ]|-N ?)(?!1\b)", script, re.MULTILINE):
         return "The script requests several nodes. Use `--nodes=1` for four ranks on one node."
     calls, errors = _try(script)
     return _order(calls, errors) or _options(calls) or _names(calls, script)

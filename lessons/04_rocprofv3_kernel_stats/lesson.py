@@ -4,7 +4,7 @@
 # With both fixes from lesson 03, the H200 reaches 7,816 images/s, and its steps hardly depend on the images. AMD
 # published 12,787 images/s for the same network and batch size on an MI300X. We have no H200 trace of the fixed run, so
 # the evidence now comes from an MI300X: first AMD's recorded tables, then modeled runs. `$EXAMPLE` now uses
-# `--num-workers 2`. The modeled loaders keep up with the GPU, so batched transforms change nothing.
+# `--num-workers 2`. The modeled loaders keep up at batch size 256, so batched transforms change nothing.
 #
 # `rocprofv3` records every kernel that an unmodified program runs on an AMD GPU. Its table shows whether a single
 # kernel is worth optimizing or whether too many small kernels leave the GPU without work.
