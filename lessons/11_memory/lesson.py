@@ -197,8 +197,8 @@ print(
 #
 # ## On a GPU: allocated, reserved, used
 #
-# A CPU frees memory at once. On a GPU, this is slow, so PyTorch's *caching allocator* requests memory in
-# *segments* and keeps them. Each tensor gets a *block* of a segment. Four numbers describe this memory, and each
+# A CPU frees memory at once. On a GPU, freeing is slow, so PyTorch's *caching allocator* requests memory in
+# *segments* and keeps them. Each tensor gets a *block* of a segment. Four numbers describe GPU memory, and each
 # includes the previous one:
 #
 # | number | where to read it | what it counts |
@@ -208,7 +208,7 @@ print(
 # | reserved | `torch.cuda.memory_reserved()` | all segments, including their free blocks |
 # | used | VRAM in `amd-smi`, `torch.cuda.mem_get_info()` | reserved memory, plus the driver, RCCL and other processes |
 #
-# The names contain `cuda` even on AMD GPUs. *VRAM* is the GPU's memory, which is HBM on an MI300X.
+# Function names contain `cuda` even on AMD GPUs. *VRAM* is the GPU's memory, which is HBM on an MI300X.
 
 # %% [markdown]
 # ## Take a snapshot
@@ -347,7 +347,7 @@ q.check(answer)
 # | each step starts with more memory in use | a leak | compare two snapshots by source line |
 # | memory is full from the start | a memory pool | check its setting and metrics, because VRAM use stays constant |
 # | requested memory nearly fills the device | the step needs more | smaller batch, 16 bits, activation checkpointing, more GPUs |
-# | reserved memory nearly fills the device, but requested memory doesn't | fragmentation | equal sizes, allocate first what stays, then settings |
+# | reserved memory nearly fills the device, but requested memory doesn't | fragmentation | equal sizes, allocating long-lived tensors first, then settings |
 # | none of these | memory outside PyTorch | compare VRAM use with `memory_reserved()` |
 
 # %%
@@ -358,7 +358,7 @@ proflab.reveal("11.a", in_use.max() / parameters, origin=HERE)
 #
 # - In float32, parameters, gradients and Adam states take up 16 bytes per parameter, even before the first activation.
 # - A snapshot lists the line that requested each block, so comparing two snapshots shows which line leaks.
-# - If a request fails although enough memory is free, memory is fragmented, so allocate first what stays.
+# - If a request fails although enough memory is free, memory is fragmented, so allocate long-lived tensors first.
 #
 # ## What this view cannot see
 #
@@ -370,8 +370,8 @@ proflab.reveal("11.a", in_use.max() / parameters, origin=HERE)
 # %% [markdown] tags=["given"]
 # > **Note:** Known issues:
 # >
-# > - `expandable_segments` needs [PyTorch 2.12][expand] or AMD's PyTorch 2.11, and [ROCm 7.0][gate]. Leave it out if
-# >   you see [faults with PyTorch 2.12][crash], [a hang][hang] or, with ROCm 7.14 and `max_split_size_mb`,
+# > - `expandable_segments` needs [PyTorch 2.12][expand] or AMD's PyTorch 2.11, and [ROCm 7.0][gate]. Omit this option
+# >   if you see [faults with PyTorch 2.12][crash], [a hang][hang] or, with ROCm 7.14 and `max_split_size_mb`,
 # >   [unexpected zeros][zeros].
 # > - The [memory_viz][viz] viewer [reads pickle protocol 4][five], but Python 3.14 writes protocol 5. The snippet
 # >   writes protocol 4.
