@@ -238,7 +238,7 @@ for number, path in enumerate(paths[1:], 1):
     names.append(f"gpu{number}")
     four.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
 views = (OPERATIONS.format(one, SECOND.format(one)) for one in names)
-four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
+_ = four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
 
 # %% [markdown]
 # A trace has no rows for idle time, so compare each start with an earlier end. A *window*, `OVER (ORDER BY start)`,

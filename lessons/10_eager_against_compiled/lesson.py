@@ -226,7 +226,7 @@ show_text(f"Kernels per step: {counts['eager']:.0f} eager, {counts['compiled']:.
 
 # %% [markdown]
 # Convolutions take as long as before, and matrix products use different library kernels. Normalization and layout
-# changes (both in *other*) take much less time in generated kernels. The names of these kernels start with `triton_`,
+# changes (in eager mode, both in *other*) take much less time in generated kernels. The names of these kernels start with `triton_`,
 # then `poi` (pointwise) or `red` (reduction), then the fused operators. Is the whole run faster?
 
 # %%

@@ -203,8 +203,8 @@ for _ in range(9):
         taken.append(1e3 * (time.perf_counter() - begin))
 
 # %%
-taken = pd.DataFrame(np.reshape(taken, (9, -1)), columns=works)[2:]  # the first two warm up
-times = taken.quantile([0.25, 0.5, 0.75]).T.set_axis(
+timings = pd.DataFrame(np.reshape(taken, (9, -1)), columns=works)[2:]  # the first two warm up
+times = timings.quantile([0.25, 0.5, 0.75]).T.set_axis(
     ["quarter", "median", "three_quarters"], axis=1
 )
 scatter = (times["three_quarters"] >= 1.5 * times["quarter"]).any()
@@ -458,7 +458,7 @@ q.check(answer)
 span_ms = ((nodes["start_ns"] + nodes["duration_ns"]).max() - nodes["start_ns"].min()) / 1e6
 show_text(
     f"SGLang, 32 requests: kernel time / bound = {kernels_s / bound_s:.2f}, "
-    f"step time / kernel time = {span_ms / 1e3 / kernels_s:.2f}"
+    f"graph time / kernel time = {span_ms / 1e3 / kernels_s:.2f} (this trace has one graph)"
 )
 proflab.reveal("12.a", float(f"{1 / alone_s:.3g}"), origin=MODELED)
 proflab.reveal("12.b", float(f"{prefill / alone:.3g}"), origin=here)

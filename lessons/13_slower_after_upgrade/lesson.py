@@ -44,7 +44,7 @@ lesson.recall()
 #
 # *Noise* is the difference between runs of the same work. On an MI300A, [AMD reports][amd] that ROCm 7.2.3 runs a
 # transformer 23% slower than ROCm 6.4.3, and ResNet-50 3% faster, based on one number per release. AMD considers 1 to
-# 2% to be noise, so the slowdown is real.
+# 2% to be noise.
 #
 # [amd]: https://github.com/amd/HPCTrainingExamples/blob/f5f5263efa5313dd705a9a7a3eefd53d111887d3/MLExamples/Pytorch/common/PERFORMANCE_NOTES.md
 #
@@ -112,7 +112,7 @@ show_text(f"Steps take {ratio:.2f} times as long (interval: {low:.2f} to {high:.
 show_text(f"The gate's interval: {verdict.ratio.low:.2f} to {verdict.ratio.high:.2f}.")
 
 # %% [markdown]
-# The whole interval is above 1, so the new release is slower beyond doubt.
+# The whole interval is above 1, so by this rule, the new release is slower.
 #
 # ## Trap: steps aren't repeats
 #

@@ -52,7 +52,7 @@ lesson.recall()
 #
 # ## Predict
 #
-# A script calls `all_reduce` four times on three ranks. Rank 1 skips the second call. The timeout is 4 s.
+# Three ranks call `all_reduce` three times, then `barrier`. Rank 1 skips the first call. The timeout is 4 s.
 
 # %%
 # solution

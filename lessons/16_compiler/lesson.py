@@ -241,9 +241,9 @@ versions = {path.name: table_of(path) for path in sorted(shipped.iterdir())}
 history = pd.concat(versions, names=["triton"]).reset_index()
 history["setting"] = history["case"].str.removesuffix("_gfx950")
 history = history[history.groupby("setting")["case"].transform("size") == 2 * len(versions)]
-wanted = history[history["setting"] == "256x256x64"]
+wanted = history[history["setting"] == "256x256x64_8warps"]
 spills = wanted.pivot(index="target", columns="triton", values="spilled_vgprs").reset_index()
-title = "Spilled registers of the 256 x 256 x 64 tile, by Triton version"
+title = "Spilled registers of the 256 x 256 x 64 tile with 8 warps, by Triton version"
 show_table(spills, " ".join(spills), title, origin=f"compiled: Triton {', '.join(versions)}")
 
 # %% [markdown]
@@ -287,7 +287,7 @@ show_table(rows, columns, title, origin=origin)
 # %% [markdown]
 # If the width is divisible by 16, each lane loads 16 bytes at once. Otherwise, a row may start at any address, so the
 # kernel loads `x` and `residual` one number (2 bytes) at a time. It also loads `weight` (4 bytes) this way, because the
-# mask `column < width` depends on the width. Results then pass through LDS, and fewer wavefronts fit. Therefore, pad
+# mask `column < width` depends on the width. The kernel then needs more registers, so fewer wavefronts fit. Therefore, pad
 # the last dimension, and check `loads` if one shape is slower than similar shapes.
 #
 # ## In your tests

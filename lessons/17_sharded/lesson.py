@@ -177,7 +177,7 @@ hsdp = 3 * 1 / 2 + 2 * 1 / 2 / 2  # within a pair, and half of the gradients bet
 factors = [2 * share, 3 * share, 2 * share, hsdp]
 compared = pd.DataFrame({"how": HOW, "computed_mb": [whole_mb * factor for factor in factors]})
 compared["traced_mb"] = compared["how"].map(sent_mb)
-show_table(compared, " ".join(compared), "Data that each rank sends per step", origin=MEASURED)
+show_table(compared, " ".join(compared), "Data per rank and step, from call sizes", origin=MEASURED)
 more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 
 # %% [markdown]
@@ -279,8 +279,7 @@ show_table(published, columns, "Bus bandwidth compared with the links", origin=P
 show_text(f"{links['links']:.0f} links: {rated:.0f} GB/s rated, {usable:.0f} GB/s usable.")
 
 # %% [markdown]
-# Although the GPU computes during these transfers, it still uses the links well. Therefore, the links aren't the
-# problem.
+# Although the GPU computes during these transfers, they run at nearly the usable speed of the links.
 #
 # ## Waiting or transfer?
 #

@@ -123,6 +123,9 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
         asked = {one: connection.execute(f'PRAGMA table_info("{one}")') for one in views}
         columns = {one: [row[1] for row in rows] for one, rows in asked.items()}
         known = itertools.chain(*columns.values()) if what == "column" else _relations(connection)
+        known = set(known)
+        if own in known:
+            return f"the tables in your query have no {what} `{name}`"
         return f"there is no {what} `{name}`: {near(own, known)}"
     for pattern, words in _EXPLANATIONS.items():
         if found := re.search(pattern, complaint):
