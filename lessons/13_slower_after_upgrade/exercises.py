@@ -114,8 +114,8 @@ def suspects_problem(answer: Any, tables: Mapping[str, pd.DataFrame]) -> str | N
     given = {name: answer(kernels) for name, kernels in everything.items()}
     for count in given.values():
         if not isinstance(count, Real):
-            kind = type(count).__name__
-            return f"Your function returned a {kind}, not a number. Return the number of kernels."
+            what = "nothing" if count is None else f"a {type(count).__name__}"
+            return f"Your function returned {what}, not a number. Return the number of kernels."
     wrong = [name for name in given if given[name] != suspects(everything[name])]
     if not wrong:
         return None
