@@ -1,4 +1,4 @@
-"""The shipped lines of the case sheet, from a run of the lessons without a GPU.
+"""The shipped lines of the findings log, from a run of the lessons without a GPU.
 
     python -m tools.case_lines [--write]
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SHIPPED.write_text(text, encoding="utf-8")
     wrong = list(problems(found, case.shipped()))
     print(
-        "\n".join(wrong) or "the case sheet is what the lessons find",
+        "\n".join(wrong) or "the findings log is what the lessons find",
         file=sys.stderr if wrong else sys.stdout,
     )
     return int(bool(wrong))

@@ -205,7 +205,7 @@ def labeled(table: str) -> str:
     """A table whose cells say below which heading they stand, since a narrow screen shows each row
     as a block, without the header, which of their names are too short to be broken, and which hold
     a dash. Names in the first column head their block as they are; numbers would be of nobody knows
-    what. The case sheet's table has words of its own for all that.
+    what. The table of the findings log has its own words for all that.
     """
     header, end, rows = table.partition("</thead>")
     if not end or "table-layout:fixed" in header:

@@ -148,7 +148,7 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 #
 # ## Lies 1 and 2: the wrong average
 #
-# Each run has a table with one row per step. Up to lie 4, all H200 results come from runs without a profiler.
+# Each run has a table with one row per step. The H200 runs up to lie 3 had no profiler.
 
 # %%
 import pandas as pd
@@ -297,7 +297,7 @@ q.check(answer)
 # versions. If the difference is smaller than the noise, the comparison is inconclusive. Lesson 08 extends this rule
 # with repeated runs and a confidence interval, as in `tidyprof gate`.
 #
-# Both commands ran a second time on the H200, and `torch.profiler` traced a few steps of each second run:
+# We ran both commands again on the H200, and `torch.profiler` traced a few steps of these runs:
 
 # %%
 steps = h200.query("part == 'steady' and run in ['plain', 'loaders']")
@@ -317,7 +317,7 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # rates differ by a factor of two, because the loaders got ahead while the trace was being written, so these runs aren't
 # repeats. Always report how many runs you made.
 #
-# Later lessons say so if a run was traced.
+# Later lessons mention it if a run was traced.
 
 # %%
 typical = steady(plain)["duration_ns"].median()

@@ -379,8 +379,8 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # The limit is still data loading. Two processes prepare two batches in parallel, so a step that finds a finished batch
 # is short, but the next step may wait a long time. The longest gap in the trace is also in the `data` range.
 #
-# More processes need more CPU cores. Your stacks suggest another fix. Torchvision transforms each image separately,
-# whereas `--batched-transforms` applies each operator to the whole batch. Compare both on your CPU:
+# More processes need more CPU cores. Your stacks suggest another fix: `--batched-transforms` applies each operator to
+# the whole batch instead of a single image. Compare both on your CPU:
 
 # %%
 from timeit import repeat
@@ -388,6 +388,7 @@ from timeit import repeat
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
+torch.set_num_threads(1)  # as in a loader process
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
 alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
 together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
@@ -396,7 +397,7 @@ show_text(
 )
 
 # %% [markdown]
-# On a CPU, batches gain little, but on the H200, the option moves this work to the GPU. If data were always ready, each step would take
+# On the H200, the option also moves this work to the GPU. If data were always ready, each step would take
 # about as long as the shortest step in the table. With both changes, how many times as fast will the mean step be?
 
 # %%
@@ -428,12 +429,12 @@ show_text(f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f}
 #
 # ## Several ranks
 #
-# Let the launcher start the tool on each rank: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. Recording a call
-# delays one rank, and then all ranks wait for it. To measure communication, use a tool with less overhead (lesson 07).
+# Let the launcher start the tool on each rank: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. Because
+# the tool delays ranks, measure communication with a lighter tool (lesson 07).
 #
 # ## Decide
 #
-# We have no H200 trace with both fixes, so the next lesson looks at the same network on an MI300X.
+# We have no H200 trace with both fixes, so lesson 04 looks at an MI300X.
 
 # %%
 lesson.conclude(

@@ -194,6 +194,8 @@ def _names(calls: Sequence[Call], script: str) -> str | None:
         names.append(
             tuple("/".join(expand(part, process) for part in parts) for process in processes)
         )
+    if not names[0][0].startswith("ranks/"):
+        return f"The files go to `{names[0][0]}`. Add `--output-directory ranks`."
     if len({whole for whole, _ in names}) < len(names):
         return (
             f"All ranks write `{names[0][0]}`, so only the last rank's file remains."

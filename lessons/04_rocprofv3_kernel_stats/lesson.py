@@ -267,7 +267,7 @@ show_table(
 )
 
 # %% [markdown]
-# A gain below a factor of two is inconclusive here, because loaders that work ahead change a rate as much (lesson 00). In
+# Loaders that get ahead can double a rate (lesson 00), so a smaller gain is inconclusive. In
 # the last row, they worked ahead while a trace was being written, so it shows the GPU's rate. With two loaders, steps still
 # wait for data:
 

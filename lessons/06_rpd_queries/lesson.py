@@ -412,8 +412,8 @@ lesson.conclude(
 # ## What this view can't show
 #
 # A trace doesn't show what the host did outside HIP calls (lesson 03) or how well a kernel used the GPU (lesson 05).
-# PyTorch operators are missing unless the program marks them. SQL also answers the wrong question, so state clock, unit
-# and rows.
+# PyTorch operators are missing unless the program marks them. SQL also answers wrong questions, so check the clock, the
+# unit and the rows.
 #
 # ## Known issues
 #

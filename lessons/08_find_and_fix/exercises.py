@@ -148,11 +148,15 @@ def changes_problem(answer: Any, runs: Mapping[str, Run]) -> str | None:
     try:
         given = {str(name): float(value) for name, value in dict(answer).items()}
     except (TypeError, ValueError):
-        return "Your answer isn't a table of numbers. Give a Series or a dictionary with a number"
-        " per part."
+        return (
+            "Your answer isn't a table of numbers. Give a Series or a dictionary with a number"
+            " per part."
+        )
     if missing := [name for name in right.index if name not in given]:
-        return f"The part {missing[0]} is missing. Include all `_ns` columns except `start_ns` and"
-        " `duration_ns`."
+        return (
+            f"The part {missing[0]} is missing. Include all `_ns` columns except `start_ns` and"
+            " `duration_ns`."
+        )
     if _equal(given, right):
         return None
     found = (words for words, wrong in WRONG_CHANGES.items() if _equal(given, wrong(runs)))

@@ -111,18 +111,18 @@ FIXES = {
 }
 measured = case.measured()
 steps = measured[(measured["part"] == "steady") & ~measured["profiled"]]
-runs = steps.groupby(["traced", "run"])[["images", "duration_ns"]].sum()
-runs["image_ns"] = runs["duration_ns"] / runs["images"]
-runs["median_ns"] = (
+rates = steps.groupby(["traced", "run"])[["images", "duration_ns"]].sum()
+rates["image_ns"] = rates["duration_ns"] / rates["images"]
+rates["median_ns"] = (
     (steps["duration_ns"] / steps["images"]).groupby([steps["traced"], steps["run"]]).median()
 )
-runs["images_per_second"] = 1e9 / runs["image_ns"]
+rates["images_per_second"] = 1e9 / rates["image_ns"]
 
 # %%
 texts = [(change, str(gate).partition(":")[0]) for change, gate in FIXES.values()]
 fixes = pd.DataFrame(texts, index=list(FIXES), columns=["change", "gate"])
-fixes = fixes.join(runs.loc[False].combine_first(runs.loc[True]))
-fixes["with_trace"] = runs.loc[True, "images_per_second"]
+fixes = fixes.join(rates.loc[False].combine_first(rates.loc[True]))
+fixes["with_trace"] = rates.loc[True, "images_per_second"]
 columns = "change gate image_us median_us images_per_second with_trace"
 origin = f"recorded: {case.MEASURED_ON}, single runs"
 show_table(fixes, columns, "Mean and median time per image, and images per second", origin=origin)
@@ -199,9 +199,9 @@ show_text(f"Eight loaders: about {loader_us:.0f} µs per image, {1.024 * loader_
 
 # %%
 amd, best, device_us = 12_787, fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
-tiny_ms = 4 * runs.loc[False, "small4"]["image_ns"] / 1e6
+tiny_ms = 4 * rates.loc[False, "small4"]["image_ns"] / 1e6
 show_text(
-    f"With all fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. AMD's run "
+    f"With both fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. AMD's run "
     f"reached {amd:,}. The H200 needs about {256 * device_us / 1e3:.0f} of the "
     f"{256 * best['image_ns'] / 1e6:.0f} ms per step. A step with 4 images takes {tiny_ms:.0f} ms."
 )
@@ -291,7 +291,7 @@ show_table(indicators, f"{counts} copies_to_host", "Counts per step")
 # %% [markdown]
 # ## Diagnose
 #
-# Evidence *for* a fault isn't enough. Without a control, a count can't rule out an alternative.
+# Evidence *for* a fault isn't enough. Without a control, only `busy_percent` can rule out an alternative.
 
 # %%
 # 5 minutes: what is wrong with each run? For each letter, name the `fault`, an `alternative` that lengthens the same
@@ -341,10 +341,10 @@ for letter, run in practice.items():
 # `waiting` and `transfer` (lesson 07).
 
 # %%
-modeled, runs = faulty_runs.drawn(seed=7), {}
+modeled, drawn = faulty_runs.drawn(seed=7), {}
 for letter, run in modeled.items():
-    runs |= {letter: run, f"{letter}, control": run.control}
-indicators = faulty_runs.indicator_table(runs)
+    drawn |= {letter: run, f"{letter}, control": run.control}
+indicators = faulty_runs.indicator_table(drawn)
 times = "run ranks exposed_communication_ms launch_bound_ms data_wait_ms waiting_ms transfer_ms"
 show_table(indicators, times, "Times per step")
 show_table(indicators, f"{counts} copies_to_host", "Counts per step and rank")
@@ -382,7 +382,7 @@ q.check(answer)
 faster = fixes["image_ns"]["plain"] / fixes["image_ns"]
 lesson.conclude(
     f"In single runs on one H200, two loaders gave a speedup of {faster['loaders']:.1f}, and "
-    f"batched transforms raised it to {faster['batched']:.1f} "
+    f"with batched transforms, {faster['batched']:.1f} "
     f"({best['images_per_second']:,.0f} images/s), with green gates. At batch 1,024, the device "
     f"needs {device_us:.0f} µs per image; eight loaders need about {loader_us:.0f} µs.",
     rules_out="A single cause, because the limit moves after each fix.",

@@ -425,6 +425,7 @@ from timeit import repeat
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
+torch.set_num_threads(1)  # as in a loader process
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
 alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
 together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
@@ -433,7 +434,7 @@ show_text(
 )
 
 # %% [markdown]
-# On a CPU, batches gain little, but on the H200, the option moves this work to the GPU. If data were always ready, each step would take
+# On the H200, the option also moves this work to the GPU. If data were always ready, each step would take
 # about as long as the shortest step in the table. With both changes, how many times as fast will the mean step be?
 
 # %%

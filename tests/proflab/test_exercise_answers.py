@@ -56,7 +56,7 @@ def test_the_larger_of_both_tolerances_counts() -> None:
     [
         (5200.0, 5.2, "ms", "us"),
         (5.2e6, 5.2, "ms", "ns"),
-        (0.0052, 5.2, "ms", "in s,"),
+        (0.0052, 5.2, "ms", "s, but"),
         (0.5, 50, "percent", "fraction"),
         (5300.0, 5.3, "TB/s", "GB/s"),
         (1.0486, 1, "MiB", "MB"),

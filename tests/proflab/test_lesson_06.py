@@ -182,7 +182,7 @@ PAIRS = Query(
         ("SELECT 'a', 10 WHERE 0", "no row"),
         ("SELECT 'a', 10", "too few"),
         ("SELECT 'b', 20 UNION ALL SELECT 'a', 10", "order"),
-        ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "in us"),
+        ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "gave us"),
         ("SELECT 'a', 10 UNION ALL SELECT 'b', 21", "Row 2, ns"),
         ("SELECT 'a', 10 UNION ALL SELECT 'c', 20", "Row 2, name"),
     ],

@@ -24,6 +24,9 @@ _FAMILIES = (
 )
 _ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB", "times": "ratio"}
 _WHOLE = {"fraction": 1.0, "percent": 100.0}
+_AS = {"fraction": "a fraction", "percent": "a percentage"}
+"""Maps a unit to its name in a sentence, unless it is the same."""
+
 _TIMES = {100.0: "a hundred", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion"}
 
 _CLOSE = 0.02
@@ -53,8 +56,8 @@ def likely_mistake(answer: float, expected: float, unit: str) -> str | None:
     family = next((one for one in _FAMILIES if numerator in one), {})
     for other, scale in family.items():
         if other != numerator and _near(ratio, family[numerator] / scale):
-            wanted = f"but the question asks for {unit}. Convert your answer."
-            return f"You answered in {other}{slash}{rest}, {wanted}"
+            wanted = f"but the question asks for {_AS.get(unit, unit)}. Convert your answer."
+            return f"You gave {_AS.get(other, other)}{slash}{rest}, {wanted}"
     for value, message in _slips(expected, numerator if not slash else ""):
         if same_value(answer, value):
             return message
@@ -206,7 +209,7 @@ def as_number(answer: Any, unit: str = "") -> float | str:
         try:
             answer = float(answer.strip())
         except ValueError:
-            wanted = f" in {unit}" if unit else ""
+            wanted = f" in {unit}" if unit and unit != "times" else ""
             return f"Give a bare number{wanted}. Your answer is the string {quoted(answer)}."
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
         return f"Give a number. {_but(answer)}"
