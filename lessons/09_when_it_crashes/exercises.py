@@ -42,7 +42,7 @@ AGENT_NAME = "librocm-debug-agent.so.2"
 Call = tuple[str, Mapping[str, Any]]
 """A report, and the tensors of the call to its kernel, in the order of its arguments."""
 
-TYPES = {"float*": "float32", "float const*": "float32", "long const*": "int64"}
+TYPES = {"float*": "float32", "float const*": "float32", "long const*": "int64", "long": "int64"}
 """A type in a kernel's name -> its name in PyTorch."""
 
 NO_PAIR = 'Answer with a pair, such as ("picked", "float32").'
@@ -76,8 +76,8 @@ FRAGMENTS = (
     "The runtime still splits large pieces of memory. Keep `HSA_DISABLE_FRAGMENT_ALLOCATOR` at 1."
 )
 NO_WAIT = (
-    "The host doesn't wait for the kernels, so you can't tell which launch failed. Set"
-    " `AMD_SERIALIZE_KERNEL` to 3."
+    "Your settings don't make the host wait before and after each kernel, so you can't be sure which"
+    " launch failed. Set `AMD_SERIALIZE_KERNEL` to 3."
 )
 
 
@@ -145,6 +145,7 @@ def misread_problem(answer: Any, data: Call) -> str | None:
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         return NO_PAIR
     name, dtype = answer[0], str(answer[1]).removeprefix("torch.")
+    dtype = TYPES.get(dtype, dtype)
     if name not in tensors:
         return f"There is no tensor {name!r}. Choose one of these: {', '.join(tensors)}."
     right = misread(data)
@@ -183,7 +184,8 @@ def settings_problem(answer: Any, theirs: Mapping[str, str]) -> str | None:
         SAVES_CODE: "--save-code-objects" not in options,
         CACHED: answer.get("PYTORCH_NO_HIP_MEMORY_CACHING") == "1",
         FRAGMENTS: answer.get("HSA_DISABLE_FRAGMENT_ALLOCATOR") == "1",
-        NO_WAIT: answer.get("AMD_SERIALIZE_KERNEL") == "3",
+        NO_WAIT: answer.get("AMD_SERIALIZE_KERNEL") == "3"
+        or answer.get("HIP_LAUNCH_BLOCKING") == "1",
     }
     return next((reply for reply, holds in rules.items() if not holds), None)
 

@@ -28,14 +28,14 @@ def first_and_steady(times: pd.DataFrame) -> tuple[float, float, float]:
     return float(first), float(steady["compiled"]), float(steady["eager"])
 
 
-def paid_after(times: pd.DataFrame) -> float:
-    """Return the number of calls after which compiling has paid for itself. Raises ValueError if a
-    compiled call isn't faster.
+def paid_after(times: pd.DataFrame, subtract: bool = True) -> float:
+    """Return the number of calls after which compiling has paid for itself. The cost is the whole
+    first call unless `subtract`. Raises ValueError if a compiled call isn't faster.
     """
     first, compiled, eager = first_and_steady(times)
     if compiled >= eager:
         raise ValueError("a compiled call is not faster here, so compiling never pays")
-    return (first - compiled) / (eager - compiled)
+    return (first - compiled * subtract) / (eager - compiled)
 
 
 def paid_after_by_means(times: pd.DataFrame) -> float:
@@ -97,8 +97,13 @@ def _saved_in(phase: str) -> Mistake:
 EXERCISES = (
     Exercise(
         id="10.1",
-        answer=Number(paid_after, unit="calls", relative=0.02),
+        answer=Number(paid_after, unit="calls", relative=2.5e-4),
         mistakes=(
+            Mistake(
+                lambda times: paid_after(times, subtract=False),
+                "Your number is slightly off, because you didn't subtract a steady call from the"
+                " first, or rounded early. Subtract the compiled median, and round at the end.",
+            ),
             Mistake(
                 lambda times: first_and_steady(times)[0] / first_and_steady(times)[2],
                 "You divided the first call by an eager call. Divide the extra time of the first"

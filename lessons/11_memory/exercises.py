@@ -107,8 +107,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: training_mib(data, 2 + 2 + 4),
-                "You counted only one Adam state. Adam stores two states per parameter, at 4 bytes"
-                " each.",
+                "You counted 8 bytes per parameter, so you left out one state or put both in"
+                " bfloat16. Add two states of 4 bytes each to 2 + 2 bytes.",
             ),
             Mistake(
                 lambda data: training_mib(data, 2 + 4 + 4),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Property
@@ -74,26 +75,58 @@ def changed(kernels: pd.DataFrame) -> int:
     return int((change > (LONGER_RATIO - 1) * large["base_ns"]).sum())
 
 
+def by_new_time(kernels: pd.DataFrame) -> int:
+    """Return the wrong count with LARGE_NS as the limit of the new time."""
+    return longer(kernels[kernels["new_ns"] >= LARGE_NS])
+
+
+def any_growth(kernels: pd.DataFrame) -> int:
+    """Return how many large kernels take longer, by however little."""
+    return longer(large_ones(kernels), 1.0)
+
+
+WRONG_COUNTS: dict[Callable[[pd.DataFrame], int], str] = {
+    by_new_time: f"You compared `new_ns` with {LARGE_NS:,} ns. Compare `base_ns`.",
+    longer: f"Your count includes small kernels. Keep at least {LARGE_NS:,} ns.",
+    any_growth: "Your count includes chance. Count kernels that grew by over 5%.",
+    lambda kernels: longer(
+        kernels, 1.0
+    ): "Your count includes chance. Count kernels that grew by over 5%.",
+    changed: "Your count includes kernels that got shorter. Keep the sign.",
+    lambda kernels: len(
+        large_ones(kernels)
+    ): "You counted all large kernels. Count those that grew by over 5%.",
+}
+"""The reply to each wrong count."""
+
+
 def suspects_problem(answer: Any, tables: Mapping[str, pd.DataFrame]) -> str | None:
     """Return the problem of a function that counts the suspects, None if all counts are right."""
     if not callable(answer):
         return "Your answer isn't a function. Assign the function itself, without calling it."
     swap = {"base_ns": "new_ns", "new_ns": "base_ns"}
-    reverse = {f"{name}, in reverse": table.rename(columns=swap) for name, table in tables.items()}
-    for name, kernels in {**tables, **reverse}.items():
-        given = answer(kernels)
-        if given == suspects(kernels):
-            continue
-        large = large_ones(kernels)
-        known = {
-            longer(kernels): f"Your count includes small kernels. Keep at least {LARGE_NS:,} ns.",
-            longer(large, 1.0): "Your count includes chance. Count kernels that grew by over 5%.",
-            longer(kernels, 1.0): "Your count includes chance. Count kernels that grew by over 5%.",
-            changed(kernels): "Your count includes kernels that got shorter. Keep the sign.",
-            len(large): "You counted all large kernels. Count those that grew by over 5%.",
-        }
-        return f"{name}, {given} kernels: {known.get(given, 'The count should be different.')}"
-    return None
+    others = {f"{name}, in reverse": table.rename(columns=swap) for name, table in tables.items()}
+    some = next(iter(tables.values())).head(2)
+    others["small table"] = some.assign(base_ns=[40_000, 1_000], new_ns=[60_000, 4_000])
+    for table in others.values():
+        table["difference_ns"] = table["new_ns"] - table["base_ns"]
+    everything = {**tables, **others}
+    given = {name: answer(kernels) for name, kernels in everything.items()}
+    for count in given.values():
+        if not isinstance(count, Real):
+            what = "nothing" if count is None else f"a {type(count).__name__}"
+            return f"Your function returned {what}, not a number. Return the number of kernels."
+    wrong = [name for name in given if given[name] != suspects(everything[name])]
+    if not wrong:
+        return None
+    # Two mistakes can give the same count for one table, but rarely for all.
+    same = (
+        reply
+        for count, reply in WRONG_COUNTS.items()
+        if all(given[name] == count(kernels) for name, kernels in everything.items())
+    )
+    reply = next(same, "The count should be different.")
+    return f"{wrong[0]}, {given[wrong[0]]} kernels: {reply}"
 
 
 EXERCISES = (
@@ -167,6 +200,8 @@ EXERCISES = (
         answer=Property(suspects_problem, lambda tables: suspects),
         mistakes=(
             Mistake(lambda tables: longer, "includes small kernels"),
+            Mistake(lambda tables: by_new_time, "You compared `new_ns`"),
+            Mistake(lambda tables: large_ones, "returned a DataFrame"),
             Mistake(lambda tables: lambda kernels: longer(kernels, 1.0), "includes chance"),
             Mistake(lambda tables: changed, "kernels that got shorter"),
             Mistake(

@@ -215,7 +215,7 @@ show_table(elsewhere.kernels, columns, "Kernel changes on the other node", rows=
 # %%
 # 5 minutes: write a function `suspects(kernels)` that returns how many kernels take more than 5% longer. Count only
 # kernels that took at least 0.05 ms per step before. The `kernels` table has columns `base_ns` and `new_ns`. The check
-# calls your function on both comparisons, and on both in reverse.
+# calls your function on both comparisons and on other tables.
 q = exercise("13.3", {"third": verdict.kernels, "other_node": elsewhere.kernels})
 
 

@@ -51,6 +51,11 @@ def pooling_problem(answer: Any, data: Any) -> str | None:
             " Remove what detaches the result.",
         ),
         (
+            not calls,
+            "The numbers are right, but your function never calls `table(...)`, so hooks on the"
+            " table don't run. Pass all lines to the table in a single call.",
+        ),
+        (
             len(calls) > 1,
             f"The numbers are right, but you called the table {len(calls)} times. Pass all lines in"
             " a single call.",
@@ -117,6 +122,10 @@ EXERCISES = (
                     )
                 ),
                 "in a single call",
+            ),
+            Mistake(
+                lambda data: lambda table, lines: table.weight[lines].mean(dim=1),
+                "never calls `table(...)`",
             ),
             Mistake(
                 lambda data: lambda table, lines: table(lines).detach().mean(dim=1),

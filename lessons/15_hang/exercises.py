@@ -69,11 +69,24 @@ def rank_problem(rank: Any, first: int, reason: str) -> str:
     return f"Rank {rank}{reported} waits for another rank. {reason}"
 
 
+def not_a_rank(rank: Any, folder: Path, then: str) -> str | None:
+    """Return what is wrong with something that isn't a rank of the job, or None."""
+    ranks = lines_in(folder).index
+    wanted = f"Write a number from 0 to {ranks.max()} first, then {then}."
+    if isinstance(rank, str):
+        return f"{rank!r} is a string, not a rank. {wanted}"
+    return None if rank in ranks else f"{rank} isn't a rank. {wanted}"
+
+
 def skipped_problem(answer: Any, folder: Path) -> str | None:
     """Return what is wrong with a rank and a line, or None if both are right."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         return "Answer with a pair that contains a rank and a line."
     (rank, line), found = answer, places(folder)
+    if problem := not_a_rank(rank, folder, "the line"):
+        return problem
+    if isinstance(line, str):
+        return f"{line!r} is a string, not a line number. Write it without quotes."
     if rank != found["missing"]:
         return rank_problem(rank, first_to_report(folder), "Find the row with fewer calls.")
     if line == found["skipped"]:
@@ -100,6 +113,8 @@ def cause_problem(answer: Any, folder: Path) -> str | None:
     """Return what is wrong with a rank and a cause, or None if both are right."""
     if not isinstance(answer, tuple | list) or len(answer) != 2 or answer[1] not in CAUSES:
         return f"Answer with a pair: a rank and one of {', '.join(CAUSES)}."
+    if problem := not_a_rank(answer[0], folder, "the reason"):
+        return problem
     if answer[0] != odd_one(folder):
         reason = "Find the row of the table that differs from the others."
         return rank_problem(answer[0], first_to_report(folder), reason)
@@ -130,6 +145,8 @@ EXERCISES = (
                 lambda folder: (places(folder)["missing"], places(folder)["instead"]),
                 "called instead",
             ),
+            Mistake(lambda folder: tuple(map(str, skipped_call(folder))), "is a string"),
+            Mistake(lambda folder: skipped_call(folder)[::-1], "isn't a rank"),
         ),
         hints=(
             "Find the rank with fewer calls. The others can't continue without it.",
@@ -155,6 +172,7 @@ EXERCISES = (
                 "You gave only the time by which the timeout was too short. Add it to the timeout"
                 " that the job had.",
             ),
+            Mistake(wait_s, "You gave the exact delay. Round it up to whole seconds."),
             Mistake(
                 lambda calls: int(wait_s(calls, 1)) + 1,
                 "You added the timeout to the delay. The timeout only has to exceed the delay.",

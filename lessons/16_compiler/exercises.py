@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,7 @@ def setting_problem(answer: Any, history: pd.DataFrame) -> str | None:
 def command_problem(command: Any, cache: str) -> str | None:
     """Return what is wrong with a command that should fail on a spill, or None."""
     try:
-        words = shlex.split(command)
+        words = [posixpath.normpath(word) for word in shlex.split(command)]
     except (AttributeError, TypeError, ValueError):
         return "The shell can't read this. Answer with the command as a string."
     if words[:2] == ["python", "-m"]:

@@ -296,7 +296,7 @@ show_table(rows, columns, title, origin=origin)
 # right option in `python -m tidyprof isa --help`.
 
 # %%
-# 2 minutes: write a shell command that reads the cache folder `cache` and fails if one of its kernels spills.
+# 2 minutes: write a shell command that reads the cache folder `ci/triton-cache` and fails if one of its kernels spills.
 cache = "ci/triton-cache"
 q = exercise("16.4", cache)
 # solution

@@ -38,8 +38,8 @@ EXERCISES = (
             ),
             Mistake(
                 once_mb,
-                "You counted a single transfer. Add the other gather and the reduce-scatter of the"
-                " gradients.",
+                "You counted one transfer, or only 1/N of the data in three. A rank makes three"
+                " transfers of (N-1)/N each: two gathers and a reduce-scatter.",
             ),
             Mistake(
                 lambda facts: held_mb(facts, parts=1),

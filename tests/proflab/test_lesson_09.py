@@ -47,6 +47,17 @@ def test_the_tensor_that_does_not_match_is_found(changed: dict, misread: tuple[s
     assert right.outcome is Outcome.PASSED
 
 
+@pytest.mark.parametrize("name", ["long", "long const*", torch.int64])
+def test_the_kernels_own_name_of_a_type_is_right(name: object) -> None:
+    result = find("09.2").on(call(labels=torch.int32)).evaluate(("labels", name))
+    assert result.outcome is Outcome.PASSED
+
+
+def test_either_variable_makes_the_host_wait() -> None:
+    settings = lesson.corrected(THEIRS, AMD_SERIALIZE_KERNEL="", HIP_LAUNCH_BLOCKING="1")
+    assert find("09.4").on(THEIRS).evaluate(settings).outcome is Outcome.PASSED
+
+
 @pytest.mark.parametrize(
     ("letter", "kind", "words"),
     [

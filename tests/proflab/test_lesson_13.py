@@ -31,12 +31,14 @@ def test_many_kernels_or_one():
     tables = {"one": KERNELS}
     assert message(3, tables, 1).startswith("Your answer isn't a function")
     assert "should be different" in message(3, tables, lambda kernels: 7)
-    large = KERNELS[KERNELS["base_ns"] >= 50_000]
-    assert "includes chance" in message(
-        3, tables, lambda kernels: (large["new_ns"] > large["base_ns"]).sum()
+    lesson = exercises_of("13")
+    assert "includes chance" in message(3, tables, lesson.any_growth)
+    assert "counted all large kernels" in message(
+        3, tables, lambda kernels: len(lesson.large_ones(kernels))
     )
-    assert "counted all large kernels" in message(3, tables, lambda kernels: len(large))
-    assert "got shorter" in message(3, tables, exercises_of("13").changed)
+    assert "You compared `new_ns`" in message(3, tables, lesson.by_new_time)
+    assert "returned a DataFrame" in message(3, tables, lambda kernels: kernels)
+    assert "got shorter" in message(3, tables, lesson.changed)
 
 
 def test_the_interval_is_the_gates():
