@@ -50,5 +50,7 @@ def show_roofline(
             axis.set_major_formatter(lambda value, _: f"{value:,g}")
         axes.set(xlabel="intensity, FLOP per byte", ylabel="TFLOP/s")
         axes.legend(loc="lower right")
-    figure.alternative_text = f"{title}: {', '.join(points)} below {', '.join(roofs)}."
+    best = ", ".join(f"{name} {max(rates) / TERA:.2g}" for name, (_, rates) in points.items())
+    flat = ", ".join(f"{name} {rate / TERA:,.0f}" for name, rate in roofs.items())
+    figure.alternative_text = f"{title}. Highest rates in TFLOP/s: {best}. Flat roofs: {flat}."
     show_figure(figure)

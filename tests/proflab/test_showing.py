@@ -171,9 +171,11 @@ def test_a_wide_table_is_written_row_by_row(monkeypatch: pytest.MonkeyPatch) -> 
 def test_kernels_stand_below_their_roofs_with_their_names(monkeypatch) -> None:
     figures: list = []
     monkeypatch.setattr("proflab.parts.roofline.show_figure", figures.append)
-    points, roofs = {"norm": (2.0, 1e12)}, {"peak": 1e15, "achievable": 6e14}
-    others = ("others", [10.0, 100.0], [2e12, 1e12])
-    show_roofline(points, roofs, 5e12, "Far below", "by hand", others)
-    texts = {text.get_text().split()[0] for text in figures[0].axes[0].texts}
-    assert texts == {"peak", "achievable", "memory", "norm", "others"}
-    assert "10.0 %" in figures[0].alternative_text
+    points = {"norm": ([2.0], [1e12]), "others": ([10.0, 100.0], [2e12, 1e12])}
+    roofs = {"peak": 1e15, "achievable": 6e14, "vector": 1e14}
+    show_roofline(points, roofs, 5e12, "Far below", "by hand")
+    axes = figures[0].axes[0]
+    texts = {text.get_text().split()[0] for text in axes.texts}
+    assert texts == {"peak", "achievable", "vector", "memory"}
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["norm", "others"]
+    assert "norm 1, others 2" in figures[0].alternative_text
