@@ -57,9 +57,7 @@ lesson.recall()
 # solution
 intensity_guess, share_guess = 50, 40
 # end solution
-proflab.predict(
-    "05.a", intensity_guess, unit="FLOP/byte", what="batch normalization's intensity"
-)
+proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="batch normalization's intensity")
 proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that it reaches")
 
 # %% [markdown]

@@ -277,9 +277,7 @@ graphs.clear()
 torch._dynamo.reset()
 torch.compile(careful, backend=counting)(batch)
 [reason] = torch._dynamo.explain(careful)(batch).break_reasons
-show_text(
-    f"The compiler gets {len(graphs)} graphs because of line {reason.user_stack[-1].lineno}:"
-)
+show_text(f"The compiler gets {len(graphs)} graphs because of line {reason.user_stack[-1].lineno}:")
 print(str(reason.reason).splitlines()[0])
 
 # %% [markdown]

@@ -59,8 +59,9 @@ lesson.recall()
 rank_guess, call_guess = 1, 2
 # end solution
 proflab.predict("15.a", rank_guess, what="the rank that reports an error first")
-proflab.predict("15.b", call_guess, what="the number of the call in which the others wait, counted"
-" from 1")
+proflab.predict(
+    "15.b", call_guess, what="the number of the call in which the others wait, counted from 1"
+)
 
 # %% [markdown]
 # ## Capture
