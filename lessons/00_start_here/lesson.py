@@ -223,6 +223,7 @@ def lying(device, work, clock):
     return clock() - begin
 
 
+# %%
 device, work = StandInDevice(), matrix_work()
 seconds = [lying(device, work, time.perf_counter) for _ in range(10)]
 device.synchronize()

@@ -298,6 +298,8 @@ both = steps.loc[[plain, large]]
 parts = "step_ms compute_ms launch_bound_ms data_wait_ms exposed_copy_ms other_ms"
 show_table(both.reset_index(), f"options {parts}", "A modeled step", origin=run.origin)
 before, after = (100 * both.div(both["step_ms"], axis=0)).to_dict("records")
+
+# %%
 lesson.conclude(
     "In the modeled run with two loaders and batch size 256, the GPU computes for "
     f"{before['compute_ms']:.0f}% of a step and waits for launches for "

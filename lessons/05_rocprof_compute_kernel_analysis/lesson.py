@@ -290,6 +290,8 @@ homes = {name: folder / "MI300X_A1" for name, folder in folders.items()}
 raw = pd.concat({name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()})
 raw = raw.droplevel(1).select_dtypes("number").copy()
 raw["ns"] = raw["End_Timestamp"] - raw["Start_Timestamp"]
+
+# %%
 table = "analyze/2.1_Speed-of-Light.csv"
 tables = {name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()}
 percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in tables.items()})

@@ -68,6 +68,7 @@ has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
 
 
+# %%
 class Block(nn.Module):
     def __init__(self, width=128):
         super().__init__()

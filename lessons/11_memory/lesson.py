@@ -152,6 +152,7 @@ def one_step(model, optimizer):
         optimizer.zero_grad()
 
 
+# %%
 with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
     with record_function("model"):
         fresh = new_model()

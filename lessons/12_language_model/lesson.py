@@ -87,6 +87,7 @@ LLAMA = {  # Llama-3.1-8B
 QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}  # Qwen3-8B
 
 
+# %%
 def weights(model):
     attention = model["width"] * model["head_size"] * 2 * (model["heads"] + model["kv_heads"])
     layer = attention + 3 * model["width"] * model["inner"]
@@ -129,6 +130,8 @@ bounds["tokens_per_second"], bounds["for_each_request"] = bounds["batch"] / step
 bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
 columns = "context batch limit tokens_per_second for_each_request"
 show_table(bounds, columns, "Upper bounds for Llama-3.1-8B on an MI300X", origin=MODELED)
+
+# %%
 longest = 2 * weights(LLAMA) / PEAK * BANDWIDTH / cache_bytes(LLAMA, 1)
 show_text(
     f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte. Arithmetic can limit decode only "
@@ -193,6 +196,8 @@ works = {
     "decode, 1 request": lambda: model(text[:, 128:], places[128:], caches),
     "decode, 32 requests": lambda: model(many, places[128:], many_caches),
 }
+
+# %%
 wait, taken = torch.accelerator.synchronize if has_gpu else lambda: None, []
 for _ in range(9):
     for work in works.values():
@@ -251,6 +256,7 @@ def graph_of(run):  # the call, and the device events that it started
     return call, run.device_events[run.device_events["correlation_id"] == call["correlation_id"]]
 
 
+# %%
 for server, run in runs.items():
     call, nodes = graph_of(run)
     single = run.events.loc[run.events["name"] == "hipLaunchKernel", "duration_ns"].median()

@@ -29,6 +29,8 @@ from proflab.parts.own_parts import plot_own_parts
 from tidyprof.gate.runs import run_times
 
 lesson = proflab.start("14")
+
+# %%
 folder, HERE = lesson.folder, "measured: this machine"
 os.environ["OMP_NUM_THREADS"] = "1"
 for name in ("their_script.py", "turns.py", "sort_letters.py"):
@@ -202,6 +204,7 @@ def inside(path, part, category="cpu_op"):
     return rows.sort_values("us", ascending=False).round(1)
 
 
+# %%
 print(inside(folder / "parts/trace_rank0.json.gz", "backward").head(6).to_string())
 
 # %% [markdown]
