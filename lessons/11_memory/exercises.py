@@ -191,7 +191,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: (leak(data)[0], leak(data)[1] * MEBIBYTE / 1e6),
-                "You answered in MB",
+                "You gave MB",
             ),
             Mistake(lambda data: ("cifar_train/loop.py(1): nobody", 1.0), "No block has the line"),
             Mistake(lambda data: leak(data)[0], "You didn't give a pair"),
