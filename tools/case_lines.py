@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,15 +35,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--write", action="store_true", help=f"write {SHIPPED}")
     return parser
-
-
-def to_ship(path: Path) -> list[case.Line]:
-    """The lines of a run in the form in which they ship."""
-    found = case.read_lines(path)
-    return [
-        replace(line, changes=tuple(one for one in line.changes if not one.origin.startswith(LIVE)))
-        for line in found
-    ]
 
 
 def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterator[str]:
@@ -81,7 +72,7 @@ def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterat
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare or write. Returns 0, or 1 if there is a fault."""
     options = build_parser().parse_args(arguments)
-    found = sorted(to_ship(FOUND), key=lambda line: line.lesson)
+    found = sorted(case.read_lines(FOUND), key=lambda line: line.lesson)
     if options.write:
         text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in found)
         SHIPPED.write_text(text, encoding="utf-8")

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,7 +23,6 @@ from proflab.sources import brief, errors, stated
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.ledger import Experiment
 
 FILE = "case.jsonl"
 SHIPPED = "case_lines.jsonl"
@@ -51,43 +49,6 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Changed:
-    """A change and its verdict in the ledger.
-
-    before_ns, after_ns -- means in ns, per step or per image (`per`)
-    interval            -- speedup with its interval, as a string
-    """
-
-    change: str
-    per: str
-    before_ns: float
-    after_ns: Annotated[float, msgspec.Meta(gt=0)]
-    interval: str
-    verdict: str
-    gate: str
-    origin: str
-
-    @property
-    def modeled(self) -> bool:
-        """Return True if a model computed some of the times."""
-        from proflab.ledger.entries import is_modeled
-
-        return is_modeled(self.origin)
-
-    def __str__(self) -> str:
-        """Return times, ratio and verdict, or only the ratio in two digits for modeled times."""
-        from proflab.ledger.entries import time_text, two_digits
-
-        ratio = self.before_ns / self.after_ns
-        if self.modeled:
-            return f"{self.change} {two_digits(ratio)}x"
-        before, after = time_text(self.before_ns, False), time_text(self.after_ns, False)
-        number, unit = before.split()
-        times = f"{number if after.endswith(f' {unit}') else before} -> {after} per {self.per}"
-        return f"{self.change}: {times}, {ratio:.{1 if ratio > 2 else 2}f}x, {self.verdict}"
-
-
-@dataclass(frozen=True)
 class Line:
     """Finding of one lesson. `next` is the lesson that the evidence calls for, or "" at the end."""
 
@@ -97,7 +58,6 @@ class Line:
     rules_out: str
     because: str
     next: str
-    changes: tuple[Changed, ...] = ()
 
 
 @cache
@@ -125,14 +85,12 @@ def conclude(
     because: str,
     next: str,
     origin: object,
-    changes: Sequence[Experiment] = (),
 ) -> Line:
     """Add a lesson's line to the findings log and show it.
 
     evidence -- a sentence with numbers.
     because  -- reason for the lesson `next`, which is "" in the last lesson.
     origin   -- source of the numbers: a string, an Origin, or an object that has one.
-    changes  -- experiments of the ledger.
 
     Raises CourseError for a line without evidence or origin and for an unknown lesson.
     """
@@ -140,9 +98,7 @@ def conclude(
         raise CourseError(f"there is no lesson {next!r} to go on with")
     if not (evidence.strip() and stated(origin)):
         raise CourseError("a line of the case needs evidence, and the origin of its numbers")
-    line = Line(
-        lesson, evidence, stated(origin), rules_out, because, next, tuple(map(_changed, changes))
-    )
+    line = Line(lesson, evidence, stated(origin), rules_out, because, next)
     journal.append(FILE, asdict(line))
     show(table(lesson))
     return line
@@ -163,12 +119,12 @@ def shipped() -> list[Line]:
 
 
 def table(until: str = LAST) -> Table:
-    """The findings log up to and including a lesson. A note lists
-    each origin. If there are several, each has a letter that the evidence refers to.
+    """Return the findings log up to and including a lesson.
+
+    A note lists each origin. If there are several, the evidence refers to them by a letter.
     """
     found = lines(until)
-    stating: list[Line | Changed] = [one for line, _ in found for one in (line, *line.changes)]
-    origins = list(dict.fromkeys(one.origin for one in stating))
+    origins = list(dict.fromkeys(line.origin for line, _ in found))
     # A single origin needs no letter: it is that of all lines.
     several = len(origins) > 1
     marks = {
@@ -178,7 +134,7 @@ def table(until: str = LAST) -> Table:
     rows = [
         (
             line.lesson if here else f"{line.lesson} (shipped)",
-            _evidence(line, marks),
+            f"{line.evidence}{marks[line.origin]}",
             line.rules_out,
             f"{line.because} Lesson {line.next}." if line.next else line.because,
         )
@@ -246,26 +202,3 @@ def _read(path: Path) -> list[Line]:
             # An earlier version of the course wrote this line, or someone edited it.
             continue
     return found
-
-
-def _evidence(line: Line, marks: Mapping[str, str]) -> str:
-    """Return a lesson's finding, its measured changes, and separately its modeled ones."""
-    from proflab.ledger.entries import MODEL_ONLY
-
-    def change_lines(modeled: bool) -> list[str]:
-        chosen = [one for one in line.changes if one.modeled is modeled]
-        return [f"{one}{marks[one.origin] * (one.origin != line.origin)}" for one in chosen]
-
-    rows = [
-        f"{line.evidence}{marks[line.origin]}",
-        *(f"Changed: {text}" for text in change_lines(modeled=False)),
-    ]
-    if played := change_lines(modeled=True):
-        rows.append(f"{MODEL_ONLY}: {'; '.join(played)}")
-    return "\n".join(rows)
-
-
-def _changed(one: Experiment) -> Changed:
-    gate = "green" if one.gate.green else "not green" if one.gate.parts else "not looked at"
-    times = (one.before, one.after)
-    return Changed(one.change, one.per, *times, one.interval, one.verdict, gate, one.origin)

@@ -45,13 +45,6 @@ def modeled(options: str, gpus: int = 1) -> ModeledRepeats:
     return ModeledRepeats(tuple(rows["seconds_per_image"]), Origin("modeled", f"MI300X, {ERROR}"))
 
 
-def plain_step(options: str) -> dict[str, float]:
-    """Return the trainer's mean step with these options, without a profiler, in ms: step_ms, and
-    each part of `tidyprof.step_budget`, such as launch_bound_ms.
-    """
-    return _rows("modeled_steps.csv", options).iloc[0].drop("options").astype(float).to_dict()
-
-
 def _rows(file: str, options: str) -> pd.DataFrame:
     table = _table(file)
     rows = table[table["options"] == options]
