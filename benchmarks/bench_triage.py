@@ -1,5 +1,5 @@
 """Write the tables of files, on which `tidyprof triage` is right or wrong, into docs/triage.md and
-docs/triage-files.md: `python -m benchmarks.bench_triage`. It times nothing.
+docs/contributors/triage-files.md: `python -m benchmarks.bench_triage`. It times nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.triage_files import (
     third_party,
 )
 
-PAGE, FILES = DOCS / "triage.md", DOCS / "triage-files.md"
+PAGE, FILES = DOCS / "triage.md", DOCS / "contributors/triage-files.md"
 
 
 def main() -> None:

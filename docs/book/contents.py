@@ -23,14 +23,9 @@ TO_LOOK_UP = (
     "migration",
     "gate",
     "triage",
-    "triage-files",
-    "peers",
     "hang",
     "isa",
     "more-of-rocprofv3",
-    "packages",
-    "gpumodel",
-    "reliability",
     "who-ran-this",
 )
 
@@ -44,8 +39,13 @@ FOR_INSTRUCTORS = (
 
 TO_CARRY_ON = (
     "CONTRIBUTING.md",
-    "docs/architecture.md",
-    "docs/decisions.md",
+    "docs/contributors/architecture.md",
+    "docs/contributors/packages.md",
+    "docs/contributors/decisions.md",
+    "docs/contributors/reliability.md",
+    "docs/contributors/triage-files.md",
+    "docs/contributors/gpumodel.md",
+    "docs/contributors/peers.md",
     "CHANGELOG.md",
     "packages/tidyprof/CHANGELOG.md",
 )

@@ -46,7 +46,7 @@ lesson = proflab.start("00")
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
 # Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
-# [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
+# [assumes](../docs/contributors/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
 # %% [markdown]
@@ -332,7 +332,7 @@ proflab.reveal("00.b", float(f"{100 * abs(plain_again / plain_once - 1):.2g}"), 
 # finding in the *findings log*, which each core lesson extends.
 
 # %%
-amd = 12_787  # images/s, the median of AMD's published lines (docs/gpumodel.md)
+amd = 12_787  # images/s, the median of AMD's published lines (docs/contributors/gpumodel.md)
 lesson.conclude(
     f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which means "
     f"{plain_once:,.0f} images/s. With two loader processes, the same GPU processes "

@@ -189,7 +189,7 @@ show_text(
 
 # %% [markdown]
 # Part of the step time therefore grows with the number of images but isn't GPU work, so either the data or the host
-# causes it. (The GPU model [assumes](../docs/gpumodel.md) how long the images take.) Only a small part of the 4-image
+# causes it. (The GPU model [assumes](../docs/contributors/gpumodel.md) how long the images take.) Only a small part of the 4-image
 # step depends on its images, so data isn't the limit of that run.
 #
 # ## Trap: a busy GPU isn't always working

@@ -153,7 +153,7 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 # | `host_call` | The HIP call that covers at least half of the gap. If it is empty, the CPU did something else. |
 #
 # > **Note:** The H200's CPU needed up to 0.87 ms per image, not the
-# > [assumed](../docs/gpumodel.md#what-it-does-not-know) 0.14 ms, so don't trust the modeled durations.
+# > [assumed](../docs/contributors/gpumodel.md#what-it-does-not-know) 0.14 ms, so don't trust the modeled durations.
 
 # %% [markdown]
 # ## Which function is in the gap?

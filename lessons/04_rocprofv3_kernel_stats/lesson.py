@@ -201,7 +201,7 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,0
 # The batch size decides which of three things limits this program: launches, GPU work or data loading. No fix helps
 # with all three, and each fix invalidates older verdicts. Fewer launches shorten only the launch-bound time. In the
 # *other* part, the next kernel has been launched, but the GPU needs a moment to start it. The data wait at 1,024 images
-# depends on [an assumed time per image](../docs/gpumodel.md).
+# depends on [an assumed time per image](../docs/contributors/gpumodel.md).
 #
 # ## Counters: how much work is in a launch?
 #

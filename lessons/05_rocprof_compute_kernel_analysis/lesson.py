@@ -215,7 +215,7 @@ q.check(answer)
 
 # %% [markdown] tags=["given"]
 # > **Warning:** The GPU model is least accurate for this kernel: it predicts 12.97 µs on average with 256 images,
-# > whereas AMD recorded 9.39 µs ([details](../docs/gpumodel.md)). With AMD's time, its share of the roof is a third
+# > whereas AMD recorded 9.39 µs ([details](../docs/contributors/gpumodel.md)). With AMD's time, its share of the roof is a third
 # > higher.
 #
 # The figure compares this kernel with the largest modeled convolution and with ten convolutions that AMD recorded with

@@ -72,7 +72,7 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 #     -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
-# The runs in this lesson come from a [GPU model](../docs/gpumodel.md). We assume that noise makes all kernels of a run
+# The runs in this lesson come from a [GPU model](../docs/contributors/gpumodel.md). We assume that noise makes all kernels of a run
 # longer by one random factor. The first release has only two runs. Reading all runs takes ten seconds or more.
 
 # %%

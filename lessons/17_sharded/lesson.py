@@ -317,7 +317,7 @@ q.check(answer)
 #
 # The course's GPU model simulates this step on eight MI300X GPUs. Matrix products, attention and FSDP's copies run on
 # one stream, while gathers and reduce-scatters run on another. The GPU model derives the speed of these collectives
-# from an all-reduce on *four* MI300X GPUs and the number of links ([what the GPU model assumes](../docs/gpumodel.md)).
+# from an all-reduce on *four* MI300X GPUs and the number of links ([what the GPU model assumes](../docs/contributors/gpumodel.md)).
 
 # %%
 knobs = pd.read_csv(lesson.file("modeled_knobs.csv"), comment="#")

@@ -54,7 +54,7 @@ lesson_00 = proflab.start("00", within="90_minutes")
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
 # Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
-# [assumes](../docs/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
+# [assumes](../docs/contributors/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
 # %% [markdown]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ERROR = "error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -25 %"
-"""The known error of every modeled number in the course (docs/gpumodel.md)."""
+"""The known error of every modeled number in the course (docs/contributors/gpumodel.md)."""
 
 
 @dataclass(frozen=True)

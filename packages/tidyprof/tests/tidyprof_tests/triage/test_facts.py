@@ -117,7 +117,7 @@ def test_the_estimate_contains_the_unprofiled_step_of_most_variants() -> None:
 
 def test_the_page_has_these_verdicts() -> None:
     """Otherwise write it again: python -m benchmarks.bench_triage."""
-    page = (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/contributors/triage-files.md").read_text(encoding="utf-8")
     assert gpu_forms() in page
     assert run_verdicts() in page
     assert all(listed(files) in page for files in third_party().values())
