@@ -18,6 +18,7 @@ TO_LOOK_UP = (
     "cheat-sheet",
     "glossary",
     "known-issues",
+    "known-issues-archive",
     "slurm",
     "releases",
     "migration",
