@@ -39,10 +39,10 @@ FOUND = read_facts()
 MISSED = {
     "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",  # docs/contributors/validation.md has the reasons
     "paired_views",  # other programs had half of the CPU
-    "two_rank_cells",  # so, and then ranks wait for each other in turn
-    "mixture_accumulate/sick/alone",  # 384 waits per step, and launches between them as slow
+    "two_rank_cells",  # likewise, so the ranks wait for each other in turn
+    "mixture_accumulate/sick/alone",  # 384 waits per step between slow launches
 }
-"""Where triage differs from the truth, without confidence."""
+"""Verdicts that differ from the truth. None of them is confident."""
 
 
 def check(name: str, found: tidyprof.Diagnosis) -> None:
