@@ -44,7 +44,7 @@ TO_CARRY_ON = (
     "docs/contributors/packages.md",
     "docs/contributors/decisions.md",
     "docs/contributors/reliability.md",
-    "docs/contributors/triage-files.md",
+    "docs/contributors/validation.md",
     "docs/contributors/gpumodel.md",
     "docs/contributors/peers.md",
     "CHANGELOG.md",
