@@ -2,7 +2,7 @@
 // code], one for each section, in lines. It is a script, because a page opened as a file may not read other files.
 const RESULTS = 20;
 const AROUND = 130; // characters shown before and after the first word found
-const BOOST = { title: 6, page: 2, text: 1, code: 0.3 };
+const BOOST = { title: 6, page: 1, text: 1, code: 0.3 };
 const START_OF_WORD = 0.4; // the weight of a longer word, such as hipMemcpyAsync for hipMemcpy
 const LAST = /CHANGELOG|^index|docs\/contributors/; // pages for contributors follow pages for users
 const LAST_BOOST = 0.5;
@@ -24,7 +24,7 @@ const index = lunr(function () {
 });
 
 function found() {
-  const words = lunr.tokenizer(query).filter(word => word.toString());
+  const words = lunr.tokenizer(query).filter(word => word.toString() && lunr.stopWordFilter(word));
   return index.query(asked => words.forEach(word => {
     asked.term(word.toString(), {});
     asked.term(word.toString(), {
