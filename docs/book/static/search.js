@@ -2,10 +2,12 @@
 // code], one for each section, in lines. It is a script, because a page opened as a file may not read other files.
 const RESULTS = 20;
 const AROUND = 130; // characters shown before and after the first word found
-const BOOST = { title: 6, page: 1, text: 1, code: 0.3 };
+const BOOST = { title: 6, also: 4, page: 1, text: 1, code: 0.3 };
+const ALSO = /^Also described as\. (.*)$/m; // the words of users, which a known issue lists
 const START_OF_WORD = 0.4; // the weight of a longer word, such as hipMemcpyAsync for hipMemcpy
 const LAST = /CHANGELOG|^index|docs\/contributors/; // pages for contributors follow pages for users
 const LAST_BOOST = 0.5;
+const GLOSSARY = "docs/glossary.html";
 
 const query = new URLSearchParams(location.search).get("q") ?? "";
 const results = document.getElementById("search-results");
@@ -13,8 +15,14 @@ const results = document.getElementById("search-results");
 // Words are letters, digits and underscores, as in option names and file names.
 lunr.tokenizer.separator = /[^\p{L}\p{N}_]+/u;
 
-const sections = Object.entries(SEARCH_TEXTS).flatMap(([page, parts]) => parts.map(([anchor, title, text, code]) =>
-  ({ address: `${page}#${anchor}`, page: parts[0][1], title, text, code, last: LAST.test(page) })));
+// Each line of the glossary explains one term, so it is found like a section.
+const pieces = (page, text) => page === GLOSSARY ? text.split("\n") : [text];
+
+const sections = Object.entries(SEARCH_TEXTS).flatMap(([page, parts]) =>
+  parts.flatMap(([anchor, title, all, code]) => pieces(page, all).map(text => ({
+    address: `${page}#${anchor}`, page: parts[0][1], title, text, code, also: ALSO.exec(text)?.[1] ?? "",
+    last: LAST.test(page),
+  }))));
 
 const index = lunr(function () {
   this.ref("number");
