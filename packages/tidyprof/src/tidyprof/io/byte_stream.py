@@ -164,7 +164,6 @@ class ByteStream:
 
 
 def _unpacked(file: BinaryIO) -> BinaryIO | BufferedIOBase:
-    """Return a readable file with the uncompressed content."""
     compression = compression_of(file.read(4))
     file.seek(0)
     if compression == "gzip":

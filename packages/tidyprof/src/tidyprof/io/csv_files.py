@@ -176,10 +176,7 @@ class CsvFile:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
-        """Check that quotes only enclose cells, and that the text is UTF-8. Arrow assumes both.
-
-        Raises ProfileReadError if lines are too long or too short, see `in_lines`.
-        """
+        """Check that quotes only enclose cells, and that the text is UTF-8. Arrow assumes both."""
         content = np.frombuffer(self._content(), np.uint8)
         opened = 0
         is_regular = is_utf8 = True
@@ -200,9 +197,7 @@ class CsvFile:
         return is_regular and not opened, is_utf8 and not decoder.getstate()[0]
 
     def _rewritten(self, cause: str, next_step: str) -> bytes:
-        """Rewrite the rows with the standard library, which is slow. Raises ProfileReadError if a
-        quote isn't closed, which Arrow accepts.
-        """
+        """Rewrite the rows with the standard library, which is slow but rejects unclosed quotes."""
         target = io.BytesIO()
         writer = csv.writer(
             text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n"
@@ -241,11 +236,10 @@ class CsvFile:
         if not match:
             return _damaged(self.path, f"invalid CSV ({_printable(message)})")
         column, wanted, cell = self.header[int(match[1])], match[2], match[3]
-        kind = "number" if wanted == "double" else "integer"
+        kind = "a number" if wanted == "double" else "an integer"
         return ProfileReadError(
             self.path,
-            f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r} doesn't fit the type"
-            f" {kind}",
+            f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r} isn't {kind}",
             "the file is cut off or damaged, another program changed it, or its times are not in"
             " nanoseconds",
             "copy the original file again, and read the copy without changes",
@@ -277,7 +271,6 @@ class _OddRows:
 
 
 def _last_line(text: bytes | mmap.mmap) -> str:
-    """Return the last line that isn't empty."""
     end = len(text)
     while end and text[end - 1 : end] in (b"\n", b"\r"):
         end -= 1
@@ -320,7 +313,6 @@ def _damaged(path: Path, finding: str) -> ProfileReadError:
 
 
 def _is_utf8(decoder: IncrementalDecoder, part: bytes) -> bool:
-    """Return True if the text continues as UTF-8 with these bytes."""
     try:
         decoder.decode(part)
     except UnicodeDecodeError:

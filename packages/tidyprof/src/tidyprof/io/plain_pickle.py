@@ -134,9 +134,8 @@ def plain_objects(path: Path, data: bytes) -> Any:
 
 
 def _look_through(path: Path, data: bytes) -> None:
-    """Raise ProfileReadError if an instruction isn't needed for plain data.
-
-    Raises IndexError if an instruction takes more values from the stack than there are.
+    """Raise ProfileReadError if an instruction isn't needed for plain data, or IndexError if it
+    takes more values from the stack than there are.
     """
     # The first two bytes are the instruction PROTO and its argument, see is_pickle.
     position, cost = 2, 0

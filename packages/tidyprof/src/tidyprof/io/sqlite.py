@@ -70,7 +70,6 @@ def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Da
 
 @contextmanager
 def _damage_as_read_error(path: Path) -> Iterator[None]:
-    """Convert errors from SQLite and its Arrow driver to ProfileReadError."""
     try:
         yield
     except ProfileReadError:
@@ -179,7 +178,6 @@ class Database:
         return dict(zip(columns, values, strict=True))
 
     def _note_misread(self, table: str, columns: list[str]) -> None:
-        """Count the values in these columns that are neither integers nor NULL."""
         strange = [
             f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns
         ]
@@ -280,7 +278,6 @@ class Database:
     def _numbers(
         self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = ""
     ) -> list[np.ndarray]:
-        """Return an array for each expression. Raises TypeError if values have another type."""
         parts = [
             _arrays(batch, dtype) for batch in self._batches(table, ", ".join(expressions), where)
         ]
@@ -290,7 +287,6 @@ class Database:
         return [np.concatenate([part.pop(0) for part in parts]) for _ in expressions]
 
     def _batches(self, table: str, expressions: str, where: str = "") -> Iterator[Any]:
-        """Yield Arrow record batches of expressions over the rows of a table, in row order."""
         self._check([table])
         if self._arrow_connection is None:
             self._arrow_connection = _arrow_connected(self._uri)
@@ -341,9 +337,6 @@ def _arrow_connected(uri: str) -> Any:
 
 
 def _arrays(batch: Any, dtype: Any) -> list[np.ndarray]:
-    """Return the columns of a record batch, with ABSENT for null in integers. Raises TypeError if
-    the type differs.
-    """
     arrays = []
     for values in batch.columns:
         if values.null_count and dtype is np.int64:

@@ -162,10 +162,7 @@ def _asked(file: Path) -> dict[str, Any]:
 
 
 def _kernels(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of one file, each with Triton's `version`, or None if unknown.
-
-    Raises ProfileReadError if the file isn't assembly, before it opens Triton's JSON file.
-    """
+    """Return the rows of one file, each with Triton's `version`, or None if unknown."""
     data = read_bytes(file, LARGEST_BYTES)
     if data.startswith(ELF):
         target, kernels = stated_kernels(file, data)
@@ -216,7 +213,6 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
 
 
 def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, int | None]:
-    """Return the numbers in a kernel's metadata by column, or None for each missing number."""
     try:
         row = {
             column: int(metadata[key]) if key in metadata else None
@@ -234,7 +230,6 @@ def _unsound(file: Path) -> ProfileReadError:
 
 
 def _counts(code: str) -> dict[str, Any]:
-    """Count the lines of code by the kinds that the table lists."""
     widths = Counter(
         next(width for part, width in _WIDTHS.items() if re.search(part, kind))
         for kind in _LOAD.findall(code)

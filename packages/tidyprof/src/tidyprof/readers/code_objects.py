@@ -79,7 +79,6 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _metadata_of(data: bytes) -> Iterator[bytes]:
-    """Yield the contents of the notes that contain AMD's metadata."""
     # elf(5) describes the fields: e_phoff, e_phentsize and e_phnum in the header, then p_type,
     # p_offset and p_filesz of each segment. A note has three numbers, a name and its content.
     start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")

@@ -150,8 +150,8 @@ def read(
 
 
 def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
-    """Read a file or folder in this format. If a folder contains recordings in several formats,
-    the error lists them.
+    """Read a file or folder in this format. If a folder contains several formats, the error lists
+    them.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if not known.has_functions:
@@ -174,9 +174,6 @@ def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
-    """Add `ignored_files` to the profile: entries that aren't regular files, such as pipes, and
-    recordings in other formats.
-    """
     if not path.is_dir():
         return profile
     files = profile.meta.get("files", ())
@@ -253,9 +250,6 @@ _VIEWER = (
 
 
 def _is_of_thread_trace(path: Path, head: bytes) -> bool:
-    """Return True if the file's name, its folder's name or its table header is from a thread
-    trace.
-    """
     line = head.partition(b"\n")[0]
     is_table = b"Vaddr" in line and b"Hitcount" in line
     return is_table or any(
@@ -279,9 +273,8 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
 
 
 def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
-    """Return the error for a folder that isn't a recording itself.
-
-    recordings -- name -> format of each recording in the folder.
+    """Return the error for a folder that isn't a recording itself but contains `recordings` (name
+    -> format).
     """
     if recordings:
         found = (

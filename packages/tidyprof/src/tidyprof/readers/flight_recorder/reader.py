@@ -124,7 +124,6 @@ _NO_FOLDER = ("a file instead of a folder", "one dump was passed, but tidyprof n
 
 
 def _content(file: Path) -> Any:
-    """Return the content of a dump, which is a pickle or JSON file."""
     data = read_bytes(file, LARGEST_BYTES)
     if is_pickle(data):
         return plain_objects(file, data)
@@ -138,7 +137,6 @@ def _content(file: Path) -> Any:
 
 
 def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
-    """Return group -> its ranks, based on one dump."""
     if not isinstance(configured, dict) or not all(
         isinstance(one, dict) for one in configured.values()
     ):
@@ -200,7 +198,6 @@ MAX_RANKS = 100_000
 
 
 def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of one call."""
     group = entry.get("process_group")
     if not isinstance(group, tuple | list) or not group or not isinstance(group[0], str):
         raise structure.wrong("process_group")
@@ -235,7 +232,6 @@ def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
-    """Return the number of elements of each input."""
     sizes = entry.get("input_sizes", [])
     if not isinstance(sizes, list):
         raise structure.wrong("input_sizes")

@@ -123,7 +123,6 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
 
 
 def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
-    """Return a warning about the last failed allocation, if there is one."""
     if not failed:
         return []
     last = failed[-1]
@@ -164,7 +163,6 @@ def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
 
 
 def _at_the_end(blocks: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
-    """Return quantity and device -> bytes when the snapshot was taken."""
     total: Counter[tuple[str, int]] = Counter()
     for block in blocks:
         total["reserved memory", block["device"]] += block["bytes"]

@@ -158,7 +158,6 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
 
 
 def _first(*choices: np.ndarray) -> np.ndarray:
-    """Return the first known value of each row."""
     result = choices[0].copy()
     for choice in choices[1:]:
         result = np.where(result == ABSENT, choice, result)

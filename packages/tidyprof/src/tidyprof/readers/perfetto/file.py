@@ -215,8 +215,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[i
     """Read one trace.
 
     advance -- function to call with the number of bytes that were read since its last call.
-
-    Raises ProfileReadError if the file isn't a valid Perfetto trace.
     """
     stream = ByteStream(path, maximum_bytes)
     reader = PacketReader(path, stream.chunks())
@@ -318,7 +316,6 @@ def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
 
 
 def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> None:
-    """Raise ProfileReadError if too many events lack a state, name, clock, value, begin or end."""
     reasons = Counter({reason: n for reason, n in collected.dropped.items() if reason != NO_BEGIN})
     cut_off = (
         without_end

@@ -197,7 +197,6 @@ def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFr
 
 
 def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
-    """Convert the numbers in the file to counter values."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = value * float(track.multiplier)
         return np.cumsum(value) if track.is_incremental else value

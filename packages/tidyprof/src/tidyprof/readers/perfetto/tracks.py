@@ -214,7 +214,6 @@ class Tracks:
         return {pid: command for pid, command in found.items() if command}
 
     def _place(self, uuid: int) -> Place:
-        """Return the place from the descriptors of the track and its ancestors."""
         own = track = self._descriptors.get(uuid)
         if own is None:
             return Place("")
@@ -241,7 +240,6 @@ class Tracks:
 
 
 def _named(name: str) -> dict[str, Any]:
-    """Return arguments for Place from a track's name."""
     match = next(filter(None, (pattern.match(name) for pattern in _PLACES)), None)
     if not match:
         return {}

@@ -224,7 +224,6 @@ def _texts(tables: ProcessTables, ids: np.ndarray, texts: Codes) -> np.ndarray:
 
 
 def _kernel_names(tables: ProcessTables, kernel_ids: np.ndarray, texts: Codes) -> np.ndarray:
-    """Return codes of the display names, or of the mangled names if there is no display name."""
     names = {
         number: display or mangled
         for number, display, mangled in tables.rows(
@@ -293,7 +292,6 @@ def _categories(tables: ProcessTables) -> list[tuple[int, str]]:
 
 
 def _message(data: Any) -> str | None:
-    """Return the member `message` of a JSON object, or None."""
     try:
         message = json.loads(data).get("message")
     except (AttributeError, TypeError, ValueError, RecursionError):

@@ -65,7 +65,7 @@ class RocpdProcess:
 
 
 def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
-    """Read every process in one file. Raises ProfileReadError if it isn't a rocpd database."""
+    """Read every process in one file."""
     with open_database(path, maximum_bytes) as database:
         suffixes = process_suffixes(database)
         found = [ProcessTables(database, suffix) for suffix in suffixes]
@@ -154,8 +154,6 @@ def _counter_values(tables: ProcessTables) -> pd.DataFrame:
 
 
 class _Pmc(NamedTuple):
-    """A counter from rocpd_info_pmc. `agent` is the agent's identifier."""
-
     name: str | None = None
     unit: str | None = None
     agent: int | None = None

@@ -51,8 +51,6 @@ class CounterCsv:
 
     names   -- its columns.
     rounded -- True if times in the file have fractions of a nanosecond.
-
-    Raises ProfileReadError if the file isn't a complete CSV file.
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
@@ -236,9 +234,7 @@ class CounterColumn:
 
 
 def read_layout(text: CounterCsv, texts: Codes) -> Measured:
-    """Read dispatches and counters in either layout. Raises ProfileReadError if the file is
-    damaged.
-    """
+    """Read dispatches and counters in either layout."""
     is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
     return _read_long(text, texts) if is_long else _read_wide(text, texts)
 

@@ -68,10 +68,7 @@ _ROOFLINE = (
 
 
 def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
-    """Read the dispatches and all facts in an analysis database, and the tool's metrics per kernel.
-
-    Raises ProfileReadError if the file isn't an analysis database or is damaged.
-    """
+    """Read dispatches and facts in an analysis database, and the tool's metrics per kernel."""
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():
             database.require(table, columns)
@@ -129,7 +126,6 @@ def _workload(database: Database) -> tuple[dict[str, Any], list[str]]:
 
 
 def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
-    """Return the JSON object in a column, or {} if the column is empty."""
     if text is None:
         return {}
     try:

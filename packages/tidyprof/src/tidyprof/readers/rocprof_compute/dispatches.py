@@ -125,7 +125,6 @@ def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd
 
 
 def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[str]:
-    """Return warnings if dispatches have no counters, or different numbers of counters."""
     if not len(values):
         return [
             f"{path.name}: the file has no counter values. Likely cause: only times were selected,"

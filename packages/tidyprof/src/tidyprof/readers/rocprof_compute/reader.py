@@ -169,7 +169,6 @@ def _counter_files(path: Path) -> tuple[list[Path], bool]:
 def _read_folder(
     files: list[Path], has_company: bool, texts: Codes, maximum_bytes: int
 ) -> tuple[Part, pd.DataFrame, dict[str, int]]:
-    """Return the dispatches, their counters, and reason -> number of left-out counter values."""
     file, folder = files[0], files[0].parent
     read = [CounterCsv(own, maximum_bytes) for own in files]
     measured, text = together([read_layout(own, texts) for own in read]), read[0]
@@ -291,7 +290,6 @@ def _contradictions(file: Path, timed: Records, counted: Records, texts: Codes) 
 
 
 def _add_company(folder: Path, part: Part) -> None:
-    """Add the content of the small files to `part.facts`."""
     facts, read = part.facts, part.files
     if (folder / SYSTEM_FILE).is_file():
         sysinfo, warnings = read_system_facts(folder / SYSTEM_FILE)

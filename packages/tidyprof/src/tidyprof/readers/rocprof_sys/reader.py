@@ -116,8 +116,6 @@ def read_rocprof_sys(
 
 @dataclass
 class _Run:
-    """Files of one profiler run."""
-
     traces: list[Path] = field(default_factory=list)
     tables: list[TableFile] = field(default_factory=list)
     metadata: list[Path] = field(default_factory=list)
@@ -125,8 +123,6 @@ class _Run:
 
 @dataclass
 class _TablePart(Part):
-    """A table with its rank and process."""
-
     table: Table | None = None
 
 
@@ -169,7 +165,6 @@ def _single(path: Path) -> _Run:
 
 
 def _run_in(folder: Path) -> _Run | None:
-    """Return the run whose files are directly in the folder."""
     tables, metadata = files_of_folder(folder)
     traces = [file for file in trace_files(folder) if file.parent == folder]
     return _Run(traces, tables, metadata) if traces or tables else None
@@ -213,7 +208,6 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
 
 
 def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
-    """Combine the tables of all ranks and processes into one table per metric."""
     of_metrics: dict[str, list[pd.DataFrame]] = {}
     for part in tables:
         rows = frame(part.table)
@@ -242,7 +236,6 @@ class _Tool(msgspec.Struct):
 
 
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
-    """Return the `Profile.meta` entries in a metadata file."""
     try:
         (name, tool), *_ = msgspec.json.decode(
             read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]

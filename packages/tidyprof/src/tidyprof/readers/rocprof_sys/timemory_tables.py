@@ -103,10 +103,7 @@ class Table:
 
 
 def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
-    """Return the tables of one file, without metrics that have several numbers per label.
-
-    Raises ProfileReadError if the file is damaged or its numbers are impossible.
-    """
+    """Return the tables of one file, without metrics that have several numbers per label."""
     data = read_bytes(file.path, maximum_bytes, in_lines if file.format == "text" else in_texts)
     tables = (
         _from_json(file, data)
@@ -172,7 +169,6 @@ def _row_of_node(node: _Node, unit: str | None) -> Row:
 
 
 def _number(value: Any, unit: str | None) -> float | None:
-    """Return a finite number, converted to nanoseconds if it is a time, or None otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
     return value * NANOSECONDS.get(unit or "", 1)
@@ -244,7 +240,6 @@ def _damaged(file: TableFile, what: str) -> ProfileReadError:
 
 
 def _refuse_nonsense(table: Table) -> None:
-    """Raise ProfileReadError if a label has an impossible depth, count or sum."""
     for number, row in enumerate(table.rows, 1):
         total = row.total
         if (
@@ -296,7 +291,6 @@ def frame(table: Table) -> pd.DataFrame:
 
 
 def _parents(depths: list[int]) -> list[int | None]:
-    """Return the last previous row with a smaller depth for each row, or None."""
     parents: list[int | None] = []
     above: list[tuple[int, int]] = []
     for row, depth in enumerate(depths):

@@ -124,7 +124,7 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 
 def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int) -> None:
-    """Add the kernels and counters of a table. Raises ProfileReadError if it has neither."""
+    """Add the kernels and counters of a table."""
     kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
     own.warnings += warnings
     if {"start", "end"} <= set(kernels.column_names):
@@ -140,7 +140,6 @@ def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int
 
 
 def _counters_of_header(file: V1File) -> list[str]:
-    """Return the counter columns of a results.csv."""
     return [
         column
         for column in file.header
@@ -152,9 +151,7 @@ def _kernel_records(
     file: V1File, maximum_bytes: int
 ) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
     """Return the dispatches of a results.csv, their counters (a row per dispatch and counter), the
-    number of rows that are cut short, and warnings.
-
-    Raises ProfileReadError if the file is damaged.
+    number of incomplete rows, and warnings.
     """
     counters, named = _counters_of_header(file), [column for column in file.header if column]
     types: dict[str, pa.DataType] = {}
@@ -182,7 +179,6 @@ def _kernel_records(
 
 
 def _value(path: Path, counter: str, text: str) -> float | None:
-    """Return a counter's value, or None. Raises ProfileReadError if the text isn't a number."""
     try:
         return None if text == "None" else float(text)
     except ValueError:
@@ -191,7 +187,6 @@ def _value(path: Path, counter: str, text: str) -> float | None:
 
 
 def _samples(kernels: pa.Table, values: dict[str, pa.Array]) -> pa.Table:
-    """Return a row per dispatch and counter."""
     sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
     named = {
         sizes.get(name, name): kernels[name] for name in kernels.column_names if name != "launch"

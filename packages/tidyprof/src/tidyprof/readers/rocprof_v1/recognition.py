@@ -90,7 +90,6 @@ def is_trace(head: bytes) -> bool:
 
 
 def _is_empty(trace: Path) -> bool:
-    """Return True if a trace contains no records."""
     head = head_or_nothing(trace, HEAD_BYTES)
     if not head.startswith(SQLITE_MAGIC):
         return b'"BeginNs"' not in head

@@ -80,9 +80,7 @@ class RowFrame:
 
 
 def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
-    """Read all rows of a file with traces, samples or counters. Raises ProfileReadError if it is
-    damaged.
-    """
+    """Read all rows of a file with traces, samples or counters."""
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
     rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
     warnings = csv_file.warnings + csv_file.open_end()
@@ -137,7 +135,6 @@ def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
 
 
 def _signed(values: pa.Array) -> pa.Array:
-    """Convert unsigned numbers to int64. Numbers that are too large become null."""
     too_large = pc.greater_equal(values, pa.scalar(2**63, pa.uint64()))
     if pc.any(too_large).as_py():
         values = pc.if_else(too_large, None, values)
@@ -243,7 +240,6 @@ def _kinds(
     kind_of_domain: Callable[[str], str | None],
     texts: Codes,
 ) -> np.ndarray:
-    """Return positions in KINDS (int8), with _NO_KIND for rows that aren't events."""
     of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
     kind = by_code(of_category, category, _NO_KIND, np.int8)
     is_fill = by_code(

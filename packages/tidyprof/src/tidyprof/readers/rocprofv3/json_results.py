@@ -199,9 +199,7 @@ class JsonResults:
 
 
 def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
-    """Read the processes in a results file. Raises ProfileReadError if it is damaged or
-    inconsistent.
-    """
+    """Read the processes in a results file."""
     text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
@@ -232,8 +230,6 @@ def _contradiction(path: Path, finding: str) -> ProfileReadError:
 
 
 class _Reader:
-    """Lookup of names and numbers that the records of one process refer to."""
-
     def __init__(self, path: Path, tool: _Tool) -> None:
         self._path = path
         self._tool = tool
@@ -269,7 +265,6 @@ class _Reader:
         }
 
     def _records(self, name: str, records: list[_Record]) -> pa.Table:
-        """Convert a list of records to a table. name -- the member with the list."""
         if name in _SAMPLES:
             return self._samples(_SAMPLES[name], records)
         operations = [self._operation(record) for record in records]
@@ -305,7 +300,6 @@ class _Reader:
         return domains[kind].kind, name
 
     def _dispatches(self, dispatches: list[_DispatchInfo]) -> dict[str, list[Any]]:
-        """Return columns with each kernel's device and resources."""
         symbols = [self._symbol(dispatch) for dispatch in dispatches]
         columns: dict[str, list[Any]] = {
             "name": [_name(symbol) for symbol in symbols],

@@ -64,8 +64,6 @@ def read_process(
 
     rank   -- rank to use if the file names don't contain one.
     others -- unsupported files in the same folder.
-
-    Raises ProfileReadError if a file is damaged.
     """
     traces = process.of_role("trace", "samples")
     counters = process.of_role("counters", "wide counters")
@@ -164,9 +162,8 @@ def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes)
 
 
 def _suspicions(process: ProcessFiles, found: list[Collected], lost: list[str]) -> list[str]:
-    """Return likely reasons for missing kernels.
-
-    lost -- names of unread files that should contain kernels.
+    """Return likely reasons for missing kernels. `lost` has the names of unread files that should
+    contain kernels.
     """
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
     no_kernels = (
@@ -249,7 +246,6 @@ def read_rocprofv3(
 
 
 def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> list[ProcessFiles]:
-    """Return the processes of this rank, or all if rank is None or the only process has no rank."""
     known = sorted({process.rank for process in processes if process.rank is not None})
     if rank is None or (not known and len(processes) == 1):
         return processes

@@ -99,7 +99,6 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def _recognized(path: Path) -> OutputFile | None:
-    """Return the result of `output_file`, or None if a file can't be opened."""
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 

@@ -211,8 +211,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     """Read one file, and return the number of calls that launched several operations.
 
     texts -- collects the names.
-
-    Raises ProfileReadError if the file isn't a valid rpd file.
     """
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
@@ -281,7 +279,6 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
 
 
 def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
-    """Return True if a row has integers for device and times, and a finite value."""
     are_numbers = all(isinstance(number, int) for number in (device, start, end))
     if not are_numbers or not isinstance(name, str):
         return False

@@ -67,7 +67,7 @@ def is_header(names: Sequence[str]) -> bool:
 
 
 def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """Read the readings in a CSV log. Raises ProfileReadError if it isn't a log or is damaged."""
+    """Return the readings in a CSV log."""
     readings = Readings(path)
     lines = _lines(readings, text)
     start = next((number for number, line in enumerate(lines) if is_header(_cells(line))), None)
@@ -94,7 +94,6 @@ def _cells(line: str) -> list[str]:
 
 
 def _lines(readings: Readings, text: bytes) -> list[str]:
-    """Return the lines of the log, without blank lines and an unfinished last line."""
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     lines = decoded.split("\n")
     if lines[-1].strip():
@@ -162,7 +161,6 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
 
 
 def _text_column(codes: np.ndarray, texts: list[str]) -> TextColumn:
-    """Return the column. Empty cells have the last string of the list."""
     return TextColumn(np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""])
 
 
@@ -283,7 +281,6 @@ def _times(
 def _numbers(
     readings: Readings, column: TextColumn | None, kept: np.ndarray, what: str
 ) -> pd.array:
-    """Return device or partition numbers, with <NA> for empty cells."""
     if column is None:
         return pd.array([pd.NA] * len(kept), "Int32")
     numbers = {}

@@ -44,9 +44,7 @@ class Reading(NamedTuple):
 
 
 def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """Read the readings in JSON from an SMI tool. Raises ProfileReadError if it is damaged or has
-    no readings.
-    """
+    """Return the readings in JSON from an SMI tool."""
     readings = Readings(path)
     found = [
         reading for document in _documents(path, text) for reading in _entries(readings, document)
@@ -112,7 +110,6 @@ def _whole_characters(node: Any) -> Any:
 
 
 def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
-    """Yield the readings of one document for each GPU."""
     # A list of entries is from amd-smi. Since ROCm 7.14, an object contains this list. An object
     # with a member per card is from rocm-smi.
     if isinstance(document, dict) and isinstance(_small(document).get("gpu_data"), list):

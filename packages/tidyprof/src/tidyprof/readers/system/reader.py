@@ -126,7 +126,6 @@ def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
-    """Return `Profile.meta` of all logs together."""
     times = np.unique(counters["time_ns"].to_numpy())
     meta: dict[str, Any] = {
         "tool": "system monitor",
@@ -159,7 +158,6 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
 
 
 def _suspicions(counters: pd.DataFrame) -> list[str]:
-    """Return warnings about readings that are possible but implausible."""
     pair = counters[counters["name"].isin(["temperature_edge", "temperature_junction"])]
     wide = pair.pivot_table(
         index=["time_ns", "device"], columns="name", values="value", observed=True

@@ -268,7 +268,6 @@ class ChromeTrace(Generic[Event]):
         return self._malformed(f"in the event list, after event {self._decoded}")
 
     def _unreadable(self, text: str, error: Exception, where: str) -> ProfileReadError:
-        """Return the error for unreadable text, which is either cut short or malformed."""
         if isinstance(error, json.JSONDecodeError):
             if error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated"):
                 if error.msg.startswith("Invalid \\") or _WITHIN_NAME.search(text[: error.pos]):

@@ -331,13 +331,11 @@ class EventColumns:
 def _complete(
     events: list[Any], categories: list[str | None], wanted: dict[str | None, int]
 ) -> list[Any]:
-    """Return the complete events in the wanted categories."""
     kept = compress(events, map(wanted.__contains__, categories))
     return [event for event in kept if event.ph == "X"]
 
 
 def _unfinished(arguments: list[Arguments]) -> np.ndarray:
-    """Return a mask of the events that torch marks as unfinished."""
     finished = [one.finished for one in arguments]
     # Usually there is none. If there may be one, check each mark, because 0 equals False here.
     if False not in finished:
@@ -359,7 +357,6 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
 
 
 def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
-    """Return complete events as columns, see EventColumns. text -- the JSON list of the events."""
     start_us = np.array([event.ts for event in kept], np.float64)
     arguments = [event.args or _NO_ARGUMENTS for event in kept]
     is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US

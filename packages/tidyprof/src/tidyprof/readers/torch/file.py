@@ -221,7 +221,6 @@ def _repeated_ids(path: Path, repeated: int) -> str | None:
 
 
 def _call_names(records: Records, texts: list[str]) -> list[str]:
-    """Return the distinct names of runtime and driver calls."""
     launching = np.array([is_launching(text) for text in texts], bool)
     names = records["name"][launching[records["source_category"]]]
     return [texts[code] for code in used_codes(names, len(texts)).tolist()]

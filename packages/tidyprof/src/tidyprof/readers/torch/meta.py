@@ -109,9 +109,6 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
 
 
 def _origin_before_conversion(source: Any) -> Origin | None:
-    """Return the origin that `write_chrome_trace` wrote into `converted_from`, or None if there is
-    none.
-    """
     text = source.get("origin") if isinstance(source, dict) else None
     if not isinstance(text, str) or text == str(NOT_STATED):
         return None
@@ -128,7 +125,6 @@ def _renamed(key: str) -> str:
 
 
 def _gpu_names(properties: Any) -> list[str]:
-    """Return the distinct names of the visible devices. In containers, names can be empty."""
     if not isinstance(properties, list):
         return []
     names = [device.get("name") for device in properties if isinstance(device, dict)]
@@ -229,7 +225,6 @@ def _long_share(stated: Any) -> float:
 
 
 def _machine(metadata: dict[str, Any]) -> dict[str, str]:
-    """Return the script's facts about the machine, with names as in `Profile.meta`."""
     stated = metadata.get(MACHINE_KEY)
     names = ("host", "gpu", "torch") if isinstance(stated, dict) else ()
     found = {
