@@ -68,7 +68,7 @@ MAXIMUM_HELD_BYTES = 2 * 2**30
 """Default size limit of a file that is held in memory as a whole."""
 
 LONGEST_LINE_BYTES = 16 * 2**20
-"""Maximum length of a line or string in bytes. Kernel names have a few thousand."""
+"""Maximum length of a line or string in bytes. Kernel names have a few thousand bytes."""
 
 MANY_CELLS = 2**24
 """Maximum number of cells in lines that are too short for their cells (128 MiB of numbers). A
@@ -96,7 +96,6 @@ def compression_of(head: bytes) -> str:
 
 
 Piece = TypeVar("Piece", bound=Sized)
-"""Bytes, or an array of bytes."""
 
 
 class ByteStream:

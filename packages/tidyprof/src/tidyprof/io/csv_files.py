@@ -151,11 +151,11 @@ class CsvFile:
         raise refusal
 
     def complete_rows(self, rows: pa.Table, last: str) -> tuple[pa.Table, int]:
-        """Return the rows with a last cell, and the number of other rows. Empty rows don't count.
+        """Return the complete rows, and the number of incomplete rows. Empty rows don't count.
 
-        last -- name of the last column in `rows`.
+        last -- name of the column that every complete row has.
 
-        Raises ProfileReadError if there is no row, or if the last row has no last cell.
+        Raises ProfileReadError if there is no row, or if the last row is incomplete.
         """
         if not len(rows) and not self.short:
             raise NothingRecordedError(self.path, *NO_ROWS)
@@ -213,7 +213,7 @@ class CsvFile:
         return target.getvalue()
 
     def _lines(self) -> io.TextIOWrapper:
-        """Return the text for decoding by line. Decoded text takes up to four times its size."""
+        """Decode the text by line, because decoding all of it takes up to four times its size."""
         source = self.path.open("rb") if self._plain else io.BytesIO(self.text)
         return io.TextIOWrapper(source, "utf-8-sig", "replace", newline="")
 

@@ -24,8 +24,8 @@ _DATA_NAME = re.compile(
 
 
 def no_files(folders: Iterable[Path]) -> dict[Path, str]:
-    """Return entries of these folders with data file names that aren't regular files -> their
-    actual type.
+    """Return folder entries that have a data file's name but aren't regular files -> their actual
+    type.
     """
     entries = (
         entry

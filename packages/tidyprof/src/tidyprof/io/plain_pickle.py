@@ -19,8 +19,8 @@ MAX_OBJECT_BYTES = 2**31
 """Maximum memory in bytes for the objects of one file, based on COST."""
 
 LONGEST_NUMBER = 9
-"""Maximum length of an integer in bytes: 64 bits without a sign. Python's time for a number grows
-with the square of its digits.
+"""Maximum length of an integer in bytes: 64 bits without a sign. Python's processing time
+for an integer grows with the square of its digits.
 """
 
 _SHORT = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}

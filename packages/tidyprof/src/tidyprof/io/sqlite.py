@@ -29,7 +29,7 @@ from tidyprof.io.byte_stream import (
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, first_equal
 
 LONGEST_TEXT = 2**24
-"""Maximum length of a string or blob in bytes. Kernel names have a few thousand."""
+"""Maximum length of a string or blob in bytes. Kernel names have a few thousand bytes."""
 
 _IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
 """Names of identifier columns, which no tool leaves blank."""
@@ -214,7 +214,7 @@ class Database:
     def texts(
         self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id"
     ) -> dict[int, str]:
-        """Return identifier -> string for all these identifiers that are in the table."""
+        """Return identifier -> string for the identifiers in `ids` that the table has."""
         self.require(table, [identifier, column])
         self._check([table])
         select = f"SELECT {quoted(identifier)}, {quoted(column)} FROM {quoted(table)}"

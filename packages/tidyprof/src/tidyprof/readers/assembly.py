@@ -53,7 +53,6 @@ COLUMNS = {
     **dict.fromkeys(("matrix_instructions", "spill_instructions"), "Int64"),
     "loads": "string",
 }
-"""Columns of the table, with their types."""
 
 ENDINGS = (".amdgcn", ".amdgcn.gz", ".s", ".s.gz")
 
@@ -88,18 +87,16 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     of code objects.
 
     Each row describes one kernel:
-      file           path below the folder
-      kernel, target name, and GPU such as gfx942
-      vgprs          registers per work-item, including accum_vgprs, the accumulation registers
-      sgprs          registers per wavefront
-      spilled_vgprs, spilled_sgprs
-                     register stores anywhere in the code, which can exceed the number of
-                     registers that are in scratch memory at one time
-      scratch_bytes  per work-item
-      lds_bytes      per workgroup
-      lanes, warps   lanes per wavefront, and wavefronts per workgroup
-      matrix_instructions, spill_instructions, loads (such as `12 x 16 B`)
-                     numbers of lines in the code, not of executions; <NA> for a code object
+      - file: path below the folder
+      - kernel, target: name of the kernel, and GPU such as gfx942
+      - vgprs: registers per work-item, including accum_vgprs, the accumulation registers
+      - sgprs: registers per wavefront
+      - spilled_vgprs, spilled_sgprs: register stores anywhere in the code, which can exceed the
+        number of registers that are in scratch memory at one time
+      - scratch_bytes, lds_bytes: scratch memory per work-item, and LDS per workgroup
+      - lanes, warps: number of lanes per wavefront, and of wavefronts per workgroup
+      - matrix_instructions, spill_instructions, loads (such as `12 x 16 B`): numbers of lines in
+        the code, not of executions; <NA> for a code object
 
     Without Triton's JSON file, `warps` is <NA> and `lds_bytes` excludes the LDS requested at
     launch.

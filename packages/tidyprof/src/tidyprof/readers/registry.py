@@ -111,11 +111,11 @@ def read(
     python_functions -- also read the Python functions of a torch trace. Other formats ignore it.
 
     These options raise TypeError if the format doesn't support them:
-      rank       not supported by rocprof-compute, rocprof 1 and monitors
-      progress   only supported by torch, Perfetto and rocprof-sys
-      root       see `read_torch_trace`
-      time_zone  see `read_system`
-      only       see `read_rocprofv3`
+      - rank: not supported by rocprof-compute, rocprof 1 and monitors
+      - progress: only supported by torch, Perfetto and rocprof-sys
+      - root: see `read_torch_trace`
+      - time_zone: see `read_system`
+      - only: see `read_rocprofv3`
 
     Raises ProfileReadError if the path doesn't exist, if its format is unknown, or if a folder
     contains several recordings.

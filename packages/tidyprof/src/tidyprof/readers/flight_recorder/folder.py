@@ -25,7 +25,6 @@ _TEXT_ENDINGS = (".txt", ".log", ".err", ".out")
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**13
 MAX_DIGITS = 9
-"""Maximum number of digits in a rank."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,6 @@ COLUMNS = {
     "state": "string",
     **dict.fromkeys(("retired", "message"), "bool"),
 }
-"""Columns of the table of calls."""
 
 _LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
 
@@ -57,24 +56,23 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     """Read all calls from a folder of dumps, ordered by rank and call.
 
     Each row is one call by one rank:
-      rank, group     rank, and name of the process group
-      number          number of the call in that group, starting with 1
-      record          number of the call in all groups, starting with 0
-      call            for example `gloo:all_reduce`
-      line            innermost line outside torch and libraries
-      stack           all lines outside torch
-      elements, types of the inputs
-      called_ns       nanoseconds since 1970, or <NA> in a dump without times
-      timeout_ms, state, retired
-                      values from PyTorch
-      message         True for a send or receive between two ranks, which are numbered separately
+      - rank, group: rank that made the call, and name of its process group
+      - number: number of the call in that group, starting with 1
+      - record: number of the call in all groups, starting with 0
+      - call: for example `gloo:all_reduce`
+      - line: innermost line outside torch and libraries
+      - stack: all lines outside torch
+      - elements, types: number of elements and element type of each input
+      - called_ns: nanoseconds since 1970, or <NA> in a dump without times
+      - timeout_ms, state, retired: values from PyTorch
+      - message: True for a send or receive between two ranks, which are numbered separately
 
     `attrs` contains these entries:
-      groups      group -> its ranks, if a dump contains them
-      dumps       rank -> file
-      unreadable  rank -> an unreadable file with the name of a dump
-      logs        rank -> end of the log next to the dumps
-      written_ns  rank -> last change of its file, in nanoseconds since 1970
+      - groups: name of a group -> its ranks, if a dump contains them
+      - dumps: rank -> file
+      - unreadable: rank -> an unreadable file with the name of a dump
+      - logs: rank -> end of the log next to the dumps
+      - written_ns: rank -> last change of its file, in nanoseconds since 1970
 
     Raises ProfileReadError if the folder has no dumps, if two dumps have the same rank, if dumps
     disagree about the ranks of a group, or if a file starts like a dump but is invalid. Pickles

@@ -55,24 +55,24 @@ def read_memory_snapshot(
 
     `events` has one row per allocator action, with kind `runtime` and duration 0. Times are in
     nanoseconds since 1970.
-      name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`,
-                   `oom`, ...
-      bytes        requested size before rounding; size of a segment; for `oom`, the size that
-                   couldn't be allocated
-      address      address in device memory, <NA> for `oom`
-      source_line  innermost Python function outside torch, as `file(line): name`
+      - name: `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `oom`,
+        ...
+      - bytes: requested size before rounding; size of a segment; for `oom`, the size that couldn't
+        be allocated
+      - address: address in device memory, <NA> for `oom`
+      - source_line: innermost Python function outside torch, as `file(line): name`
 
     `counters` has bytes after each action: `requested memory` (by tensors) and `reserved memory`
     (segments), both computed backwards from the final state. It also has the device's `free
     memory` at each `oom`.
 
     `meta` has the common entries and these:
-      blocks              see `tidyprof.memory_blocks`
-      oom                 a dict per failed allocation, with device, requested_bytes, free_bytes,
-                          source_line and rank
-      allocator_settings  settings from the file
-      times               `order` if the file has no times. start_ns then numbers the actions of
-                          each device, starting with 1.
+      - blocks: see `tidyprof.memory_blocks`
+      - oom: a dict per failed allocation, with device, requested_bytes, free_bytes, source_line and
+        rank
+      - allocator_settings: settings from the file
+      - times: `order` if the file has no times. start_ns then numbers the actions of each device,
+        starting with 1.
 
     Raises ProfileReadError if a file can't be read.
     """

@@ -29,7 +29,7 @@ NO_VALUE = "from counters with a value that isn't a number"
 class EventColumns:
     """Data of one file that can become rows, in file order.
 
-    starts, ends -- of every begin and instant. An end is ABSENT until one is found.
+    starts, ends -- times of every begin and instant. An end is ABSENT until one is found.
     common       -- track, name and category of each begin and instant.
     annotated    -- column of an annotation -> row and value.
     spoilt       -- rows with an end on a clock that the file doesn't relate to its own clock.

@@ -135,7 +135,7 @@ class FileFacts:
         return entries | self._facts
 
     def warnings(self, name: str, collected: EventColumns, losses: dict[str, int]) -> list[str]:
-        """Return warnings that make the file doubtful, starting with lost data."""
+        """Return warnings about a doubtful file, starting with lost data."""
         found = []
         if losses:
             listed = ", ".join(f"{count} {what}" for what, count in losses.items())

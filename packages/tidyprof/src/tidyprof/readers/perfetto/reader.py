@@ -43,38 +43,40 @@ def read_perfetto(
     path          -- a file, or a folder with one file per process. The files can also be in
                      subfolders, such as rocprofv3's folder per host.
     rank, origin, maximum_bytes -- see `tidyprof.read`.
-    progress      -- show a progress bar on stderr. None shows it on a terminal if reading takes
-                     more than two seconds.
+    progress      -- show a progress bar on stderr. The default shows it on a terminal if reading
+                     takes more than two seconds.
 
     `events` has one row per slice and instant event, including frames of call-stack samples.
     Times are in nanoseconds on the trace's own clock (meta `clock`). In all known files, this is
     the time since boot, which rocprofv3's other files also use. Columns of `tables.contract` with a
     special meaning here:
-      source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...).
-                       Several names are joined by `,`.
-      stream           HIP stream, or the queue if the file has no stream
-      queue            queue number from the track's name, otherwise from the arguments
-      device           number in the count that meta `device_numbering` names
-      grid             work-items; `[n]` if the file has only the product
-      source_device, destination_device, memory_device  agents
-      track            name of the track; for a thread, its thread name
-      depth            for host events, the number of events that enclose it on its track. Frames
-                       are numbered within their sample, and the outermost frame is 0.
-      parent           for host events, the row label of the innermost event that encloses it
-      sample           for frames, the number of the sample in time order
+      - source_category: category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...).
+        Several names are joined by `,`.
+      - stream: HIP stream, or the queue if the file has no stream
+      - queue: queue number from the track's name, otherwise from the arguments
+      - device: number of the GPU or agent, see meta `device_numbering`
+      - grid: work-items; `[n]` if the file has only the product
+      - source_device, destination_device, memory_device: agents
+      - track: name of the track; for a thread, its thread name
+      - depth: for host events, the number of events that enclose it on its track. Frames are
+        numbered within their sample, and the outermost frame is 0.
+      - parent: for host events, the row label of the innermost event that encloses it
+      - sample: for frames, the number of the sample in time order
+
     Device events have a process but no thread.
 
     `meta` has the common entries and these, if known:
-      data_loss           first entry: kind of loss -> count; missing if the file has no statistics
-      clock               name of the trace's clock
-      realtime_offset_ns  number to add to get nanoseconds since 1970
-      commands            process id -> command line
-      traces              identifiers; several if traces were concatenated
-      system, cpus, perfetto_version, buffer_kilobytes, buffer_fill_policy
-      device_numbering    `agent`: ROCm agents, including CPUs; `index`: GPUs
-      agent_taken_as_device
-                          see the documentation
-      packets             number of packets
+      - data_loss: kind of loss -> count. This entry is the first. It is missing if the file has no
+        statistics.
+      - clock: name of the trace's clock
+      - realtime_offset_ns: number to add to get nanoseconds since 1970
+      - commands: process id -> command line
+      - traces: identifiers; several if traces were concatenated
+      - system, cpus, perfetto_version, buffer_kilobytes, buffer_fill_policy
+      - device_numbering: `agent`: ROCm agents, including CPUs; `index`: GPUs
+      - agent_taken_as_device: see the documentation
+      - packets: number of packets
+
     Warnings start with lost data.
 
     Raises ProfileReadError if a file can't be read.

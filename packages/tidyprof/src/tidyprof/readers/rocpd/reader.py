@@ -235,13 +235,14 @@ def read_rocpd(
 
     `events` has times in nanoseconds of the node's monotonic clock. Columns of `tables.contract`
     with a special meaning here:
-      device           number among the node's GPUs
-      source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
-      correlation_id   the tool's own (`stack_id`), unique within a process
-      grid             work-items
-      source_device, destination_device  for copies; <NA> for the host. `device` is the target,
-                       or the source if the target is the host.
-      memory_device    for allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
+      - device: number among the node's GPUs
+      - source_category: category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
+      - correlation_id: the tool's own (`stack_id`), unique within a process
+      - grid: work-items
+      - source_device, destination_device: for copies; <NA> for the host. `device` is the target, or
+        the source if the target is the host.
+      - memory_device: for allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
+
     A roctx range is an annotation named after its message. Calls that begin and end in the same
     nanosecond become samples named after their category, because the file has no other name.
 

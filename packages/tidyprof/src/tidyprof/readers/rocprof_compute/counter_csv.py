@@ -103,7 +103,7 @@ class CounterCsv:
             raise ProfileReadError(
                 self.path,
                 f"no column {' and no column '.join(missing)} (the first columns are {shown})",
-                "another tool wrote the file, or omniperf before version 2 did",
+                "another tool or omniperf before version 2 wrote the file",
                 "pass the folder with pmc_perf.csv from rocprof-compute profile",
             )
 
@@ -207,10 +207,10 @@ class Measured:
     dispatches -- a row per dispatch. In the long layout, a row per dispatch and program run, each
                   with times.
     values     -- a row per counter value:
-      row          position in dispatches
-      name         string code, or NO_TEXT
-      value        the value
-      replay_pass  number of the program run, starting with 0, if the file numbers the runs
+      - row: position in dispatches
+      - name: string code, or NO_TEXT
+      - value: the value
+      - replay_pass: number of the program run, starting with 0, if the file numbers the runs
     """
 
     dispatches: Records

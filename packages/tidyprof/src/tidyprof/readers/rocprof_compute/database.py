@@ -29,7 +29,6 @@ METRIC_COLUMNS = COUNTER_DTYPES | {
     "metric_id": "category",
     "statistic": "category",
 }
-"""Columns of `counters` for an analysis database, with their dtypes."""
 
 _LINES_CORRECTED_IN = (3, 7)
 _LONG_LINES = ("gfx942", "gfx950")

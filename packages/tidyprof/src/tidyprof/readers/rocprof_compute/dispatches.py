@@ -22,7 +22,6 @@ COUNTER_COLUMNS = {
     "kernel": "category",
     "replay_pass": "Int32",
 }
-"""Columns of `counters` for a workload folder, with their dtypes."""
 
 _IDENTITY = ["device", "dispatch_id", "name"]
 _UNIT = "count"

@@ -83,18 +83,17 @@ def read_rocprof_compute(
 
     `events` has one row per dispatch, with times in nanoseconds of the machine's clock. It is
     empty if the files have no times. Columns of `tables.contract` with a special meaning here:
-      device       the tool's GPU_ID; see `meta["device_numbering"]`
-      grid, block  total work-items, and work-items per workgroup, as a string such as `[1024]`
-      replays      number of program runs in which the dispatch was timed
-      shortest_ns, longest_ns
-                   extreme durations in these runs
+      - device: the tool's GPU_ID; see `meta["device_numbering"]`
+      - grid, block: total work-items, and work-items per workgroup, as a string such as `[1024]`
+      - replays: number of program runs in which the dispatch was timed
+      - shortest_ns, longest_ns: extreme durations in these runs
 
     `counters` has one row per dispatch and hardware counter (unit `count`):
-      dispatch_id, kernel
-                   the dispatch
-      replay_pass  number of the program run that counted it, starting with 0. The program runs
-                   once per group of counters, so different passes belong to different launches.
-      time_ns      start of the dispatch, or 0 if the file has no times
+      - dispatch_id, kernel: the dispatch
+      - replay_pass: number of the program run that counted it, starting with 0. The program runs
+        once per group of counters, so different passes belong to different launches.
+      - time_ns: start of the dispatch, or 0 if the file has no times
+
     The sum of a level over cycles is named `<level>_ACCUM` in every version, for example
     `SQ_LEVEL_WAVES_ACCUM`.
 
@@ -102,14 +101,14 @@ def read_rocprof_compute(
     `statistic` (Avg, Peak, ...). `time_ns` is the start of the kernel's first dispatch.
 
     `meta` has the common entries and these, if known:
-      layout         wide, long or database
-      sysinfo        typed values, without clocks of 0
-      roofline       measured ceilings per device
-      metric_tables  name -> rows, from `analyze`
-      kernel_rates   for a database, FLOP rate and intensities per kernel, without values that old
-                     releases get wrong
-      replay_passes  number of program runs
-      replays_read, rows, columns, counters_distinct, command, workload
+      - layout: wide, long or database
+      - sysinfo: typed values, without clocks of 0
+      - roofline: measured ceilings per device
+      - metric_tables: name -> rows, from `analyze`
+      - kernel_rates: for a database, FLOP rate and intensities per kernel, without values that old
+        releases get wrong
+      - replay_passes: number of program runs
+      - replays_read, rows, columns, counters_distinct, command, workload
 
     Raises ProfileReadError if a file can't be read.
     """

@@ -18,7 +18,6 @@ RUN_FILES = ("results_*.csv", "results_*.csv.gz")
 """
 
 MARKER_TABLE = "compute_workload"
-"""A table that only this kind of database has."""
 
 SEPARATE_RUNS = "pmc_perf_*.csv"
 """Counters of single runs from the CSV back end of ROCm 7.13 to 10.0, with a column per counter."""

@@ -67,26 +67,27 @@ def read_rocprof_sys(
     is the rank, as in an MPI job.
 
     `meta` has the entries of `read_perfetto` and these, if known:
-      tool_version, rocm, cpu
-      launched            day and time
-      ignored_files       tables with several numbers per label, such as counter vectors
-      settings            environment variable -> value, for all settings that were set
-      table_descriptions  the tool's descriptions
-      tables              metric (`wall_clock`, `sampling_wall_clock`, `sampling_percent`,
-                          `trip_count`, ...) -> DataFrame
+      - tool_version, rocm, cpu
+      - launched: day and time
+      - ignored_files: tables with several numbers per label, such as counter vectors
+      - settings: environment variable -> value, for all settings that were set
+      - table_descriptions: the tool's descriptions
+      - tables: metric (`wall_clock`, `sampling_wall_clock`, `sampling_percent`, `trip_count`, ...)
+        -> DataFrame
 
     A table has one row per label and place in the call tree, in file order, so callees follow their
     caller. Its columns:
-      rank, process    Int32, Int64
-      thread           Int64, the tool's own thread number, which starts with 0
-      label            function, region or kernel
-      depth            Int32; the outermost is 0. Always 0 in flat profiles and `sampling_percent`
-      parent           Int64, row label of the caller
-      count            Int64, number of calls; for samples, number of frames
-      total_ns, min_ns, max_ns, self_ns
-                       Int64. total_ns includes callees. self_ns excludes callees on the same thread
-      mean_ns, std_ns  Float64
-      self_percent     Float64, self time as a share of the total
+      - rank, process: Int32, Int64
+      - thread: Int64, the tool's own thread number, which starts with 0
+      - label: function, region or kernel
+      - depth: Int32; the outermost is 0. Always 0 in flat profiles and `sampling_percent`
+      - parent: Int64, row label of the caller
+      - count: Int64, number of calls; for samples, number of frames
+      - total_ns, min_ns, max_ns, self_ns: Int64. total_ns includes callees. self_ns excludes
+        callees on the same thread
+      - mean_ns, std_ns: Float64
+      - self_percent: Float64, self time as a share of the total
+
     Metrics that aren't times have total, mean, min, max, std and self (Float64), and unit instead.
 
     Tables come from JSON files. If these are missing, tables come from text files, which round to

@@ -73,7 +73,7 @@ _NOT_COUNTERS = frozenset(
     {"queue-index", "wave_size", "Wave_Size", "sig", "obj", "CompleteNs", "DurationNs"}
 )
 _BARRIER = "<barrier packet>"
-"""Barrier packets, which are listed among the kernels. They keep order but run nothing."""
+"""Name of barrier packets in the list of kernels. They keep order but run nothing."""
 
 
 @guarded
@@ -88,11 +88,11 @@ def read_rocprof_v1(
 
     `events`, `counters` (from `pmc:` lines of an input file) and `meta` are the same as in
     `read_rocprofv3`. These entries have a special meaning here:
-      source_category  OPS for kernels
-      device           agent number, which also counts CPUs. rocprof's `GPU2` isn't HIP's device 2.
-      grid, block      products of the three sizes: `[1024]` work-items
-      launch_ns        time of the dispatch in nanoseconds
-      stats            no min_ns, max_ns and std_ns; mean_ns is truncated to integers
+      - source_category: OPS for kernels
+      - device: agent number, which also counts CPUs. rocprof's `GPU2` isn't HIP's device 2.
+      - grid, block: products of the three sizes: `[1024]` work-items
+      - launch_ns: time of the dispatch in nanoseconds
+      - stats: no min_ns, max_ns and std_ns; mean_ns is truncated to integers
 
     Raises ProfileReadError if a file can't be read.
     """

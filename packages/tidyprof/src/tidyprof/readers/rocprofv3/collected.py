@@ -127,7 +127,7 @@ class Collected:
 
 
 def _processes_of_guids(records: Records) -> np.ndarray:
-    """Complete the process of rows in merged files from other rows with the same guid, and return
+    """Fill in the process of rows in merged files from other rows with the same guid, and return
     the guids. Correlation ids are unique within a guid.
 
     Files that rocpd merged identify each row's process by a guid. Kernels have no process number.

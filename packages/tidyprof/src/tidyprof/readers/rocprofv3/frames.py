@@ -226,8 +226,8 @@ def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
 
 
 def _is_repeated(records: Records) -> np.ndarray:
-    """Return a mask of the dispatches with an earlier dispatch's number. Numbers are unique in a
-    process, so such a record is a copy or comes from another process.
+    """Return a mask of the dispatches that repeat an earlier dispatch's number. Numbers are unique
+    in a process, so such a record is a copy or comes from another process.
     """
     number = records["dispatch_id"]
     frame = pd.DataFrame({"number": number, "guid": records.get("guid")})

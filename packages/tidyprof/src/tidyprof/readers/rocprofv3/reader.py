@@ -197,31 +197,30 @@ def read_rocprofv3(
 
     `events` has times in nanoseconds since the node booted. Columns of `tables.contract` with a
     special meaning here:
-      device           number in `Agent 4`, which counts CPUs and isn't HIP's device number
-      source_category  domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
-                       MARKER_CORE_API, ...
-      dispatch_id      also set for samples
-      grid             work-items, not workgroups
-      bytes            for copies (JSON only) and memory allocations
-      lds_bytes        per workgroup; CSV files round up to 512
-      source_device, destination_device
-                       agents of a copy. `device` is the agent that is a GPU, or the destination if
-                       both are GPUs.
-      source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count
-                       for samples of the program counter. Their `name` is the instruction, and
-                       their duration is 0.
+      - device: number in `Agent 4`, which counts CPUs and isn't HIP's device number
+      - source_category: domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
+        MARKER_CORE_API, ...
+      - dispatch_id: also set for samples
+      - grid: work-items, not workgroups
+      - bytes: for copies (JSON only) and memory allocations
+      - lds_bytes: per workgroup; CSV files round up to 512
+      - source_device, destination_device: agents of a copy. `device` is the agent that is a GPU, or
+        the destination if both are GPUs.
+      - source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count: for samples
+        of the program counter. Their `name` is the instruction, and their duration is 0.
+
     Correlation ids are unique within a process. Kernels and copies have a process but no thread.
 
     `counters` has a row per dispatch and counter. The time is the start of the dispatch, which ran
-    alone during the measurement. ROCm 6.2 writes no times, so time_ns is 0 and duration_ns <NA>.
+    alone during the measurement. ROCm 6.2 writes no times, so time_ns is 0 and duration_ns is <NA>.
     The unit is unknown.
 
     `meta` has the common entries and these, if known:
-      stats             subject, such as `kernel`, `hip_api` or `domain` -> table from `--stats`
-                        with STATISTICS_COLUMNS
-      agents            a dict per CPU and GPU
-      device_numbering  `agent`, or `index` with `--agent-index type-relative`
-      command, record_window_ns
+      - stats: subject, such as `kernel`, `hip_api` or `domain` -> table from `--stats` with
+        STATISTICS_COLUMNS
+      - agents: a dict per CPU and GPU
+      - device_numbering: `agent`, or `index` with `--agent-index type-relative`
+      - command, record_window_ns
 
     Raises ProfileReadError if a file can't be read.
     """

@@ -107,7 +107,7 @@ def _launching_calls(database: Database, operations: Records, calls: Records) ->
 
 
 def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
-    """Return a mask of the chosen operations that are the only chosen one of their call.
+    """Return a mask of the chosen operations that share their call with no other chosen operation.
 
     The file has one row per call, which doesn't say which of several operations it describes.
     """
@@ -333,15 +333,16 @@ def read_rpd(
 
     `events` has times in nanoseconds of the node's monotonic clock. Columns of `tables.contract`
     with a special meaning here:
-      source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...). For host calls,
-                       the domain, which schema 2 doesn't have.
-      operator         known if the program ran in torch.autograd.profiler.emit_nvtx()
-      bytes            <NA> above 2 GiB, because the file leaves it blank; modulo 2**32 above 4 GiB
-      grid             argument of the launching call: workgroups for hipLaunchKernel, work-items
-                       for hipExtModuleLaunchKernel and with rocprofiler-sdk
-      correlation_id   identifier of the call, also for work that it launched. Several operations of
-                       one call (hipGraphLaunch) share it and have no grid, block or bytes.
-      stream           HIP's pointer to the stream; 0 for the default stream
+      - source_category: operation type (`KernelExecution`, `CopyHostToDevice`, ...). For host
+        calls, the domain, which schema 2 doesn't have.
+      - operator: known if the program ran in torch.autograd.profiler.emit_nvtx()
+      - bytes: <NA> above 2 GiB, because the file leaves it blank; modulo 2**32 above 4 GiB
+      - grid: argument of the launching call: workgroups for hipLaunchKernel, work-items for
+        hipExtModuleLaunchKernel and with rocprofiler-sdk
+      - correlation_id: identifier of the call, also for work that it launched. Several operations
+        of one call (hipGraphLaunch) share it and have no grid, block or bytes.
+      - stream: HIP's pointer to the stream; 0 for the default stream
+
     Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations
     named after their message. Device events have no thread, and their process comes from the call.
 
@@ -349,11 +350,11 @@ def read_rpd(
     in schema 3, hardware counters.
 
     `meta` has the common entries and these, if known:
-      schema_version, sessions, clock
-      device_numbering  `index`. Files from before June 2024 number ROCm agents instead, but the
-                        file doesn't say so.
-      node_stride       in schema 3, the device is node * node_stride + GPU
-      calls_with_several_operations
+      - schema_version, sessions, clock
+      - device_numbering: `index`. Files from before June 2024 number ROCm agents instead, but the
+        file doesn't say so.
+      - node_stride: in schema 3, the device is node * node_stride + GPU
+      - calls_with_several_operations
 
     Raises ProfileReadError if a file can't be read.
     """

@@ -106,7 +106,7 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
 
 
 def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
-    """Return what the device numbers count, if it is certain, as an entry of `Profile.meta`.
+    """Return an entry of `Profile.meta` that says what the device numbers count, if it is certain.
 
     Since June 2024 (commit 194259a of rocmProfileData), rpd numbers GPUs, starting with 0. Earlier
     versions wrote ROCm agents, and agent 0 is a CPU. The columns of the view `top` (f90a3a6) and

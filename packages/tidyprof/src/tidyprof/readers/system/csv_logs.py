@@ -117,8 +117,8 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     """Return the columns of the rows below a header, without the headers that watch mode repeats.
     Missing last cells are empty.
 
-    Some loggers never write the last cells. Therefore, a row length counts as cut short only if it
-    occurs in fewer than one of _RARE rows. Such rows, and lines that aren't rows, are left out and
+    Some loggers never write the last cells. Therefore, a row counts as cut short only if fewer
+    than one row in _RARE has its length. Such rows, and lines that aren't rows, are left out and
     counted. Raises ProfileReadError if a column occurs twice, or if a row has more non-empty cells
     than the header.
     """

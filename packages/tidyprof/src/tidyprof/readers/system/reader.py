@@ -54,24 +54,26 @@ def read_system(
     maximum_bytes -- limit for the size of an unpacked file.
 
     `counters` has one row per value:
-      time_ns    nanoseconds since 1970
-      device     the tool's number, which can differ from HIP's number
-      name, unit as in QUANTITIES, with GPU memory in bytes. Other quantities keep the tool's name.
-      partition  Int32, the compute partition (XCP), if the tool writes it
-      host       the machine, if the file contains it. If device is <NA>, the row describes the
-                 machine itself.
+      - time_ns: nanoseconds since 1970
+      - device: the tool's number, which can differ from HIP's number
+      - name, unit: name and unit in QUANTITIES, with GPU memory in bytes. Other quantities keep the
+        tool's name.
+      - partition: Int32, the compute partition (XCP), if the tool writes it
+      - host: the machine, if the file contains it. If device is <NA>, the row describes the machine
+        itself.
+
     `events` is empty. There is no row for cells such as N/A, or 65535, which the driver writes for
     an unknown value.
 
     `meta` has the common entries and these:
-      rows, empty_rows         number of rows, and of rows without any value
-      missing                  quantity -> number of cells without a value
-      samples                  number of distinct times
-      interval_s               median time between samples in seconds
-      devices, quantities, time_unit, warnings
-      time_zone                only if assumed
-      times                    `absent` for a snapshot, whose time_ns is 0
-      text_columns             columns without any number
+      - rows, empty_rows: number of rows, and of rows without any value
+      - missing: quantity -> number of cells without a value
+      - samples: number of distinct times
+      - interval_s: median time between samples in seconds
+      - devices, quantities, time_unit, warnings
+      - time_zone: only if assumed
+      - times: `absent` for a snapshot, whose time_ns is 0
+      - text_columns: columns without any number
 
     Raises ProfileReadError if a file can't be read.
     """

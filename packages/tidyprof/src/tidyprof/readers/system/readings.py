@@ -126,7 +126,6 @@ class Times:
 
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
-"""Columns of `counters`, with their dtypes."""
 
 MAX_VALUE = 1e300
 """Smallest number that counts as damage."""

@@ -3,9 +3,9 @@
 The format is an object with the member `traceEvents`, a list of events, and other members before
 and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 
-The list is cut between two events. Likely places are found in the text and checked by decoding. In
-brackets, text that starts at an event is a valid list only if it ends between two events. A cut
-within an event or a string leaves a bracket or quotation mark open.
+The list is cut between two events. Likely places are found in the text and checked by decoding.
+With brackets around it, text that starts at an event is a valid list only if it ends between two
+events. A cut within an event or a string leaves a bracket or quotation mark open.
 """
 
 from __future__ import annotations

@@ -2,23 +2,22 @@
 
 `events` has these columns after the columns of every Profile. Times are in nanoseconds since 1970,
 and `device` is the number in the file.
-  source_category  category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
-  external_id      Int64, `External id`: the operator that requested the event
-  operator         name of that operator for device and runtime events. It must enclose the launch.
-  collective       name of the collective operation, if the file contains it
-  group_size       Int32, number of ranks in that operation, if the file contains it
-  bytes            Int64, for copies and fills, from the launch if the copy has none. For
-                   collectives with element counts and types in the file, the larger size: the
-                   whole buffer of an all-reduce, the gathered side of an all-gather, or the
-                   scattered side of a reduce-scatter
-  grid, block      for kernels, as a string from the file or the launch. `grid` counts workgroups or
-                   work-items. In rocprofiler-sdk traces from 2025, grid and block are swapped.
-  input_shapes, input_types
-                   for operators, recorded with `record_shapes=True`: `[[64, 3], []]` and
-                   `["float", "Scalar"]` as strings from the file. A value that isn't a tensor has
-                   an empty shape.
-  launch_ns        Int64, start of the call with the same correlation id, or <NA>
-  launch_thread    Int64, thread of that call
+  - source_category: category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
+  - external_id: Int64, `External id`: the operator that requested the event
+  - operator: name of that operator for device and runtime events. It must enclose the launch.
+  - collective: name of the collective operation, if the file contains it
+  - group_size: Int32, number of ranks in that operation, if the file contains it
+  - bytes: Int64, for copies and fills, from the launch if the copy has none. For collectives with
+    element counts and types in the file, the larger size: the whole buffer of an all-reduce, the
+    gathered side of an all-gather, or the scattered side of a reduce-scatter
+  - grid, block: for kernels, as a string from the file or the launch. `grid` counts workgroups or
+    work-items. In rocprofiler-sdk traces from 2025, grid and block are swapped.
+  - input_shapes, input_types: for operators, recorded with `record_shapes=True`: `[[64, 3], []]`
+    and `["float", "Scalar"]` as strings from the file. A value that isn't a tensor has an empty
+    shape.
+  - launch_ns: Int64, start of the call with the same correlation id, or <NA>
+  - launch_thread: Int64, thread of that call
+
 Correlation ids are unique only within a rank. Device events have no thread, and their process comes
 from the call. Annotations with a device (`gpu_user_annotation`) are host ranges that the profiler
 projects onto kernels.
@@ -26,15 +25,14 @@ projects onto kernels.
 `counters` has the allocator's memory if it was recorded with `profile_memory=True`.
 
 `meta` has the common entries and these, if known:
-  backend           rocm-roctracer, rocm-sdk, rocm, cuda, xpu or cpu
-  device_numbering  `agent` (ROCm agents, not HIP devices) or `index`
-  untraced          rank, or None -> times before the recording, see `meta.untraced`
-  shared_launch_records
-                    number of calls that share a correlation id with an enclosing call, which counts
-                    as the launch
-  device_properties, distributed, world_size, rank or ranks, hip_runtime_version, options,
-  base_time_ns, record_window_ns, events_total, events_by_category, not_kept,
-  device_events_without_launch, warnings
+  - backend: rocm-roctracer, rocm-sdk, rocm, cuda, xpu or cpu
+  - device_numbering: `agent` (ROCm agents, not HIP devices) or `index`
+  - untraced: rank, or None -> times before the recording, see `meta.untraced`
+  - shared_launch_records: number of calls that share a correlation id with an enclosing call, which
+    counts as the launch
+  - device_properties, distributed, world_size, rank or ranks, hip_runtime_version, options,
+    base_time_ns, record_window_ns, events_total, events_by_category, not_kept,
+    device_events_without_launch, warnings
 """
 
 from __future__ import annotations
@@ -190,8 +188,8 @@ def read_torch_trace(
                         TraceFuse merged.
     rank             -- read only this rank. If the file has no rank, assign this one.
     origin           -- source of the recording; unknown if None.
-    progress         -- show a progress bar on stderr. None shows it on a terminal if reading takes
-                        more than two seconds.
+    progress         -- show a progress bar on stderr. The default shows it on a terminal if reading
+                        takes more than two seconds.
     python_functions -- also keep the Python call stack (`with_stack=True`) as annotations. By
                         default it is only counted, because it is most of such a file.
     root             -- folder that a file belongs to. The names of folders in between can also
