@@ -103,7 +103,7 @@ def test_text_without_events_is_not_collected_without_bound(tmp_path, monkeypatc
     ):
         path = tmp_path / "bomb.json.gz"
         path.write_bytes(gzip.compress(start + b" " * 50_000_000))
-        with pytest.raises(ProfileReadError, match="without a place to divide them"):
+        with pytest.raises(ProfileReadError, match=r"ends within \d+ bytes"):
             read_torch_trace(path)
 
 
@@ -186,9 +186,7 @@ def test_ranks_must_be_known_in_a_folder(tmp_path):
     (tmp_path / "ranks").mkdir()
     write_trace(tmp_path / "ranks" / "a.json", small_step())
     write_trace(tmp_path / "ranks" / "b.json", small_step())
-    with pytest.raises(
-        ProfileReadError, match=r"2 do not state their rank \('ranks/a\.json' for one\)"
-    ):
+    with pytest.raises(ProfileReadError, match=r"2 without a rank .*'ranks/a\.json'"):
         read_torch_trace(tmp_path)
 
 

@@ -122,7 +122,7 @@ def _fault(file: Path) -> str:
     if is_pickle(head) or is_json(head):
         return ""
     return (
-        "only zeros (was the disk full, or did a copy fail?)"
+        "zeros instead of data (was the disk full, or did a copy fail?)"
         if not head.strip(b"\0")
         else "not as PyTorch writes it"
     )

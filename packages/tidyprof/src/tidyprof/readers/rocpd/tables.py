@@ -120,7 +120,7 @@ LINKS = (
     *(Link("memory_copy", f"{end}_agent_id", "info_agent", "agents") for end in ("src", "dst")),
     Link("pmc_event", "event_id", "event", "events"),
     Link("pmc_event", "pmc_id", "info_pmc", "counters"),
-    Link("event", "category_id", "string", "texts", vital=True),
+    Link("event", "category_id", "string", "strings", vital=True),
 )
 """References in the schema, except names of records. Records without a name are left out and
 counted separately.
