@@ -136,7 +136,7 @@ def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
 )
 def test_a_line_without_end(name, content, pack, tmp_path):
     (tmp_path / name).write_bytes(pack(content + b"a" * (2 * LONGEST_LINE_BYTES) + b"\n"))
-    assert "a line of " in refused(tidyprof.read, tmp_path / name)
+    assert "a line has at least " in refused(tidyprof.read, tmp_path / name)
 
 
 @pytest.mark.parametrize("pack", [bytes, zstd.compress], ids=["plain", "packed"])
@@ -165,7 +165,7 @@ def test_a_text_without_end(name, tmp_path):
     }[name]
     long = b'"' + b'a\\"' * LONGEST_LINE_BYTES + b'"'
     (tmp_path / name).write_bytes(sound.rstrip().removesuffix(sound.rstrip()[-1:]) + b"," + long)
-    assert "a text of " in refused(tidyprof.read, tmp_path / name)
+    assert "a string has at least " in refused(tidyprof.read, tmp_path / name)
 
 
 def test_a_quote_that_is_never_closed(tmp_path):
@@ -253,7 +253,7 @@ def test_what_the_machine_refuses(reader, error, found, tmp_path, monkeypatch):
         raise error
 
     monkeypatch.setattr(Path, "is_dir", refuse)
-    assert refused(getattr(tidyprof, reader), tmp_path) == found
+    assert found in refused(getattr(tidyprof, reader), tmp_path)
 
 
 # Numbers that would be wrong in silence
