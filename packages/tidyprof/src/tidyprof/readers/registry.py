@@ -102,11 +102,11 @@ def read(
     """Read a profiler's file or folder, whatever its name and compression.
 
     For rocprofv3, the path can also be a folder plus the start of the file names, as passed to
-    its --output-file. If a folder isn't a recording itself but contains exactly one, that
-    recording is read, and meta["files"] lists its files.
+    its --output-file. If a folder isn't a profile itself but contains exactly one, that
+    profile is read, and meta["files"] lists its files.
 
     rank             -- read only this rank. If the files don't contain a rank, assign this one.
-    origin           -- source of the recording; unknown if None.
+    origin           -- where the profile comes from; unknown if None.
     maximum_bytes    -- limit for the size of an unpacked file; None for the reader's default.
     python_functions -- also read the Python functions of a torch trace. Other formats ignore it.
 
@@ -118,7 +118,7 @@ def read(
       - only: see `read_rocprofv3`
 
     Raises ProfileReadError if the path doesn't exist, if its format is unknown, or if a folder
-    contains several recordings.
+    contains several profiles.
 
     >>> profile = tidyprof.read("trace.json.gz")
     >>> profile.meta["tool"], len(profile.device_events)
@@ -166,7 +166,7 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
 
 
 def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return all names in a folder. Also return the format of each recording among the first
+    """Return all names in a folder. Also return the format of each profile among the first
     _MAX_TRIED names.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
@@ -180,7 +180,7 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
     folders = dict.fromkeys([path, *(Path(file).parent for file in files)])
     ignored = {str(file): reason for file, reason in no_files(folders).items()}
     ignored |= profile.meta.get("ignored_files", {})
-    # A file that the reader used or reported isn't a second recording. Neither is its folder.
+    # A file that the reader used or reported isn't a second profile. Neither is its folder.
     named = [Path(file) for file in (*files, *ignored)]
     for name, kind in recordings_in(path)[1].items():
         if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
@@ -193,7 +193,7 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
     """Return the paths and options with which `read` reads the files of one run.
 
     A folder with one subfolder per tool is replaced by these subfolders. Several rocprofv3 files
-    in one folder become one recording that contains only these files, because rocprofv3 writes
+    in one folder become one profile that contains only these files, because rocprofv3 writes
     launches and kernels to different files. Raises ProfileReadError if a file can't be opened.
     """
     recordings: dict[Path, list[Path]] = {}
@@ -208,10 +208,10 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
 
 
 def _of_each_tool(path: Path) -> list[Path]:
-    """Return the recordings in a folder if each is a folder by a different tool, otherwise the path
+    """Return the profiles in a folder if each is a folder by a different tool, otherwise the path
     itself.
 
-    Two recordings by the same tool could be two runs.
+    Two profiles by the same tool could be two runs.
     """
     if not path.is_dir():
         return [path]
@@ -273,22 +273,22 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
 
 
 def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
-    """Return the error for a folder that isn't a recording itself but contains `recordings` (name
+    """Return the error for a folder that isn't a profile itself but contains `recordings` (name
     -> format).
     """
     if recordings:
         found = (
-            f"{len(recordings)} recordings"
+            f"{len(recordings)} profiles"
             if len(recordings) > 1
-            else f"a recording among {len(names)} entries"
+            else f"a profile among {len(names)} entries"
         )
         kinds = Counter(kind.partition(" (")[0] for kind in recordings.values()).most_common()
         return ProfileReadError(
             path,
-            f"the folder contains {found} ({_first(list(recordings))}) but isn't a recording",
-            "each recording is a separate file or folder: "
+            f"the folder contains {found} ({_first(list(recordings))}) but isn't a profile",
+            "each profile is a separate file or folder: "
             + ", ".join(f"{count} from {kind}" for kind, count in kinds),
-            f"pass one recording, such as {path / next(iter(recordings))}",
+            f"pass one profile, such as {path / next(iter(recordings))}",
         )
     if any(_THREAD_TRACE.search(name) for name in (path.absolute().name, *names)):
         return ProfileReadError(path, *_VIEWER)

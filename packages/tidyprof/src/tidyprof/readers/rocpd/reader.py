@@ -53,9 +53,9 @@ from tidyprof.tables.records import Records, joined
 
 @dataclass
 class RocpdProcess:
-    """Recording of one process.
+    """Data of one process.
 
-    run           -- identifier (GUID) of the recording.
+    run           -- identifier (GUID) of the profiler run.
     device_events -- number of events on GPUs.
     """
 
@@ -289,7 +289,7 @@ def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
             )
             raise ProfileReadError(
                 path,
-                f"the folder contains the same recording {count} times ({names})",
+                f"the folder contains the same profile {count} times ({names})",
                 "a file was copied into the same folder",
                 "keep each file once",
             )

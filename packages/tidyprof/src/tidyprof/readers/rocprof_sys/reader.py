@@ -59,7 +59,7 @@ def read_rocprof_sys(
     path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`), the folder
                      above it if it contains only one run, or a single trace or table.
     rank          -- read only this rank. If nothing contains a rank, assign this one.
-    origin        -- source of the recording; unknown if None.
+    origin        -- where the profile comes from; unknown if None.
     progress, maximum_bytes -- see `read_perfetto`.
 
     `events` and `counters` are the tables of `read_perfetto` for all processes. Without a trace,

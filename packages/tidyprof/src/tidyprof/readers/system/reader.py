@@ -49,7 +49,7 @@ def read_system(
                      - CSV or JSON from `rocm-smi`
                      - CSV from `omnistat-query --export`
                      - CSV from a script, with a time, a device and a column per quantity
-    origin        -- source of the recording; unknown if None.
+    origin        -- where the profile comes from; unknown if None.
     time_zone     -- zone of dates that don't include one, such as `Europe/Berlin`; UTC if None.
     maximum_bytes -- limit for the size of an unpacked file.
 

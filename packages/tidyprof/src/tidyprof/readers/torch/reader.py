@@ -27,7 +27,7 @@ projects onto kernels.
 `meta` has the common entries and these, if known:
   - backend: rocm-roctracer, rocm-sdk, rocm, cuda, xpu or cpu
   - device_numbering: `agent` (ROCm agents, not HIP devices) or `index`
-  - untraced: rank, or None -> times before the recording, see `meta.untraced`
+  - untraced: rank, or None -> times before the trace, see `meta.untraced`
   - shared_launch_records: number of calls that share a correlation id with an enclosing call, which
     counts as the launch
   - device_properties, distributed, world_size, rank or ranks, hip_runtime_version, options,
@@ -187,7 +187,7 @@ def read_torch_trace(
                         file or folder per rank, or a file of several ranks that TraceLens's
                         TraceFuse merged.
     rank             -- read only this rank. If the file has no rank, assign this one.
-    origin           -- source of the recording; unknown if None.
+    origin           -- where the profile comes from; unknown if None.
     progress         -- show a progress bar on stderr. The default shows it on a terminal if reading
                         takes more than two seconds.
     python_functions -- also keep the Python call stack (`with_stack=True`) as annotations. By
