@@ -84,7 +84,7 @@ _WIDTHS = {
 def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     """Read the kernels in an assembly file, or in all assembly files below a folder such as
     Triton's cache. Also accept a code object (ELF), such as one from rocprofv3 --att, or a folder
-    of code objects.
+    with code objects but no assembly.
 
     Each row describes one kernel:
       - file: path below the folder

@@ -39,7 +39,7 @@ class EventColumns:
     texts        -- strings behind the codes of names, categories and labels. Use `text` to decode
                     them.
 
-    Impossible times are replaced by the nearest time that isn't treated as damage.
+    Times beyond the limit for damage are set to this limit.
     """
 
     def __init__(self, texts: Codes) -> None:

@@ -62,7 +62,7 @@ STATISTICS_COLUMNS = {
     "std_ns": "Float64",
     "percent": "float64",
 }
-"""Columns of a table in `meta["stats"]`. percent (0-100) is the share of the table in the file.
+"""Columns of a table in `meta["stats"]`. percent (0-100) is the share within the tool's table.
 std_ns is the sample standard deviation. rocprof 1 doesn't write min_ns, max_ns and std_ns.
 """
 
