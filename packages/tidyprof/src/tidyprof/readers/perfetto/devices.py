@@ -183,11 +183,7 @@ def _labeled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
 def _assign_devices(
     slices: Records, texts: list[str], labeled: np.ndarray, drawn: np.ndarray
 ) -> dict[str, Any]:
-    """Add the devices.
-
-    labeled -- the device of each label.
-    drawn   -- the device of each row's track, used if no label names a device.
-    """
+    """Add the devices. If no label names a row's device, use `drawn`, the device of its track."""
     kind = slices["kind"]
     agent, source, destination = (
         np.maximum(slices[key], -1) for key in ("agent", "source", "destination")

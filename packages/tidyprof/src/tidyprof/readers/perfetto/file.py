@@ -286,10 +286,8 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
 def _place(
     path: Path, slices: Records, places: Sequence[Place], collected: EventColumns
 ) -> tuple[dict[str, Any], int]:
-    """Complete the slices, and leave out damaged and repeated ones.
-
-    Return entries for `Profile.meta`, and the number of calls that share a correlation id with
-    another call.
+    """Complete the slices. Return entries for `Profile.meta`, and the number of calls that share a
+    correlation id with another call.
     """
     texts = [*map(text, collected.texts)]
     slices["kind"] = kinds_of(slices, texts)

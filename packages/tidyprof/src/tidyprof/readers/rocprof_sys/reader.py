@@ -182,7 +182,6 @@ def _rank_of_trace(trace: Part) -> int | None:
 
 
 def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
-    """Return the table with its rank and process, and with warnings about its content."""
     number, process, path = table.file.suffix, table.process, table.file.path
     rank = rank_in_name(path)
     # The number in the file name is the process, or the rank in an MPI job. Compare it with the

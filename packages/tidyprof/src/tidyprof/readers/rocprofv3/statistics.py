@@ -138,9 +138,6 @@ def _decimal(text: str | None) -> float:
 
 
 def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int) -> None:
-    """Raise ProfileReadError if rows have missing or impossible numbers, or if `short` rows are
-    incomplete.
-    """
     figures = {
         name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"
     }

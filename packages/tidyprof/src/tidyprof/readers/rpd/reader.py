@@ -130,7 +130,6 @@ def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.n
 def _read_kernels(
     database: Database, calls: Records, stream: np.ndarray, texts: Codes
 ) -> dict[str, np.ndarray]:
-    """Return codes of `grid`, `block` and kernel `name` of each launch. Fill in `stream`."""
     shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
     if "rocpd_kernelapi" in database.tables:
         found = database.integers("rocpd_kernelapi", LARGE_TABLES["rocpd_kernelapi"])
@@ -291,9 +290,6 @@ def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool
 def _hardware_counters(
     database: Database, operations: Records, texts: Codes
 ) -> tuple[pd.DataFrame, Counter[str]]:
-    """Return hardware counter values (schema 3), each for one kernel, and the number of repeated
-    values.
-    """
     if "rocpd_counter" not in database.tables:
         return pd.DataFrame(), Counter()
     found = database.integers("rocpd_counter", ("op_id", "name_id"))

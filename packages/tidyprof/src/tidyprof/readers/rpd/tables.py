@@ -319,8 +319,8 @@ def _call_kind(name: str) -> int:
 
 
 def _name_markers(database: Database, records: Records, texts: Codes, name_ids: np.ndarray) -> None:
-    """Name markers after their messages. Operator markers from PyTorch's emit_nvtx become
-    operators.
+    """Name markers after their messages. Markers that PyTorch's emit_nvtx writes for operators
+    become operators.
     """
     if not len(name_ids):
         return

@@ -178,9 +178,6 @@ def _first_of(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
 
 
 def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzinfo | None) -> None:
-    """Add the readings of a table with one column per quantity, such as a table from amd-smi,
-    rocm-smi or most scripts.
-    """
     lower = {name.strip().lower(): name for name in texts}
     time, device, part, host = (
         _first_of(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST)
@@ -355,9 +352,6 @@ def _sized(
 
 
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:
-    """Add the readings from `omnistat-query --export`: header rows with labels, then a row per time
-    and a column per series.
-    """
     rows = [_cells(line) for line in lines]
     width = len(rows[0])
     end = next((i for i, row in enumerate(rows) if row and row[0].strip().lower() in _TIME), None)

@@ -340,11 +340,10 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
-    """Read `"key": value` pairs of an object from `position` into `members`.
+    """Read `"key": value` pairs of an object from `position` into `members`. Return the position
+    after the event list's opening bracket and True, or after the object's closing brace and False.
 
-    Return the position after the opening bracket of the event list and True, or the position after
-    the object's closing brace and False. Raises ValueError or IndexError if the text is incomplete
-    or invalid.
+    Raises ValueError or IndexError if the text is incomplete or invalid.
     """
     while True:
         position = _skip_space(text, position)

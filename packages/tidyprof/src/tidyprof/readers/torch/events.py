@@ -391,7 +391,6 @@ def _external_ids(arguments: list[Arguments]) -> np.ndarray:
 
 
 def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    """Add the columns that only runtime calls and device events have."""
     rows = np.flatnonzero((records["kind"] == KIND_CODE["runtime"]) | ON_DEVICE[records["kind"]])
     chosen = [arguments[row] for row in rows.tolist()]
     values = {
@@ -424,7 +423,6 @@ def _add_messages(records: Records, arguments: list[Arguments]) -> None:
 
 
 def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    """Add the columns that only operators have, recorded with `record_shapes=True`."""
     rows = np.flatnonzero(records["kind"] == KIND_CODE["operator"])
     chosen = [arguments[row] for row in rows.tolist()]
     shapes = texts.of([bytes(one.input_shapes) for one in chosen])
