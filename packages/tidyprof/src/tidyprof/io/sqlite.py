@@ -128,15 +128,17 @@ class Database:
         similar = []
         for table, columns in optional.items():
             if table not in self.tables:
-                similar += [f"the table {table} (a view has this name)"] * (table in self._names)
+                similar += [f"the table {table} (the file has a view of this name)"] * (
+                    table in self._names
+                )
                 similar += [
-                    f"the table {table} (similar: {near!r})" for near in _near(table, others)
+                    f"the table {table} (the file has {near!r})" for near in _near(table, others)
                 ]
                 continue
             present = {*self.tables[table]}
             for column in {*columns} - present:
                 similar += [
-                    f"the column {column} of {table} (similar: {near!r})"
+                    f"the column {column} of {table} (the file has {near!r})"
                     for near in _near(column, present - {*columns})
                 ]
         cause = "Likely cause: the file is damaged, or another program changed it."

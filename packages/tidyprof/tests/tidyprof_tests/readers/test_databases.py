@@ -246,7 +246,9 @@ CHANGES = {
 def test_a_table_that_only_seems_to_be_absent_is_told(write, table, how, tmp_path):
     path = write(tmp_path / "trace.db")
     assert not [
-        warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning
+        warning
+        for warning in tidyprof.read(path).meta["warnings"]
+        if "content was left out" in warning
     ]
     with open_database(path) as opened:
         name = next(name for name in opened.tables if name.startswith(table))
