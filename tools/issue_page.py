@@ -84,7 +84,7 @@ First, let the doctor check your machine:
 If a check fails, the doctor prints the next step and the entry on this page:
 
 ```
-cores: Ask for more with --cpus-per-task=8, or train with --num-workers 0.
+cores: Request more cores with --cpus-per-task=8, or train with --num-workers 0.
 See docs/known-issues.md#data-loader-workers-without-cpu-cores
 ```
 

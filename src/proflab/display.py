@@ -101,7 +101,7 @@ class Table:
         wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
         has_lines = any("\n" in text for row in rows for text in row)
         if self.widths or has_lines or sum(wide) + 2 * len(wide) > width:
-            # Sentences and long rows: print the cells below each other.
+            # Print the cells of sentences and long rows below each other.
             width = min(width, _READABLE)
             lines = [line for row in rows for line in self._below_each_other(row, width)]
         else:
@@ -206,8 +206,10 @@ def typeset_html(html: str) -> str:
 
 
 def number(value: object) -> str:
-    """Return a value as a string: whole numbers in full (524,288), others with four digits, or
-    with more if four would look whole (1.0004).
+    """Return a value as a string.
+
+    Whole numbers are written in full (524,288). Others have four digits, or more if four digits
+    would look whole (1.0004).
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return str(value)
@@ -241,7 +243,7 @@ def near(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known are {', '.join(known)}" if known else "none is known"
+    return f"the known names are {', '.join(known)}" if known else "no names are known"
 
 
 def _cell(value: str, look: str) -> str:
