@@ -48,7 +48,7 @@ TIMED_STEPS, STACK_GB = 10, 4
 
 
 class StepTimer:
-    """A timer for the parts of each step, or a profiler of some steps, as STEP_TIMER says."""
+    """A timer for the parts of each step, or a profiler of some steps, depending on STEP_TIMER."""
 
     def __init__(self, skip=20, active=3):
         """Trace `active` steps after `skip` others. Time the last ten of those without a trace."""

@@ -1,4 +1,6 @@
-"""The exercises on paper, for whoever gives the course: question, one solution, known mistakes."""
+"""Print the exercises for an instructor, each with its question, one solution and known
+mistakes.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from proflab.lessons import lesson
 from tidyprof.errors import UserError
 
 SPECIFICATION = re.compile(r"[<>^+,]*\d*,?(\.\d+)?[a-z%]?|,")
-"""How a number is formatted: such texts are among a function's constants, beside its messages."""
+"""Format specifications of numbers.
+
+They appear among a function's constants, next to its messages.
+"""
 
 
 def sheet(asked: Sequence[str]) -> Iterator[str]:
-    """Lines of Markdown on these exercises, or on all exercises of these lessons; on all exercises
-    if none are asked for.
+    """Yield Markdown lines for the requested exercises or for all exercises of the requested
+    lessons.
 
-    Raises UserError for a name that is neither a lesson nor an exercise.
+    If nothing is requested, yield all exercises. Raises UserError for a name that is neither a
+    lesson nor an exercise.
     """
     exercises = all_exercises()
     names = {name for one in exercises for name in (one.id, one.id[:2])}
@@ -52,12 +58,10 @@ def _exercise(exercise: Exercise) -> Iterator[str]:
 
 @cache
 def replies(number: str) -> tuple[str, ...]:
-    """All texts in a lesson's exercises as the file has them, with dots in place of computed
-    parts.
-    """
+    """Return all strings in a lesson's exercises, with dots instead of computed parts."""
     tree = ast.parse((lesson(number).folder / "exercises.py").read_text(encoding="utf-8"))
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    # Pieces of f-strings are constants, too, and would stand alone.
+    # Pieces of f-strings are also constants, which would otherwise be listed separately.
     pieces = {id(part) for node in joined for part in node.values}
     plain = [
         node.value
@@ -72,9 +76,11 @@ def _piece(part: ast.expr) -> str:
 
 
 def spoken(message: Message, known: Sequence[str] = ()) -> str:
-    """The message to whoever makes a mistake. If it is computed, three dots stand for the parts
-    that come from a learner's data. Of an open question the tests know a piece of the reply, and
-    the whole is the shortest text of `known` that holds the piece.
+    """Return the message that a learner sees after a mistake.
+
+    If the message is computed, three dots replace the parts that come from a learner's data. For an
+    open question, the tests know only a piece of the reply. The full reply is the shortest string
+    in `known` that contains the piece.
     """
     if isinstance(message, str):
         whole = [text for text in known if message in text]
@@ -82,20 +88,23 @@ def spoken(message: Message, known: Sequence[str] = ()) -> str:
     code = getattr(message, "__code__", None)
     texts = [text for text in code.co_consts if isinstance(text, str)] if code else []
     words = [text.strip() for text in texts if not SPECIFICATION.fullmatch(text)]
-    return " ... ".join(words) or "(said with numbers from the learner's data)"
+    return " ... ".join(words) or "(a message with numbers from the learner's data)"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(prog="python -m tools.answer_sheet", description=__doc__)
     parser.add_argument(
-        "asked", nargs="*", metavar="LESSON|EXERCISE", help="such as 02 or 02.2; all without one"
+        "asked",
+        nargs="*",
+        metavar="LESSON|EXERCISE",
+        help="print these, such as 02 or 02.2 (default: all)",
     )
     return parser
 
 
 def main() -> int:
-    """Print the sheet. Returns 0, or 2 for a name that is neither a lesson nor an exercise."""
+    """Print the sheet. Return 0, or 2 for a name that is neither a lesson nor an exercise."""
     try:
         print("\n".join(sheet(build_parser().parse_args().asked)))
     except UserError as error:

@@ -1,7 +1,7 @@
-"""The ROCm releases: tool versions, added and removed options, and changed defaults.
+"""The ROCm releases: versions of the tools, options that came and went, defaults that changed.
 
-releases.toml contains the data and its sources. Releases are compared as numbers, so 7.2 is older
-than 7.14.
+All of it is in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than
+7.14.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from proflab.display import near
 from proflab.errors import CourseError
 
 VARIABLE = "PROFLAB_ROCM"
-"""Environment variable with the ROCm release that the replay tool follows, such as 7.2."""
+"""Environment variable with the release that the player follows, such as 7.2."""
 
 
 @dataclass(frozen=True)
 class Release:
     """One release: its number, the month, and the version of each tool ("" if none is stated).
 
-    preview   -- True if it is a preview of a release.
-    confirmed -- False if the release is in use, but we haven't seen its release notes.
+    preview   -- whether it is a preview of a release.
+    confirmed -- False if the release is in use, but nobody has seen its release notes.
     """
 
     rocm: str
@@ -39,12 +39,11 @@ class Release:
 
 @dataclass(frozen=True)
 class Change:
-    """An option or behavior of a tool, which exists in some releases.
+    """An option or behavior that a tool has from the release `since` on, until it is gone in the
+    release `until` ("" for always).
 
-    It exists starting with the release `since` and ends before the release `until` ("" for always).
-
-    default -- behavior by the first release that has it.
-    always  -- alternative that works on every release.
+    default -- first release of each behavior -> the behavior.
+    always  -- what works on every release.
     """
 
     tool: str
@@ -58,18 +57,17 @@ class Change:
     note: str = ""
 
     def is_in(self, rocm: str) -> bool:
-        """Return True if this release has the option or behavior."""
+        """Whether this release has it."""
         here = number(rocm)
         return number(self.since or "0") <= here and (not self.until or here < number(self.until))
 
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """The source of a torch build for one release: uv's own list of indexes, or `index` with two
-    versions.
+    """Where a torch for one release comes from: uv's own list of indexes, or `index` with this pair
+    of versions.
 
-    With `per_gpu`, the kernels come in a separate package for each architecture, which an extra
-    requests.
+    With `per_gpu` its kernels come in a package for each architecture, which an extra asks for.
     """
 
     rocm: str
@@ -83,7 +81,7 @@ class TorchBuild:
 
 
 def number(rocm: str) -> tuple[int, ...]:
-    """Return the release as comparable numbers without the patch level: (7, 14) for "7.14.0"."""
+    """The release as numbers that compare, without the patch level: "7.14.0" is (7, 14)."""
     return tuple(int(part) for part in re.findall(r"\d+", rocm)[:2])
 
 
@@ -102,18 +100,18 @@ def releases() -> tuple[Release, ...]:
 
 @functools.cache
 def changes() -> tuple[Change, ...]:
-    """Return all changes, in the order of the tools."""
+    """All changes, in the order of the tools."""
     return tuple(Change(**entry) for entry in _data()["change"])
 
 
 @functools.cache
 def torch_builds() -> tuple[TorchBuild, ...]:
-    """Return the sources of torch by release, the oldest first."""
+    """Where torch comes from, by release, the oldest first."""
     return tuple(TorchBuild(**entry) for entry in _data()["torch_build"])
 
 
 def newest() -> Release:
-    """Return the newest confirmed release that isn't a preview."""
+    """The newest release that is confirmed and no preview."""
     return [release for release in releases() if release.confirmed and not release.preview][-1]
 
 
@@ -125,8 +123,8 @@ def shown() -> tuple[str, ...]:
 def filled(text: str) -> str:
     """Return the text with its placeholders filled in from the newest confirmed release.
 
-    `{newest rocm}` becomes that release, and `{newest rocprof-compute}` becomes the tool's version
-    in it. Raises CourseError for a name that the table lacks.
+    `{newest rocm}` is that release, and `{newest rocprof-compute}` the version of a tool in it.
+    Raises CourseError for a name that the table lacks.
     """
     last = newest()
     known = {"rocm": last.rocm, **last.versions}
@@ -134,30 +132,28 @@ def filled(text: str) -> str:
     def value(found: re.Match[str]) -> str:
         if stated := known.get(found[1]):
             return stated
-        raise CourseError(
-            f"{found[0]}: the table of releases doesn't contain {found[1]!r} for {last.rocm}"
-        )
+        raise CourseError(f"{found[0]}: the table of releases has no {found[1]!r} for {last.rocm}")
 
     return re.sub(r"\{newest\s+([\w-]+)\}", value, text)
 
 
 def release(rocm: str) -> Release:
-    """Return the release with this number, without its patch level.
-
-    Raises CourseError for an unknown release.
+    """The release with this number (without its patch level); raises CourseError for an unknown
+    one.
     """
     known = {found.rocm: found for found in releases()}
     wanted = ".".join(map(str, number(rocm)))
     if wanted not in known:
-        raise CourseError(f"the course's table doesn't contain ROCm {rocm!r}: {near(rocm, known)}")
+        raise CourseError(f"there is no ROCm {rocm!r} in the course's table: {near(rocm, known)}")
     return known[wanted]
 
 
 def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Release:
-    """Return the release to follow: PROFLAB_ROCM, then `found` on this machine, then the newest.
+    """The release to follow: the one in PROFLAB_ROCM, else the one `found` on this machine, else
+    the newest.
 
-    If this machine's release isn't in the table, use the last release before it. Raises CourseError
-    for an unknown value of PROFLAB_ROCM.
+    A release on this machine that is not in the table counts as the last one before it. Raises
+    CourseError for an unknown value of PROFLAB_ROCM.
     """
     if environ.get(VARIABLE):
         return release(environ[VARIABLE])
@@ -166,7 +162,7 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
 
 
 def installed(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the ROCm release on this machine from its version file, or "" if there is none."""
+    """The release of the ROCm on this machine, from its own version file; "" without one."""
     try:
         return (
             (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version")
@@ -178,23 +174,22 @@ def installed(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def change(tool: str, option: str) -> Change | None:
-    """Return the table's entry for a tool's option, or None if the option never changed."""
+    """The table's entry on a tool's option; None if nothing ever changed."""
     return next(
         (one for one in changes() if one.tool == tool and option in one.option.split(", ")), None
     )
 
 
 def has(tool: str, option: str, rocm: str) -> bool:
-    """Return True if a tool has an option in a release.
-
-    An option that isn't in the table exists in all releases.
+    """Whether a tool has an option in a release; an option that is not in the table is in all
+    releases.
     """
     found = change(tool, option)
     return found is None or found.is_in(rocm)
 
 
 def sources() -> Mapping[str, str]:
-    """Return the addresses of the sources by their short names."""
+    """Short name of a source -> its address."""
     return _data()["sources"]
 
 

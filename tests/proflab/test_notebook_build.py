@@ -271,12 +271,12 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
         (
             "02_step",
             SECOND + "\n# %% [markdown]\n# {drawing 02_lunch}\n",
-            "there is no drawing",
+            "02_lunch",
         ),
         (
             "02_step",
             SECOND + "\n# %%\n# solution\n!ls\n",
-            "02_step/lesson.py: the solution that begins '!ls' is no Python",
+            "02_step/lesson.py: the solution that starts with '!ls'",
         ),
     ],
 )
