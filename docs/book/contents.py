@@ -19,6 +19,7 @@ TO_LOOK_UP = (
     "glossary",
     "known-issues",
     "slurm",
+    "slurm-sites",
     "releases",
     "migration",
     "gate",
