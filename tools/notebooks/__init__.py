@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 from proflab.display import ACCENTS, near
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
-from proflab.releases import filled, shown
+from proflab.releases import filled, release, shown
 from tools.issue_page import PAGE as ISSUES_PAGE
 from tools.issue_page import all_issues
 from tools.notebooks.clean import METADATA, cleaned
@@ -180,7 +180,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
         lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     text = _TABLE.sub(lambda _: table, text)
-    return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
+    tried = [one + " (unconfirmed)" * (not release(one).confirmed) for one in shown()]
+    return {path: _TRIED.sub(" and ".join([", ".join(tried[:-1]), tried[-1]]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
