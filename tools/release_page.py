@@ -98,11 +98,11 @@ pip install --index-url https://stable.repo.amd.com/rocm/whl-next/ "rocm[profile
 CHANGES = f"""\
 ## How to read the tables
 
-In the column *ROCm*, 7.0+ means 7.0 and newer, and *all* means {shown()[0]} and newer, \
-perhaps also older releases. A bold number
-introduces the behavior of that release and newer ones. \
-*Portable* works on all releases. `src/proflab/releases.toml` contains
-the source of each row.
+In the column *ROCm*, 7.0+ means 7.0 and newer. *All* means {shown()[0]} and newer, \
+and perhaps also older releases. A bold
+number introduces the behavior of that release and newer ones. \
+The text after *Portable* works on all
+releases. `src/proflab/releases.toml` contains the source of each row.
 """
 
 
@@ -192,8 +192,8 @@ def named(text: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    first, *others = ("| " + " | ".join(line) + " |" for line in (head, *rows))
+    return "\n".join([first, "|---" * len(head) + "|", *others]) + "\n"
 
 
 if __name__ == "__main__":
