@@ -1,5 +1,5 @@
 """Simulate how often the gate is wrong and how small a slow-down it finds; write the tables into
-docs/gate.md.
+docs/contributors/validation.md.
 
 A stored pool of modeled runs (modeled_steps.json) that differ only by their seed represents
 repeats. The model is steadier than machines are, so run-to-run noise of a machine is added. Nothing
@@ -9,7 +9,7 @@ here is a timing. Run it with `python -m benchmarks.bench_gate`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -182,20 +182,27 @@ def missed(kind: str, repeats: int, paired: bool, random: np.random.Generator) -
     return low / KIND_PAIRS, high / KIND_PAIRS
 
 
-def table(headings: list[str], rows: list[list[object]]) -> list[str]:
+def table(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> list[str]:
     """Return a table in Markdown, with shares as percentages."""
-    lines = ["| " + " | ".join(headings) + " |", "| --- " * len(headings) + "|"]
+    lines = ["| " + " | ".join(map(str, headings)) + " |", "| --- " * len(headings) + "|"]
     for row in rows:
         cells = (f"{100 * cell:.1f}%" if isinstance(cell, float) else str(cell) for cell in row)
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
 
 
+def by_number(headings: list[str], rows: list[list[object]]) -> list[str]:
+    """Return a table with a column per number of runs, of rows that each begin with theirs."""
+    numbers, *lines = zip(headings, *rows, strict=True)
+    return table(numbers, lines)
+
+
 def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
     """Return the table of what is wrongly said about equal versions."""
-    headings = ["runs of each", "level, paired", "wrong, paired", "wrong, unpaired, independent"]
-    headings += ["wrong, unpaired, noise that lasts", "a part, paired", "a part, unpaired"]
-    headings += ["rising load, new always second", "rising load, random order"]
+    headings = ["runs per version", "confidence level, paired", "interval, paired"]
+    headings += ["interval, unpaired, independent noise", "interval, unpaired, lasting noise"]
+    headings += ["any part, paired", "any part, unpaired"]
+    headings += ["rising load, new version always second", "rising load, random order"]
     rows: list[list[object]] = []
     for number in REPEATS:
         loads = [partial(draw, number, random) for draw in (independent, lasting)]
@@ -207,7 +214,7 @@ def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
         parts = [float(wrongly_blamed(number, paired, random)) for paired in (True, False)]
         level = ratio_of_totals([1.0] * number, [1.0] * number, True).level
         rows.append([number, level, *wrong[:3], *parts, *wrong[3:]])
-    return table(headings, rows)
+    return by_number(headings, rows)
 
 
 def kinds_of_steps(random: np.random.Generator) -> list[str]:
@@ -234,7 +241,7 @@ def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[
             false = failures(times, repeats, setting, 0.0, random)
             cells.append(f"{smallest(times, repeats, setting, random)} ({100 * false:.1f}%)")
         rows.append([repeats, *cells])
-    return table(["runs of each", *SETTINGS], rows)
+    return by_number(["runs per version", *SETTINGS], rows)
 
 
 def figures() -> str:
@@ -244,27 +251,27 @@ def figures() -> str:
     return "\n".join(
         [
             *smallest_slow_downs(times, random),
-            f"From {len(times)} modeled runs, whose own spread is {spread:.1f}%; {PAIRS}"
-            " comparisons for each number.",
+            f"We drew from {len(times)} modeled runs, which have a spread of {spread:.1f}%, and made"
+            f" {PAIRS} comparisons for each number.",
             "",
-            "This table shows how often the gate is wrong about equal versions: the interval excludes"
-            " 0%, or a part is confident.",
+            "The second table shows how often the gate is wrong about equal versions because the"
+            " interval excludes 0% or because a part is confident.",
             "",
             *equal_versions(times, random),
-            f"{EQUAL_PAIRS:,} comparisons of equal versions for each number. The noise is"
-            f" {100 * NOISE:.0f}% of each run, or of each of {PARTS} parts. *Noise that lasts*:"
-            f" each run shares {100 * LASTS:.0f}% of its noise with the run before, and one version"
-            " is recorded after the other. *Rising load*: paired, and each run takes"
-            f" {100 * RISE:.0f}% longer than the one before.",
+            f"Each number comes from {EQUAL_PAIRS:,} comparisons. The noise is {100 * NOISE:.0f}% of"
+            f" each run, or of each of {PARTS} parts. With *lasting noise*, each run shares"
+            f" {100 * LASTS:.0f}% of its noise with the previous run, and all runs of one version"
+            " come before the other version. With a *rising load*, runs are paired, and each run"
+            f" takes {100 * RISE:.0f}% longer than the previous one.",
             "",
-            "This table shows how often the interval contains the true change, by kind of steps. In"
-            " parentheses, it shows how often the whole interval is above the true change, which"
-            " can fail the gate wrongly.",
+            "The third table shows how often the interval contains the true change, for different"
+            " kinds of steps. In parentheses, it shows how often the whole interval is above the"
+            " true change, which can fail the gate wrongly.",
             "",
             *kinds_of_steps(random),
-            f"{KIND_PAIRS:,} comparisons for each number, with {STEPS} steps per run,"
-            f" {100 * NOISE:.0f}% noise of each step and run, and for paired runs a load that"
-            f" varies by {100 * DRIFT:.0f}%. The first five rows compare equal versions.",
+            f"Each number comes from {KIND_PAIRS:,} comparisons with {STEPS} steps per run. Each step"
+            f" and each run has {100 * NOISE:.0f}% noise. Paired runs also share a load that varies"
+            f" by {100 * DRIFT:.0f}%. The first five rows compare equal versions.",
             "",
         ]
     )
@@ -272,7 +279,7 @@ def figures() -> str:
 
 def main() -> None:
     """Write the tables into the page."""
-    write_part(DOCS / "gate.md", "figures", figures())
+    write_part(DOCS / "contributors/validation.md", "figures", figures())
 
 
 if __name__ == "__main__":

@@ -1,35 +1,20 @@
-"""Write the tables of files, on which `tidyprof triage` is right or wrong, into docs/triage.md and
-docs/contributors/triage-files.md: `python -m benchmarks.bench_triage`. It times nothing.
+"""Write every verdict whose truth is known into docs/contributors/triage-files.csv, and how many are
+right into docs/contributors/validation.md: `python -m benchmarks.bench_triage`. It times nothing.
 """
 
 from __future__ import annotations
 
 from benchmarks.page import DOCS, write_part
-from benchmarks.triage_files import (
-    gpu_forms,
-    gpu_rates,
-    listed,
-    rates,
-    run_rates,
-    run_verdicts,
-    third_party,
-)
+from benchmarks.triage_files import as_csv, rates, table
 
-PAGE, FILES = DOCS / "triage.md", DOCS / "contributors/triage-files.md"
+PAGE, FILES = DOCS / "contributors/validation.md", DOCS / "contributors/triage-files.csv"
 
 
 def main() -> None:
-    """Write the tables."""
-    write_part(PAGE, "programs on a GPU", gpu_rates())
-    write_part(FILES, "forms on a GPU", gpu_forms())
-    write_part(PAGE, "unmodified programs", run_rates())
-    write_part(FILES, "unmodified programs", run_verdicts())
-    found = third_party()
-    write_part(PAGE, "third-party", rates(found))
-    for part, own in zip(
-        ("recordings", "first scripts", "new scripts"), found.values(), strict=True
-    ):
-        write_part(FILES, part, listed(own))
+    """Write the table and the rates."""
+    rows = table()
+    FILES.write_text(as_csv(rows), encoding="utf-8")
+    write_part(PAGE, "verdicts", rates(rows))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""The page docs/known-issues.md, from the table of known issues: `python -m tools.issue_page
-[--check]`.
-"""
+"""Write the pages of known issues from their table: `python -m tools.issue_page [--check]`."""
 
 from __future__ import annotations
 
 import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -19,6 +17,9 @@ import msgspec
 from tools.generated_page import write_or_check
 
 PAGE = Path("docs/known-issues.md")
+ARCHIVE = Path("docs/known-issues-archive.md")
+"""The page of entries that only concern ROCm older than 6.4."""
+
 TABLE = Path(__file__).parents[1] / "docs" / "known-issues.toml"
 
 
@@ -37,18 +38,25 @@ class Versions:
 
 @dataclass(frozen=True)
 class KnownIssue:
-    """One entry of the table. `looked` is the day on which its sources were last read."""
+    """One entry of the table.
+
+    also       -- how issue titles and users describe it, for the search.
+    looked     -- the day on which we last compared the entry with its sources.
+    no_kernels -- what distinguishes it from the other reasons for a trace without kernels.
+    archived   -- True if only ROCm older than 6.4 has it.
+    """
 
     symptom: str
     check: str
     fix: str
+    also: str
     versions: Versions
     sources: Sequence[str]
     looked: date
     section: str
     heading: str
-    brief: str = ""
-    todo: str = ""
+    no_kernels: str = ""
+    archived: bool = False
 
 
 @cache
@@ -66,21 +74,68 @@ def all_issues() -> dict[str, KnownIssue]:
 HEAD = """\
 # Known issues
 
-What goes wrong when PyTorch is profiled on AMD GPUs, as others have reported it. Each entry says \
-how to recognize it, how to check, what to do, which versions have it, where it is published, and \
-when the entry was last compared with that. `python -m proflab doctor` makes the checks that a \
-program can make, and names the entries that belong to them.
+Look up what goes wrong when you profile PyTorch on AMD GPUs, how to check it, and how to fix it. \
+First, let the doctor check your machine:
 
-Nobody has repeated these reports on a GPU for this course. "Not stated" means that the source \
-names no version. The table behind this page is `docs/known-issues.toml`; add what is missing there.
+```
+.venv/bin/python -m proflab doctor
+```
+
+If a check fails, the doctor prints the next step and the entry on this page:
+
+```
+cores: Ask for more with --cpus-per-task=8, or train with --num-workers 0.
+See docs/known-issues.md#data-loader-workers-without-cpu-cores
+```
+
+If the doctor finds nothing, search this page for the words of the error message. We took all \
+entries from the sources that they name, but we haven't reproduced them on an AMD GPU. The date \
+tells when we last read the sources. Entries for ROCm older than 6.4 are in the \
+[archive](known-issues-archive.md).
+
+## No kernels in the trace: which of six?
+
+Open the trace or its tables, and find the row that matches.
+
+| what you see | entry |
+| --- | --- |
+"""
+
+ARCHIVE_HEAD = """\
+# Known issues of ROCm older than 6.4
+
+Look up problems that newer releases don't have. To see which release you use, run `rocminfo` or:
+
+```
+.venv/bin/python -m proflab doctor
+```
+
+The doctor prints it in the row *ROCm*. For current releases, see the \
+[known issues](known-issues.md).
 """
 
 
 def page() -> str:
-    """The whole page."""
-    parts = [HEAD]
-    for section, issues in groupby(all_issues().values(), key=lambda issue: issue.section):
-        parts += [f"## {section}\n", *map(_entry, issues)]
+    """Return the page of entries that concern ROCm 6.4 or newer."""
+    rows = (
+        f"| {issue.no_kernels} | [{issue.heading}](#{anchor}) |\n"
+        for anchor, issue in all_issues().items()
+        if issue.no_kernels
+    )
+    issues = [issue for issue in all_issues().values() if not issue.archived]
+    return "".join([HEAD, *rows, "\n", _entries(issues)])
+
+
+def archive() -> str:
+    """Return the page of entries that only concern ROCm older than 6.4."""
+    issues = [issue for issue in all_issues().values() if issue.archived]
+    return f"{ARCHIVE_HEAD}\n{_entries(issues)}"
+
+
+def _entries(issues: Iterable[KnownIssue]) -> str:
+    parts = []
+    for section, found in groupby(issues, key=lambda issue: issue.section):
+        parts += [f"## {section}\n", *map(_entry, found)]
     return "\n".join(parts)
 
 
@@ -91,33 +146,44 @@ def _entry(issue: KnownIssue) -> str:
         "Check": issue.check,
         "Fix": issue.fix,
         "Versions": f"{versions(issue.versions)}.",
-        "Source": f"{sources} ({issue.looked:%-d %B %Y})",
+        "Source and date": f"{sources} ({issue.looked})",
+        "Also described as": issue.also,
     }
     return "\n".join(
-        [f"### {issue.heading}\n", *(f"- **{name}:** {text}" for name, text in points.items()), ""]
+        [f"### {issue.heading}\n", *(f"- **{name}.** {text}" for name, text in points.items()), ""]
     )
 
 
 def versions(found: Versions) -> str:
-    """The bounds and the note in words, such as "ROCm 7.2 to 7.2.4; seen with 7.2.3"."""
+    """Return the bounds and the note in words, such as "ROCm 7.2 to 7.2.4. Seen with 7.2.3"."""
     spans = {
         (True, True, False): (
             f"{found.since} to {found.last}" if found.since != found.last else found.since
         ),
-        (True, False, True): f"from {found.since}, repaired in {found.until}",
+        (True, False, True): f"{found.since} and newer, fixed in {found.until}",
         (True, False, False): f"{found.since} and newer",
         (False, True, False): f"up to {found.last}",
         (False, False, True): f"before {found.until}",
     }
     span = spans.get((bool(found.since), bool(found.last), bool(found.until)))
-    if span is None:
-        return (
-            found.note
-            if found.note.startswith("all")
-            else f"{found.tool}: {found.note or 'not stated'}"
-        )
-    return "; ".join(filter(None, [f"{found.tool} {span}", found.note]))
+    if span:
+        return ". ".join(filter(None, [f"{found.tool} {span}", _sentence(found.note)]))
+    if found.note.startswith("all"):
+        return _sentence(found.note)
+    return f"{found.tool}: {found.note or 'not stated'}"
+
+
+def _sentence(text: str) -> str:
+    """Return the text with a capital letter, unless it starts with a lower-case name."""
+    return text if text.startswith(_NAMES) else text[:1].upper() + text[1:]
+
+
+_NAMES = ("torch", "rocprof", "vLLM", "omnistat", "gfx")
 
 
 if __name__ == "__main__":
-    raise SystemExit(write_or_check(PAGE, page(), "python -m tools.issue_page", sys.argv[1:]))
+    command, arguments = "python -m tools.issue_page", sys.argv[1:]
+    raise SystemExit(
+        write_or_check(PAGE, page(), command, arguments)
+        or write_or_check(ARCHIVE, archive(), command, arguments)
+    )

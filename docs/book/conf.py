@@ -16,9 +16,6 @@ html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
 html_show_copyright = False
-# A browser that opened the book as a file may not read the pages for these summaries; excerpts.js
-# shows them.
-html_show_search_summary = False
 # The code blocks with options on tidyprof's page have a language of their own, which only a test
 # knows.
 suppress_warnings = ["misc.highlighting_failure"]

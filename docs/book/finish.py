@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 from hashlib import sha256
 from html import escape, unescape
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 from docs.book import traces
@@ -107,6 +109,9 @@ _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
 SHORT_LINES = 30
 """Most lines of an output that stay together on one sheet of paper."""
 
+LUNR = "contrib/search/templates/search/lunr.js"
+"""The search engine Lunr in MkDocs's package; it ranks the sections in the browser."""
+
 PAPER_COLUMNS = range(104, 150)
 """Numbers of characters of a line that fit on paper in smaller type; shorter lines fit anyway, and
 longer ones would be too small to read.
@@ -130,8 +135,9 @@ def finish(html: Path) -> None:
         path.write_text(page, encoding="utf-8")
         texts[name.as_posix()] = sections(page)
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
-    # A script, since a page that was opened as a file may not read JSON.
+    # A script, because a page opened as a file may not read JSON.
     (html / "search_texts.js").write_text(f"const SEARCH_TEXTS = {written};\n", encoding="utf-8")
+    shutil.copy(files("mkdocs").joinpath(LUNR), html)
 
 
 def finished(page: str, images: Path, up: str) -> str:

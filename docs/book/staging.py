@@ -13,12 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 from docs.book.contents import START, Part, toctrees
 
-COVER = (
-    "![The timeline of a processor that launches kernels and of a GPU that runs them. Between two"
-    " batches of work the GPU waits, and the gap asks: why?](docs/book/static/cover.svg)"
-)
-"""The picture below the title of the book."""
-
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 SITE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:deployments/[\w-]+|releases)\)")
@@ -42,7 +36,7 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
     text = (repository / page).read_text(encoding="utf-8")
     text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
     if page == START:
-        text = with_address(text.replace("\n", f"\n\n{COVER}\n", 1))
+        text = with_address(text)
     stage_linked(repository, page, text, target)
     if page == START:
         write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")

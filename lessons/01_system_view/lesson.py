@@ -366,7 +366,7 @@ lesson.conclude(
 # > is incomplete. Since ROCm 10.1, omnistat doesn't find any GPU unless its configuration contains `enable_rocm_smi =
 # > False` and `enable_amd_smi = True`.
 #
-# The [known issues](../docs/known-issues.md#power-and-activity-tell-different-stories) include power and activity
+# The [known issues](../docs/known-issues.md#a-gpu-shows-100-activity-but-training-is-slow) include power and activity
 # values that contradict each other, and GPU IDs that differ from those in PyTorch. Since ROCm 6.4, `amd-smi list -e`
 # shows both IDs.
 #

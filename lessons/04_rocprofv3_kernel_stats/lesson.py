@@ -330,7 +330,7 @@ proflab.reveal("04.b", float(f"{wide.step_ns / small.step_ns:.2g}"), wide.profil
 #
 # > **Note:** The RCCL kernel is called `rccl_main_kernel` or `ncclDevKernel...`, depending on the release. If a CSV
 # > file is missing or the tool doesn't find a GPU, see the [known
-# > issues](../docs/known-issues.md#no-csv-where-there-used-to-be-one). [More of
+# > issues](../docs/known-issues.md#rocprofv3-writes-a-database-instead-of-csv). [More of
 # > rocprofv3](../docs/more-of-rocprofv3.md) covers PC sampling and thread traces. `rocprof` and `rocprofv2` have
 # > options that look similar, but [the meanings differ](../docs/migration.md).
 

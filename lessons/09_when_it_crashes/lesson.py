@@ -370,7 +370,7 @@ show_text(
 # - Since ROCm 7, the kernel's name appears between `pc` and the reason, where older parsers don't find it.
 # - If the traceback ends in a different library each time, serialize the kernels.
 # - [The agent can't start next to a debugger or a GPU core
-#   dump](../docs/known-issues.md#the-agent-cannot-start-beside-a-debugger-or-a-gpu-core-dump).
+#   dump](../docs/known-issues.md#the-debug-agent-cant-start-with-a-debugger-or-gpu-core-dumps).
 #
 # ## Three takeaways
 #

@@ -271,7 +271,7 @@ show_table(clocks, "run gfx_clk gfx max_power", "Medians: MHz, percent, W", orig
 # the file ([AMD's article][tunable]). A newer PyTorch appends lines below the old validators ([source][code]), so it
 # refuses the file at every start. Keep one file per release.
 #
-# [refused]: ../docs/known-issues.md#a-tunableop-file-of-another-release-is-ignored
+# [refused]: ../docs/known-issues.md#torch-ignores-a-tunableop-file-from-another-release
 # [tunable]: https://rocm.blogs.amd.com/artificial-intelligence/pytorch-tunableop/README.html
 # [code]: https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/cuda/tunable/Tunable.cpp
 #

@@ -14,8 +14,6 @@ from docs.book.__main__ import executed
 from docs.book.contents import START
 from docs.book.offline import in_page, remote_resources
 from docs.book.staging import (
-    COVER,
-    LINK,
     remove_others,
     stage_page,
     with_address,
@@ -42,12 +40,11 @@ def test_pages_are_staged_where_their_links_expect_them(tmp_path: Path):
     assert (target / "docs/a.md").exists()
 
 
-def test_the_first_page_has_the_cover_below_its_title(tmp_path: Path):
+def test_the_first_page_comes_with_its_picture(tmp_path: Path):
     stage_page(REPOSITORY, START, tmp_path, ())
-    title, _, cover = (tmp_path / "index.md").read_text().splitlines()[:3]
-    assert title.startswith("# ")
-    assert cover == COVER
-    assert (tmp_path / LINK.search(COVER)[1]).is_file()
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", (tmp_path / "index.md").read_text())
+    assert pictures
+    assert all((tmp_path / picture).is_file() for picture in pictures)
 
 
 def test_what_lies_beside_the_files_on_the_repositorys_site_is_no_link_in_the_book(tmp_path: Path):

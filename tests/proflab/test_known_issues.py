@@ -7,21 +7,27 @@ import re
 import pytest
 
 from tests.conftest import REPOSITORY
-from tools.issue_page import PAGE, Versions, all_issues, page, versions
+from tools.issue_page import ARCHIVE, PAGE, Versions, all_issues, archive, page, versions
 
 
-def test_the_page_is_what_the_table_gives() -> None:
-    text = (REPOSITORY / PAGE).read_text(encoding="utf-8")
-    assert text == page()
-    assert text.count("\n### ") == len(all_issues())
+def test_the_pages_are_what_the_table_gives() -> None:
+    texts = [(REPOSITORY / path).read_text(encoding="utf-8") for path in (PAGE, ARCHIVE)]
+    assert texts == [page(), archive()]
+    assert sum(text.count("\n### ") for text in texts) == len(all_issues())
 
 
 def test_every_entry_has_its_texts_and_sources() -> None:
     for anchor, issue in all_issues().items():
-        assert all((issue.symptom, issue.check, issue.fix, issue.sources)), anchor
+        assert all((issue.symptom, issue.check, issue.fix, issue.also, issue.sources)), anchor
         assert all(re.fullmatch(r"https://[^\s<>]+", source) for source in issue.sources), anchor
-        assert bool(issue.brief) == bool(issue.todo), anchor
-        assert "|" not in issue.brief + issue.todo, anchor
+        assert "|" not in issue.no_kernels, anchor
+
+
+def test_the_table_of_traces_without_kernels_leads_to_six_entries() -> None:
+    text = (REPOSITORY / PAGE).read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .+ \| \[.+\]\(#(.+)\) \|$", text, flags=re.MULTILINE)
+    assert len(rows) == 6
+    assert set(rows) <= set(all_issues())
 
 
 @pytest.mark.parametrize(

@@ -270,11 +270,6 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
         ),
         (
             "02_step",
-            SECOND + "\n# %% [markdown]\n# {issue the-start-of-profiler-hangs}\n",
-            "did you mean the-start-of-a-profiler-hangs",
-        ),
-        (
-            "02_step",
             SECOND + "\n# %% [markdown]\n# {drawing 02_lunch}\n",
             "there is no drawing",
         ),

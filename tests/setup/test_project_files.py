@@ -235,7 +235,7 @@ def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, reachable):
     command = [REPOSITORY / "scripts/dev/pick_torch", uv, sys.executable]
     environment = os.environ | {"MACHINE": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (build if reachable else "registry")
+    assert done.stdout.splitlines()[0] == (build if reachable else "registry")
 
 
 def torch_arguments(

@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from proflab.display import ACCENTS, near
+from proflab.display import ACCENTS
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
-from proflab.releases import filled, release, shown
-from tools.issue_page import PAGE as ISSUES_PAGE
-from tools.issue_page import all_issues
+from proflab.releases import filled, newest, release, shown
 from tools.notebooks.clean import METADATA, cleaned
 from tools.solutions import learner_sources, solved_source
 
@@ -73,9 +71,6 @@ _TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.
 """README's list of the releases that commands are checked against."""
 
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
-
-_ISSUE = re.compile(r"^\{issue (\S+)\}$", re.MULTILINE)
-"""A row of a lesson's table of known issues, by the anchor of the entry."""
 
 _DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
 """A drawing of DRAWINGS, by the name of its file."""
@@ -180,8 +175,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
         lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     text = _TABLE.sub(lambda _: table, text)
-    tried = [one + " (unconfirmed)" * (not release(one).confirmed) for one in shown()]
-    return {path: _TRIED.sub(" and ".join([", ".join(tried[:-1]), tried[-1]]), text)}
+    later = (f", and {one} (unconfirmed)" for one in shown() if not release(one).confirmed)
+    return {path: _TRIED.sub("".join([f"{shown()[0]} to {newest().rocm}", *later]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
@@ -303,14 +298,13 @@ def _texts(
 def _filled(
     cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source
 ) -> list[Built]:
-    """The cells with each snippet, drawing and known issue in place of its name, and the releases
-    as the table has them.
+    """Return the cells with each snippet and drawing in place of its name, and the releases as the
+    table has them.
     """
 
     def complete(text: str) -> str:
         text = _SNIPPET.sub(lambda found: _snippet(folder, found[1], home), filled(text))
-        text = _DRAWING.sub(lambda found: _drawing(found[1], home), text)
-        return _ISSUE.sub(lambda found: _issue_row(found[1], home), text)
+        return _DRAWING.sub(lambda found: _drawing(found[1], home), text)
 
     return [
         (kind, complete(text) if kind == "markdown" else text, tags)
@@ -336,16 +330,6 @@ def _drawing(name: str, home: str) -> str:
     except OSError:
         raise CourseError(f"there is no drawing {path}") from None
     return f"![{title.text}]({home}{path})"
-
-
-def _issue_row(anchor: str, home: str) -> str:
-    """A known issue as a row of a table: how it looks and what to do; raises CourseError if there
-    is none.
-    """
-    issue = all_issues().get(anchor)
-    if issue is None or not issue.brief:
-        raise CourseError(f"no known issue {anchor!r} has a brief: {near(anchor, all_issues())}")
-    return f"| {issue.brief} | [{issue.todo}]({home}{ISSUES_PAGE}#{anchor}) |"
 
 
 def _read(lesson: Lesson, path: Path) -> Source:

@@ -3,7 +3,7 @@
     python -m benchmarks.run_verdicts --choose 30             # on a quiet machine
     python -m benchmarks.run_verdicts --choose 30 --busy 6    # next to six busy loops
 
-The verdicts go into run_verdicts.json, and `make tables` prints them on the pages on triage.
+The verdicts go into run_verdicts.json, and `make tables` writes them into docs/contributors.
 Programs with a verdict of the same code and load are skipped, so you can continue after an
 interruption. The programs are in tests/third_party/sources.tar.gz.
 """

@@ -70,7 +70,9 @@ def _finding(name: str, check: Check, machine: Machine) -> Finding:
 
 
 def table(findings: tuple[Finding, ...]) -> Table:
-    """Return the rows, with the fixes below them."""
-    rows = [(one.check, one.status, one.found) for one in findings]
-    fixes = [f"{one.check}: {one.fix}" for one in findings if one.fix]
-    return Table("What is here", ("check", "status", "found"), rows, "\n".join(fixes))
+    """Return the rows, with the fixes and the names of unneeded checks below them."""
+    rows = [(one.check, one.status, one.found) for one in findings if one.status != "not needed"]
+    below = [f"{one.check}: {one.fix}" for one in findings if one.fix]
+    if unneeded := [one.check for one in findings if one.status == "not needed"]:
+        below.append(f"Not needed on this machine: {', '.join(unneeded)}.")
+    return Table("What is here", ("check", "status", "found"), rows, "\n".join(below))

@@ -435,7 +435,7 @@ CHECKS: dict[str, Check] = {
     "ROCm": Check(
         _rocm,
         "Load one ROCm module only (`module load rocm`), or set ROCM_PATH to its folder.",
-        "tools-and-libraries-of-two-rocm-releases",
+        "tools-and-libraries-from-two-rocm-releases",
     ),
     "rocprofv3": Check(
         partial(_tool, "rocprofv3", ["--version"], True), _LOAD.format("rocprofiler-sdk")
@@ -446,7 +446,7 @@ CHECKS: dict[str, Check] = {
     "rocprof-compute": Check(
         partial(_tool, "rocprof-compute", ["--version"], True),
         _LOAD.format("rocprofiler-compute") + " It needs the packages of its requirements.txt.",
-        "rocprof-compute-asks-for-python-packages",
+        "rocprof-compute-misses-python-packages",
     ),
     "rpd": Check(
         partial(_tool, "runTracer.sh", [], False),
@@ -478,7 +478,7 @@ CHECKS: dict[str, Check] = {
     "torch at work": Check(
         _torch_at_work,
         "Look at the rows on access and visible GPUs first, then run `make clean setup`.",
-        "torch-sees-the-gpu-and-its-first-kernel-fails",
+        "torch-detects-the-gpu-but-its-first-kernel-fails",
     ),
     "resident profiler": Check(
         _resident,
@@ -489,12 +489,12 @@ CHECKS: dict[str, Check] = {
     "ranks": Check(
         _ranks,
         "A program started here waits for the other ranks: start it with srun or torchrun.",
-        "a-process-waits-for-ranks-that-do-not-exist",
+        "a-process-waits-for-ranks-that-dont-exist",
     ),
     "cores": Check(
         _cores,
         "Ask for more with --cpus-per-task=8, or train with --num-workers 0.",
-        "loader-processes-without-cores",
+        "data-loader-workers-without-cpu-cores",
     ),
     "memory": Check(_memory, "Close other programs, or ask Slurm for more with --mem=16G."),
     "space for results": Check(
@@ -512,12 +512,12 @@ CHECKS: dict[str, Check] = {
     "CPU counters": Check(
         partial(_kernel_value, "perf_event_paranoid", 2),
         "Sampling by timer works anyway; for counters `sudo sysctl kernel.perf_event_paranoid=2`.",
-        "hardware-counters-of-the-cpu-are-forbidden",
+        "cpu-hardware-counters-arent-permitted",
     ),
     "attaching": Check(
         partial(_kernel_value, "yama/ptrace_scope", 0),
         "Start programs under the tool; to attach, `sudo sysctl kernel.yama.ptrace_scope=0`.",
-        "attaching-to-a-running-process-is-forbidden",
+        "attaching-to-a-running-process-isnt-permitted",
     ),
     "data set": Check(
         _data,

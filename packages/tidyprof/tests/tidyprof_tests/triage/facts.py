@@ -16,13 +16,13 @@ FACTS = Path(__file__).with_name("facts.json")
 TRUTHS = {
     what: tomllib.loads(file.read_text(encoding="utf-8"))
     for what, file in {
-        "public recordings": FACTS.with_name("expected.toml"),
-        "scripts after a reviewer's descriptions": THIRD_PARTY / "truth_review.toml",
+        "public traces": FACTS.with_name("expected.toml"),
+        "described scripts": THIRD_PARTY / "truth_review.toml",
         "new scripts": THIRD_PARTY / "truth.toml",
     }.items()
 }
-"""Sort of file -> its truths, which somebody wrote down before triage saw it."""
-EXPECTED = TRUTHS["public recordings"]
+"""Collection -> its truths, which people wrote down before triage read the files."""
+EXPECTED = TRUTHS["public traces"]
 PUBLIC = [name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"]
 SCRIPTS = sorted(path.name for path in (THIRD_PARTY / "traces").iterdir())
 PROGRAMS = [f"{name}/{variant}/{how}" for name, variant in TRUTH for how in ("given", "alone")]
