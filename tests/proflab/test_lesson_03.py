@@ -105,7 +105,7 @@ def test_batched_transforms_keep_images_labels_and_order_and_lose_the_digits() -
     [
         ("runs/03/fixed", "Give the folder of a run"),
         (Path("runs/fixed"), "`fixed` doesn't exist"),
-        (Path(__file__), "content of no known format"),
+        (Path(__file__), "unknown format"),
         (profile_of(("kernel", "k", 0, 1)), "Record it with `--roctx`"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Bytes, CSV and SQLite from elsewhere, read without trusting them."""
+"""Safe reading of bytes, CSV and SQLite from untrusted sources."""

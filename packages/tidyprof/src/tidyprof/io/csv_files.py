@@ -1,4 +1,4 @@
-"""Columns of a CSV file as a table of Arrow; Arrow's errors become ProfileReadError."""
+"""Columns of a CSV file as an Arrow table. Arrow's errors become ProfileReadError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
-"""The type of a column of texts: many of them are equal."""
+"""Type of a string column with many equal strings."""
 
 _NOT_PARSED = re.compile(
     r"In CSV column #(\d+): .*conversion error to (\w+): invalid value '(.*)'", re.DOTALL
@@ -39,8 +39,8 @@ _SHOWN = 40
 _QUOTE = '"'
 _STEP = LONGEST_LINE_BYTES
 _BLOCK_BYTES = 2**20
-"""Bytes that Arrow parses at once, which fit into the cache. Longer rows are parsed in larger
-blocks.
+"""Number of bytes that Arrow parses at once, which fit in the cache. If a row is longer, larger
+blocks are used.
 """
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
@@ -51,9 +51,9 @@ class CsvFile:
 
     path     -- the file.
     header   -- its columns, in order.
-    mended   -- returns the sound text of a file that a tool is known to write unsoundly.
-    warnings -- sentences on what was mended when its columns were read.
-    short    -- number of rows with too few cells, which are not in the columns.
+    mended   -- function that corrects the text if a tool is known to write invalid CSV.
+    warnings -- warnings about text that was corrected while reading.
+    short    -- number of rows with too few cells, which aren't in the columns.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class CsvFile:
         return self._mended(text) if self._mended else text
 
     def ends_with_line(self) -> bool:
-        """Whether the last row has a line end; without one, its last number may be cut short."""
+        """Return True if the last row has a newline. Without one, its last number may be cut."""
         if not self._plain:
             return self.text.endswith(b"\n")
         with self.path.open("rb") as file:
@@ -92,11 +92,11 @@ class CsvFile:
             return file.read(1) == b"\n"
 
     def open_end(self) -> list[str]:
-        """A warning if the last row has no line end: its last number may be cut short."""
+        """Return a warning if the last row has no newline, because its last number may be cut."""
         if self.ends_with_line():
             return []
         return [
-            f"{self.path.name}: no line end after the last row; the end of the file may be missing."
+            f"{self.path.name}: the last row has no newline, so the end of the file may be missing."
         ]
 
     def frame(
@@ -106,18 +106,20 @@ class CsvFile:
         complete: bool = False,
         quotes: tuple[str, str] | None = None,
     ) -> pa.Table:
-        """These columns of the file, with null for empty cells. Unreadable characters are replaced,
-        with a warning.
+        """Return these columns of the file, with null for empty cells. Unreadable characters are
+        replaced, with a warning.
 
-        complete -- refuse rows with too few cells; otherwise they are counted as `short`.
-        quotes   -- likely cause and next step where quotes are not as in CSV.
-        Raises ProfileReadError for cells of another type, rows with too many cells, and quotes that
-        nobody closes.
+        complete -- reject rows with too few cells. Otherwise, they are counted as `short`.
+        quotes   -- likely cause and next step for invalid quotes.
+
+        Raises ProfileReadError if a cell has the wrong type, if a row has too many cells, or if a
+        quote isn't closed.
         """
         is_regular, is_utf8 = self._looked_through()
         if not is_utf8:
             self.warnings.append(
-                f"{self.path.name}: broken UTF-8, unreadable characters were replaced."
+                f"{self.path.name}: the text isn't valid UTF-8, so unreadable characters were"
+                " replaced."
             )
         sound = is_regular and is_utf8
         rewritten = b"" if sound else self._rewritten(*(quotes or DAMAGED))
@@ -126,17 +128,17 @@ class CsvFile:
             rewritten or (self.path if self._plain else self.text), types, last_line
         )
         if odd.long:
-            raise _damaged(self.path, "a row with more cells than the header has columns")
+            raise _damaged(self.path, "a row has more cells than the header")
         if complete and odd.short:
             row = f"{odd.cells} cells in the row {odd.text[:_SHOWN]!r}"
-            raise _damaged(self.path, f"no sound CSV ({row}, {len(self.header)} columns)")
+            raise _damaged(self.path, f"invalid CSV ({row}, but {len(self.header)} columns)")
         self.short, self._ends_short = odd.short, odd.last_is_short
         return found
 
     def _parsed(
         self, source: Path | bytes, types: Mapping[str, pa.DataType], last_line: str
     ) -> tuple[pa.Table, _OddRows]:
-        # Larger blocks are slower, so only a row that is longer than a block is worth them.
+        # Larger blocks are slower, so they are used only if a row is longer than a block.
         refusal: ProfileReadError | None = None
         for block_bytes in (_BLOCK_BYTES, LONGEST_LINE_BYTES):
             odd = _OddRows(last_line)
@@ -149,11 +151,11 @@ class CsvFile:
         raise refusal
 
     def complete_rows(self, rows: pa.Table, last: str) -> tuple[pa.Table, int]:
-        """The rows that have their last cell, and the number of rows without it, but for empty
-        rows.
+        """Return the complete rows, and the number of incomplete rows. Empty rows don't count.
 
-        last -- name of the last column, which is among those of `rows`.
-        Raises ProfileReadError if the last row lacks it, or if there is no row.
+        last -- name of the column that every complete row has.
+
+        Raises ProfileReadError if there is no row, or if the last row is incomplete.
         """
         if not len(rows) and not self.short:
             raise NothingRecordedError(self.path, *NO_ROWS)
@@ -163,22 +165,18 @@ class CsvFile:
         complete = rows.filter(rows[last].is_valid()) if rows[last].null_count else rows
         ends_early = self._ends_short or (len(rows) > 0 and not rows[last][-1].is_valid)
         if ends_early:
-            raise ProfileReadError(self.path, "its last row ends early", *CUT_SHORT)
+            raise ProfileReadError(self.path, "the last row ends early", *CUT_SHORT)
         return complete, self.short + len(rows) - len(complete)
 
     def _content(self) -> bytes | mmap.mmap:
-        """The uncompressed bytes; those of a plain file are read from it as they are needed."""
+        """Return the uncompressed bytes. A plain file is memory-mapped."""
         if not self._plain or not self.path.stat().st_size:
             return self.text
         with self.path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
-        """Whether quotes only enclose cells, and whether the text is UTF-8: Arrow takes both for
-        granted.
-
-        Raises ProfileReadError for lines that are too long or too short, see `in_lines`.
-        """
+        """Check that quotes only enclose cells, and that the text is UTF-8. Arrow assumes both."""
         content = np.frombuffer(self._content(), np.uint8)
         opened = 0
         is_regular = is_utf8 = True
@@ -187,7 +185,7 @@ class CsvFile:
         for number, part in enumerate(in_lines(self.path, parts, len(self.header))):
             is_utf8 = is_utf8 and _is_utf8(decoder, part.tobytes())
             quotes = number * _STEP + np.flatnonzero(part == ord('"'))
-            # A quote within a cell is doubled: it closes one part of the cell and opens the next.
+            # A doubled quote within a cell closes one part of the cell and opens the next.
             before, after = (
                 content[quotes[opened::2] - 1],
                 content[(quotes[1 - opened :: 2] + 1) % len(content)],
@@ -199,9 +197,7 @@ class CsvFile:
         return is_regular and not opened, is_utf8 and not decoder.getstate()[0]
 
     def _rewritten(self, cause: str, next_step: str) -> bytes:
-        """The same rows, read and written again by the standard library, which is slow. It raises
-        ProfileReadError for quotes that are never closed; Arrow accepts them.
-        """
+        """Rewrite the rows with the standard library, which is slow but rejects unclosed quotes."""
         target = io.BytesIO()
         writer = csv.writer(
             text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n"
@@ -211,13 +207,13 @@ class CsvFile:
             try:
                 writer.writerows(rows)
             except csv.Error as error:
-                found = f"no sound CSV in line {rows.line_num} ({_printable(str(error))})"
+                found = f"invalid CSV in line {rows.line_num} ({_printable(str(error))})"
                 raise ProfileReadError(self.path, found, cause, next_step) from None
         text.flush()
         return target.getvalue()
 
     def _lines(self) -> io.TextIOWrapper:
-        """The text line by line: decoded as a whole it takes up to four times its size."""
+        """Decode the text by line, because decoding all of it takes up to four times its size."""
         source = self.path.open("rb") if self._plain else io.BytesIO(self.text)
         return io.TextIOWrapper(source, "utf-8-sig", "replace", newline="")
 
@@ -225,34 +221,37 @@ class CsvFile:
         repeated = next((name for name in self.header if self.header.count(name) > 1), None)
         if repeated is not None:
             raise _damaged(
-                self.path, f"the column {repeated[:_SHOWN]!r} {self.header.count(repeated)} times"
+                self.path,
+                f"the column {repeated[:_SHOWN]!r} occurs {self.header.count(repeated)} times",
             )
 
     def _refuse_size(self) -> None:
         if self._plain and self.path.stat().st_size > self._maximum_bytes:
-            raise ProfileReadError(self.path, f"more than {self._maximum_bytes} bytes", *TOO_LARGE)
+            raise ProfileReadError(
+                self.path, f"the file has more than {self._maximum_bytes} bytes", *TOO_LARGE
+            )
 
     def _refusal(self, message: str) -> ProfileReadError:
         match = _NOT_PARSED.search(message)
         if not match:
-            return _damaged(self.path, f"no sound CSV ({_printable(message)})")
+            return _damaged(self.path, f"invalid CSV ({_printable(message)})")
         column, wanted, cell = self.header[int(match[1])], match[2], match[3]
-        kind = "number" if wanted == "double" else "whole number"
+        kind = "a number" if wanted == "double" else "an integer"
         return ProfileReadError(
             self.path,
-            f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r}, where a {kind} belongs",
+            f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r} isn't {kind}",
             "the file is cut off or damaged, another program changed it, or its times are not in"
             " nanoseconds",
-            "copy the original again, and read the file as the profiler wrote it",
+            "copy the original file again, and read the copy without changes",
         )
 
 
 class _OddRows:
-    """Counts the rows with more or fewer cells than the header, and lets Arrow leave them out.
+    """Counts of rows with more or fewer cells than the header. Arrow leaves these rows out.
 
     long, short   -- number of rows with more cells, and with fewer.
-    cells, text   -- number of cells of one of the short rows, and its text.
-    last_is_short -- whether the last row of all is short.
+    cells, text   -- number of cells in one of the short rows, and its text.
+    last_is_short -- True if the last row of the file is short.
     """
 
     def __init__(self, last_line: str) -> None:
@@ -272,7 +271,6 @@ class _OddRows:
 
 
 def _last_line(text: bytes | mmap.mmap) -> str:
-    """The last line that is not empty."""
     end = len(text)
     while end and text[end - 1 : end] in (b"\n", b"\r"):
         end -= 1
@@ -286,13 +284,14 @@ def rows_of(
     block_bytes: int,
     odd: Callable[[arrow_csv.InvalidRow], str] | None = None,
 ) -> pa.Table:
-    """Columns of a CSV file or text whose first row is a header, with null for empty cells.
+    """Return columns of a CSV file or text with a header, with null for empty cells.
 
-    names       -- of all columns.
-    block_bytes -- bytes parsed at once; no row may be longer.
-    odd         -- is called with each row that has another number of cells, and returns "skip".
-    Raises ArrowInvalid for longer rows, for cells of another type, and without `odd` for rows with
-    another number of cells.
+    names       -- names of all columns.
+    block_bytes -- number of bytes to parse at once. Rows can't be longer.
+    odd         -- function to call with each row of the wrong length. It returns "skip".
+
+    Raises ArrowInvalid if a row is longer than a block, if a cell has the wrong type, or, without
+    `odd`, if a row has the wrong number of cells.
     """
     table = arrow_csv.read_csv(
         pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
@@ -314,7 +313,6 @@ def _damaged(path: Path, finding: str) -> ProfileReadError:
 
 
 def _is_utf8(decoder: IncrementalDecoder, part: bytes) -> bool:
-    """Whether a text continues as UTF-8 with this part of its bytes."""
     try:
         decoder.decode(part)
     except UnicodeDecodeError:
@@ -328,7 +326,7 @@ def _printable(text: str) -> str:
 
 
 def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column in one piece, with texts as indices into a list of texts."""
+    """Return a column in one chunk, with strings as indices into a list."""
     if isinstance(values, pa.ChunkedArray):
         values = (
             values.chunk(0)
@@ -339,9 +337,7 @@ def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
-    """For every row the index of its text in a list, -1 where there is none; and that list of
-    distinct texts.
-    """
+    """Return the index of each row's string in a list, or -1, and the list of distinct strings."""
     array = array_of(texts)
     codes = array.indices.fill_null(-1).to_numpy()
     used = used_codes(codes, len(array.dictionary))
@@ -351,20 +347,20 @@ def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
 
 
 def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:
-    """The codes of a column of texts in `texts`, which all parts share, int32; NO_TEXT where there
-    is none.
+    """Return the codes (int32) of a string column in the shared `texts`, or NO_TEXT for an empty
+    cell.
     """
     codes, labels = coded(values)
     return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
 
 def same_text(text: str, rows: int) -> pa.Array:
-    """A column with the same text in so many rows."""
+    """Return a column with the same string in every row."""
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
 
 
 def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """A column of whole numbers as int64, ABSENT where there is none. Unsigned numbers keep their
+    """Return an integer column as int64, with ABSENT for empty cells. Unsigned numbers keep their
     bits.
     """
     array = array_of(values)
@@ -375,10 +371,8 @@ def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
 def mapped(
     texts: pa.ChunkedArray | pa.Array, function: Callable[[str], Any], dtype: pa.DataType
 ) -> pa.Array:
-    """The result of a function for each text, called once for each distinct text; null where there
-    is no text.
-    """
+    """Apply a function to each string, once for each distinct string. Empty cells become null."""
     codes, distinct = coded(texts)
     values = pa.array([*map(function, distinct), None], dtype)
-    # The code -1 takes the last value, which is null.
+    # The code -1 selects the last value, which is null.
     return values.take(pa.array(np.where(codes < 0, len(distinct), codes)))

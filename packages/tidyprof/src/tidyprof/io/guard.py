@@ -1,5 +1,5 @@
-"""Around the reading of files: the machine's refusals as ProfileReadError, a progress bar, and
-entries of a folder that are no files.
+"""Wrappers for file readers: system errors as ProfileReadError, a progress bar, and folder entries
+that aren't regular files.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DATA_NAME = re.compile(
 
 
 def no_files(folders: Iterable[Path]) -> dict[Path, str]:
-    """Entries of these folders that are named like files of data and are no files -> what they are
-    instead.
+    """Return folder entries that have a data file's name but aren't regular files -> their actual
+    type.
     """
     entries = (
         entry
@@ -40,26 +40,26 @@ def no_files(folders: Iterable[Path]) -> dict[Path, str]:
 
 def _kind(entry: Path) -> str:
     if entry.is_dir():
-        return "a folder in the place of a file"
-    # A link without a target does not exist, by pathlib.
-    return "a pipe, socket or device" if entry.exists() else "a link that leads nowhere"
+        return "a folder instead of a file"
+    # pathlib says that a broken link doesn't exist.
+    return "a pipe, socket or device" if entry.exists() else "a broken link"
 
 
 PROGRESS_AFTER_SECONDS = 2
-"""Files that take less time are read without a progress bar."""
+"""Seconds before a progress bar appears."""
 
 
 @contextmanager
 def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """A progress bar for reading these files: the function that is to be called with the number of
-    bytes that were consumed.
+    """Show a progress bar for reading these files. Yield the function to call with the number of
+    bytes that were read.
     """
     if not ((sys.stderr is not None and sys.stderr.isatty()) if progress is None else progress):
         yield lambda consumed: None
         return
     size = sum(file.stat().st_size for file in files if file.is_file())
     delay = PROGRESS_AFTER_SECONDS if progress is None else 0
-    # Imported only where a bar is shown.
+    # Imported only if a bar is shown.
     from rich.console import Console
     from rich.progress import Progress
 
@@ -83,17 +83,16 @@ Result = TypeVar("Result")
 Reader = Callable[Concatenate[str | PathLike[str], Options], Result]
 
 _NOT_REACHED = (
-    "a wrong path, or a disk or network that fails",
+    "the path is wrong, or the disk or network fails",
     "check the path, or copy the file to a local disk",
 )
 
 
 def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
-    """The reader, made to raise ProfileReadError also for what the machine does not allow.
+    """Make a reader raise ProfileReadError for system errors.
 
-    Examples are a path without permission, a failing disk, too little memory, text nested too
-    deeply to follow, and a format whose extra isn't installed. Any other error is a bug, and stays
-    as it is.
+    Examples are missing permissions, a failing disk, too little memory, text that is nested too
+    deeply, and a format whose extra isn't installed. Other errors are bugs and aren't changed.
     """
 
     @wraps(reader)
@@ -101,22 +100,22 @@ def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
         path: str | PathLike[str], *arguments: Options.args, **options: Options.kwargs
     ) -> Result:
         if "\0" in os.fspath(path):
-            raise ProfileReadError(path, "a zero byte in the path", *_NOT_REACHED)
+            raise ProfileReadError(path, "the path contains a zero byte", *_NOT_REACHED)
         try:
             return reader(path, *arguments, **options)
         except PermissionError:
             refusal = NOT_PERMITTED
         except OSError as error:
-            refusal = (f"it cannot be read ({error.strerror or error})", *_NOT_REACHED)
+            refusal = (f"the file can't be read ({error.strerror or error})", *_NOT_REACHED)
         except MemoryError:
             refusal = NO_MEMORY
         except RecursionError:
-            refusal = ("values nested too deeply to be followed", *DAMAGED)
+            refusal = ("values are nested too deeply", *DAMAGED)
         except ModuleNotFoundError as error:
             if (extra := missing_extra(error.name)) is None:
                 raise
             refusal = extra
-        # Outside of the handlers, so that the error does not keep the tables that filled the
+        # Raised outside of the handlers, so the error doesn't keep the tables that filled the
         # memory.
         raise ProfileReadError(path, *refusal)
 

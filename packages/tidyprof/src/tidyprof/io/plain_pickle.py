@@ -1,8 +1,8 @@
-"""Pickles from elsewhere: dictionaries, lists, texts and numbers, and nothing that could run code.
+"""Safe loading of untrusted pickles that contain only dictionaries, lists, strings and numbers.
 
-A pickle is a program. Before it runs, every instruction is looked at. A file is refused if one of
-them names a class, calls a function, nests tuples, has another key than a text or a short number,
-or asks for more memory than plain data of its size need.
+A pickle is a program, so every instruction is checked before it runs. A file is rejected if an
+instruction names a class, calls a function or nests tuples. It is also rejected if a key is neither
+a string nor a short number, or if the objects need more memory than plain data of this size.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tidyprof.errors import DAMAGED, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import is_pickle
 
 MAX_OBJECT_BYTES = 2**31
-"""Bytes of memory that the objects of one file may take, by COST."""
+"""Maximum memory in bytes for the objects of one file, based on COST."""
 
 LONGEST_NUMBER = 9
-"""Bytes of the longest whole number: 64 bits without a sign. Python's work on a number grows with
-the square of its digits.
+"""Maximum length of an integer in bytes: 64 bits without a sign. Python's processing time
+for an integer grows with the square of its digits.
 """
 
 _SHORT = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
@@ -50,7 +50,7 @@ _COUNTED = {
     pickle.BINUNICODE[0]: 4,
     pickle.BINUNICODE8[0]: 8,
 }
-"""Instruction whose argument is the number of bytes that follow -> bytes of that argument."""
+"""Instruction with the number of following bytes as its argument -> bytes of the argument."""
 
 _ARGUMENT = dict.fromkeys((code[0] for code in _BARE), 0) | _SHORT | _PUT | _COUNTED
 _ARGUMENT |= {
@@ -59,7 +59,7 @@ _ARGUMENT |= {
     pickle.BINFLOAT[0]: 8,
     pickle.FRAME[0]: 8,
 }
-"""Instruction -> bytes of its argument, for all that plain data need."""
+"""Instruction that plain data needs -> length of its argument in bytes."""
 
 COST = dict.fromkeys(_ARGUMENT, 24) | {pickle.FRAME[0]: 0}
 COST |= {
@@ -69,9 +69,8 @@ COST |= {
     pickle.MEMOIZE[0]: 96,
 }
 COST |= dict.fromkeys((*_PUT, *_COUNTED), 96) | dict.fromkeys((*_SHORT, pickle.BINFLOAT[0]), 56)
-"""Instruction -> bytes that Python takes for it at most; for texts without their characters
-(`sys.getsizeof` of the object that it makes, with room for one entry, and its references in the
-stack, the memo and the list that holds it).
+"""Instruction -> maximum memory in bytes, without the characters of strings. It is `sys.getsizeof`
+of the new object, with room for one entry, plus its references in the stack, the memo and its list.
 """
 
 _NAMES = {
@@ -103,37 +102,40 @@ _FAULTS = (
 
 
 class _NoClasses(pickle.Unpickler):
-    """A second lock: should an instruction that names something slip through, it gets nothing."""
+    """A second safeguard: an instruction that names a class always fails."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+        raise pickle.UnpicklingError(f"{module}.{name} isn't plain data")
 
 
 def plain_objects(path: Path, data: bytes) -> Any:
-    """The content of a pickle of plain data. Tuples may only be of two whole numbers or two texts,
-    and keys only texts or whole numbers of 32 bits: a file can hold many longer numbers with the
-    same hash, which make Python's dictionaries slow.
+    """Load a pickle of plain data.
 
-    Raises ProfileReadError for damage, for every instruction that plain data don't need, and where
-    the objects would take more than MAX_OBJECT_BYTES.
+    A tuple may contain only two integers or two strings. A key may only be a string or a 32-bit
+    integer, because many longer numbers with the same hash would make Python's dictionaries slow.
+
+    Raises ProfileReadError if the pickle is damaged, contains an instruction that plain data
+    doesn't need, or needs more than MAX_OBJECT_BYTES of memory.
     """
     if not is_pickle(data):
         raise ProfileReadError(
-            path, "no pickle of protocol 2 to 5", "another file, or a very old one", "record again"
+            path,
+            "the file isn't a pickle of protocol 2 to 5",
+            "it is a different kind of file, or a very old pickle",
+            "record again",
         )
     try:
         _look_through(path, data)
         return _NoClasses(io.BytesIO(data)).load()
     except _FAULTS as error:
         raise ProfileReadError(
-            path, f"a pickle that cannot be loaded ({type(error).__name__})", *DAMAGED
+            path, f"the pickle can't be loaded ({type(error).__name__})", *DAMAGED
         ) from None
 
 
 def _look_through(path: Path, data: bytes) -> None:
-    """Raise ProfileReadError unless every instruction up to the end is one of plain data.
-
-    Raises IndexError where an instruction takes more from the stack than is there.
+    """Raise ProfileReadError if an instruction isn't needed for plain data, or IndexError if it
+    takes more values from the stack than there are.
     """
     # The first two bytes are the instruction PROTO and its argument, see is_pickle.
     position, cost = 2, 0
@@ -157,15 +159,15 @@ def _look_through(path: Path, data: bytes) -> None:
             raise _refused(path, code, position - 1)
         if cost > MAX_OBJECT_BYTES:
             raise ProfileReadError(
-                path, f"a pickle whose objects take more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
+                path, f"the pickle's objects take more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
             )
         position += length
-    raise ProfileReadError(path, "a pickle without an end", *DAMAGED)
+    raise ProfileReadError(path, "the pickle has no end", *DAMAGED)
 
 
 class _Stack:
-    """The kinds of values that would lie on the unpickler's stack: `int` (of 32 bits), `str`, or
-    None for all else.
+    """Types of the values on the unpickler's stack: `int` (32 bits), `str`, or None for anything
+    else.
     """
 
     def __init__(self) -> None:
@@ -174,14 +176,14 @@ class _Stack:
         self._memo: dict[int, type | None] = {}
 
     def takes(self, code: int, argument: int) -> bool:
-        """Follow an instruction; False for one that plain data don't need."""
+        """Apply an instruction, and return False if plain data doesn't need it."""
         kinds = self._kinds
         if code == _MARK:
             self._marks.append(len(kinds))
         elif code in _PUT or code == _MEMOIZE:
             number = argument if code in _PUT else len(self._memo)
             self._memo[number] = kinds[-1]
-            # Python makes room for all numbers below.
+            # Python allocates memory for all lower numbers.
             return number <= 2 * len(self._memo) + 256
         elif code in _SET:
             taken = [kinds.pop() for _ in range(_SET[code])]
@@ -193,7 +195,7 @@ class _Stack:
             return None not in keys
         elif code == _TUPLE2:
             second, first = kinds.pop(), kinds.pop()
-            # A tuple of anything but numbers or texts could nest without end.
+            # A tuple of other values could nest without limit.
             kinds.append(None)
             return first is not None and first is second
         elif code != _NO_VALUE:
@@ -208,8 +210,8 @@ def _kind(code: int) -> type | None:
 def _refused(path: Path, code: int, position: int) -> ProfileReadError:
     return ProfileReadError(
         path,
-        f"a pickle with an instruction that plain data don't need ({_NAMES.get(code, hex(code))} at"
-        f" byte {position})",
-        "it is another program's pickle, or made to run code or to exhaust your machine",
-        "don't load it with anything else, and ask where it comes from",
+        "the pickle contains an instruction that plain data doesn't need"
+        f" ({_NAMES.get(code, hex(code))} at byte {position})",
+        "another program wrote the pickle, or it is designed to run code or to exhaust memory",
+        "don't load it with any other program, and find out where it comes from",
     )

@@ -1,7 +1,6 @@
-"""SQLite files from elsewhere: opened without trusting them, read as columns of numbers.
+"""Safe reading of untrusted SQLite files as columns of numbers.
 
-Nothing in the file is executed: only ordinary tables are read, and no views, which could run any
-query.
+Only ordinary tables are read. Views are never read, because they could run any query.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from tidyprof.io.byte_stream import (
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, first_equal
 
 LONGEST_TEXT = 2**24
-"""Bytes of the longest text or blob; kernel names have some thousands."""
+"""Maximum length of a string or blob in bytes. Kernel names have a few thousand bytes."""
 
 _IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
-"""Names of columns that hold identifiers, which no tool leaves blank."""
+"""Names of identifier columns, which no tool leaves blank."""
 
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -52,10 +51,11 @@ _BATCH_ROWS = 2**14
 
 @contextmanager
 def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Database]:
-    """A SQLite file, plain or compressed with gzip or zstd (then unpacked into a temporary file).
+    """Open an SQLite file, plain or compressed with gzip or zstd. A compressed file is unpacked to
+    a temporary file.
 
-    Raises ProfileReadError if it is missing, no SQLite file, incomplete or damaged, also while it
-    is read.
+    Raises ProfileReadError, also during reading, if the file is missing, incomplete, damaged or not
+    an SQLite file.
     """
     with ExitStack() as stack:
         plain = _plain_file(path, maximum_bytes, stack)
@@ -70,30 +70,29 @@ def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Da
 
 @contextmanager
 def _damage_as_read_error(path: Path) -> Iterator[None]:
-    """Turns errors of SQLite and its Arrow driver into ProfileReadError."""
     try:
         yield
     except ProfileReadError:
         raise
     except Exception as error:
         library = type(error).__module__.partition(".")[0]
-        # Python cannot decode messages of SQLite that quote damaged names.
+        # Python can't decode SQLite messages that quote damaged names.
         if isinstance(error, (OSError, UnicodeDecodeError)) or library in _LIBRARIES:
             raise _damaged(path, " ".join(str(error).split())) from None
         raise
 
 
 class Database:
-    """An open SQLite file; made by `open_database`.
+    """An open SQLite file from `open_database`.
 
-    path   -- the file as the user named it.
+    path   -- the path from the user.
     tables -- name of every ordinary table -> names of its columns.
     """
 
     def __init__(self, path: Path, plain: Path) -> None:
         self.path = path
         self.tables: dict[str, tuple[str, ...]] = {}
-        # immutable: no lock, no journal, so that reading leaves no trace and works in read-only
+        # immutable means no lock and no journal, so reading changes nothing and works in read-only
         # folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         self._misread: dict[tuple[str, str], int] = {}
@@ -104,73 +103,75 @@ class Database:
         self._arrow_connection: Any = None
 
     def require(self, table: str, columns: Iterable[str]) -> None:
-        """Raise ProfileReadError unless the table is there with these columns. The error names the
+        """Raise ProfileReadError unless the table exists with these columns. The error names the
         most similar table or column.
         """
         if table not in self.tables:
-            raise self._lacking(f"no table {table}", table, self.tables)
+            raise self._lacking(f"there is no table {table}", table, self.tables)
         self._required.add(table)
         present = {column.lower() for column in self.tables[table]}
         for column in columns:
             if column.lower() not in present:
                 raise self._lacking(
-                    f"no column {column} in table {table}", column, self.tables[table]
+                    f"there is no column {column} in table {table}", column, self.tables[table]
                 )
 
     def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Warnings about optional tables and columns that only seem to be absent, and about
-        identifiers that are no numbers.
+        """Return warnings about optional tables and columns that only seem to be missing, and about
+        identifiers that aren't integers.
 
-        They seem to be absent where a view of that name is there, or a name that differs from it by
-        one character; other required or optional names don't count. Call it once all required
-        tables are read.
+        A name only seems to be missing if there is a view of that name, or a name that differs by
+        one character. Other required or optional names don't count. Call this function after all
+        required tables have been read.
         """
         others = {name for name in self._names if name not in self._required | optional.keys()}
         similar = []
         for table, columns in optional.items():
             if table not in self.tables:
-                similar += [f"the table {table}, but a view of this name"] * (table in self._names)
-                similar += [f"the table {table}, but {near!r}" for near in _near(table, others)]
+                similar += [f"the table {table} (the file has a view of this name)"] * (
+                    table in self._names
+                )
+                similar += [
+                    f"the table {table} (the file has {near!r})" for near in _near(table, others)
+                ]
                 continue
             present = {*self.tables[table]}
             for column in {*columns} - present:
                 similar += [
-                    f"the column {column} of {table}, but {near!r}"
+                    f"the column {column} of {table} (the file has {near!r})"
                     for near in _near(column, present - {*columns})
                 ]
         cause = "Likely cause: the file is damaged, or another program changed it."
-        missing = [
-            f"no sign of {what}, which is not read. {cause} What it holds is missing here."
-            for what in similar
-        ]
-        # Each misread identifier is told once, however often the file is asked.
+        missing = [f"{what} is missing, so its content was left out. {cause}" for what in similar]
+        # Each misread identifier causes one warning, however often the column is read.
         counts, self._misread = self._misread, {}
         misread = [
-            f"{count:,} values of {column} in {table} are no whole numbers. {cause} What they refer"
-            " to is missing here."
+            f"{count:,} values of {column} in {table} aren't integers, so the rows that they refer"
+            f" to were left out. {cause}"
             for (table, column), count in counts.items()
         ]
         return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query with few rows."""
+        """Return all rows of a query with few rows."""
         self._check(table for table in self.tables if table in sql)
         return self._connection.execute(sql, tuple(parameters)).fetchall()
 
     def integers(
         self, table: str, columns: Iterable[str], where: str = ""
     ) -> dict[str, np.ndarray]:
-        """Columns of a table as int64; ABSENT where the file has no integer.
+        """Return columns of a table as int64, with ABSENT for values that aren't integers.
 
-        where -- an SQL condition on the rows, built from names and numbers that are not the file's.
+        where -- an SQL condition on the rows. It must not contain names or numbers from the file.
         """
         columns = list(columns)
         self.require(table, columns)
         try:
             values = self._numbers(table, [*map(quoted, columns)], where=where)
         except (OSError, TypeError):
-            # The driver infers types from the first rows and gives up at any other type: ask SQLite
-            # to check each value. ABSENT is out of SQL's literals, hence the difference.
+            # The driver infers types from the first rows and fails if a later value has another
+            # type, so SQLite must check each value. SQL has no literal for ABSENT, so it is
+            # computed as a difference.
             guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
             self._note_misread(table, [column for column in columns if _IDENTIFIER.search(column)])
             values = self._numbers(
@@ -179,7 +180,6 @@ class Database:
         return dict(zip(columns, values, strict=True))
 
     def _note_misread(self, table: str, columns: list[str]) -> None:
-        """Count the values of these columns that are neither whole numbers nor NULL."""
         strange = [
             f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns
         ]
@@ -191,7 +191,7 @@ class Database:
         }
 
     def reals(self, table: str, column: str) -> np.ndarray:
-        """A column of a table as float64; NaN where the file has no finite number."""
+        """Return a column of a table as float64, with NaN for values that aren't finite numbers."""
         self.require(table, [column])
         number = (
             f"CASE WHEN typeof({quoted(column)}) IN ('integer', 'real') THEN CAST({quoted(column)}"
@@ -201,11 +201,11 @@ class Database:
         return np.where(np.isfinite(values), values, np.nan)
 
     def coded_texts(self, table: str, column: str) -> tuple[np.ndarray, list[str]]:
-        """A column with few distinct texts: for every row an index into the list of texts."""
+        """Return a column with few distinct strings as indices into a list of strings."""
         self.require(table, [column])
         numbers: dict[bytes, int] = {}
         codes = [np.empty(0, np.int32)]
-        # As bytes, since the driver refuses texts with broken UTF-8.
+        # Read as bytes, because the driver rejects invalid UTF-8.
         for batch in self._batches(table, f"CAST(coalesce({quoted(column)}, '') AS BLOB)"):
             values = batch.column(0).dictionary_encode()
             distinct = values.dictionary.to_pylist()
@@ -216,13 +216,13 @@ class Database:
     def texts(
         self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id"
     ) -> dict[int, str]:
-        """Identifier -> text, for those of these identifiers that the table has."""
+        """Return identifier -> string for the identifiers in `ids` that the table has."""
         self.require(table, [identifier, column])
         self._check([table])
         select = f"SELECT {quoted(identifier)}, {quoted(column)} FROM {quoted(table)}"
         wanted = ids.tolist()
-        # Few are looked up, some hundred in a query since SQLite bounds the number of parameters;
-        # for many it is quicker to read the whole table.
+        # Look up a few identifiers in batches, because SQLite limits the number of parameters. For
+        # many identifiers, reading the whole table is faster.
         if len(wanted) > _FEW_IDS:
             chosen = set(wanted)
             rows = [row for row in self._connection.execute(select) if row[0] in chosen]
@@ -235,7 +235,7 @@ class Database:
         return {number: value for number, value in rows if isinstance(value, str)}
 
     def open(self) -> None:
-        """Connect, and learn which tables there are."""
+        """Connect, and read the names of tables and columns."""
         self._connection = _connected(self._uri)
         found = self.rows(
             "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
@@ -255,16 +255,16 @@ class Database:
                 connection.close()
 
     def _check(self, tables: Iterable[str]) -> None:
-        """Raise ProfileReadError where the structure of one of these tables is damaged; each table
-        is looked at once.
+        """Raise ProfileReadError if the structure of one of these tables is damaged. Each table is
+        checked once.
 
-        Values are read only after that: rows that share their pages could make gigabytes of a file
-        of kilobytes.
+        Values are read only after this check, because rows that share pages could turn kilobytes
+        into gigabytes.
         """
         for table in set(tables) - self._checked:
             self._checked.add(table)
             for (finding,) in self._connection.execute(f"PRAGMA quick_check({quoted(table)})"):
-                # Values that a column should not have are the readers' concern.
+                # The readers handle values of the wrong type.
                 if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
                     raise _damaged(self.path, " ".join(finding.split()))
 
@@ -272,50 +272,46 @@ class Database:
         near = get_close_matches(name, list(candidates), n=1, cutoff=0.7)
         return ProfileReadError(
             self.path,
-            finding + (f", only {near[0]!r}" if near else f" (it has {_some(candidates)})"),
-            "another tool or another version of this one wrote it, or writing it ended early",
-            "check with which tool and version it was recorded",
+            finding + (f", only {near[0]!r}" if near else f" (the file has {_some(candidates)})"),
+            "a different tool or version wrote the file, or writing ended early",
+            "check which tool and version recorded the file",
         )
 
     def _numbers(
         self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = ""
     ) -> list[np.ndarray]:
-        """An array for each expression; raises TypeError where values are not of this type."""
         parts = [
             _arrays(batch, dtype) for batch in self._batches(table, ", ".join(expressions), where)
         ]
         if not parts:
             return [np.empty(0, dtype) for _ in expressions]
-        # Each part is freed once it is copied: a large table is never in memory twice.
+        # Free each part after copying it, so a large table is never in memory twice.
         return [np.concatenate([part.pop(0) for part in parts]) for _ in expressions]
 
     def _batches(self, table: str, expressions: str, where: str = "") -> Iterator[Any]:
-        """Arrow record batches of expressions over the rows of a table, in the order of the row
-        numbers.
-        """
         self._check([table])
         if self._arrow_connection is None:
             self._arrow_connection = _arrow_connected(self._uri)
         # The driver takes half the time of Python's sqlite3 and numpy. Without NOT INDEXED, SQLite
-        # may take the order of an index.
+        # may use the order of an index.
         statement = f"SELECT {expressions} FROM {quoted(table)} NOT INDEXED" + (
             f" WHERE {where}" if where else ""
         )
         with self._arrow_connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
             cursor.execute(statement)
-            # A table without rows is one empty batch, whose types mean nothing.
+            # A table without rows is one empty batch without valid types.
             yield from (batch for batch in cursor.fetch_record_batch() if batch.num_rows)
 
 
 def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _near(name: str, candidates: Iterable[str]) -> list[str]:
-    """The candidate that differs from the name by one character, if there is one; case does not
-    matter.
+    """Return the candidate that differs from the name by one character, ignoring case, if there is
+    one.
     """
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=1 - 1.01 / len(name))
@@ -332,7 +328,7 @@ def _connected(uri: str) -> sqlite3.Connection:
 
 
 def _arrow_connected(uri: str) -> Any:
-    # Imported here since it takes long, and recognizing a file does not need it.
+    # Imported here because the import is slow, and recognizing a file doesn't need it.
     from adbc_driver_sqlite import dbapi
 
     connection = dbapi.connect(uri)
@@ -343,9 +339,6 @@ def _arrow_connected(uri: str) -> Any:
 
 
 def _arrays(batch: Any, dtype: Any) -> list[np.ndarray]:
-    """The columns of a record batch, with ABSENT for null in integers; raises TypeError for another
-    type.
-    """
     arrays = []
     for values in batch.columns:
         if values.null_count and dtype is np.int64:
@@ -362,8 +355,8 @@ def _decoded(text: bytes) -> str:
 
 
 def _plain_file(path: Path, maximum_bytes: int, stack: ExitStack) -> Path:
-    """The file itself, or a temporary file with its unpacked content that lasts as long as
-    `stack`.
+    """Return the file itself, or a temporary file with its unpacked content. `stack` removes the
+    temporary file.
     """
     stream = ByteStream(path, maximum_bytes)
     _refuse_other_content(path, stream.head(_HEADER_BYTES))
@@ -390,9 +383,9 @@ def _unpack(stream: ByteStream, target: Path) -> None:
     except OSError as error:
         raise ProfileReadError(
             stream.path,
-            f"it cannot be unpacked into {target.parent} ({error.strerror})",
-            "the disk of the temporary folder is full",
-            "set TMPDIR to a folder with more room, or unpack the file yourself",
+            f"the file can't be unpacked to {target.parent} ({error.strerror})",
+            "the disk with the temporary folder is full",
+            "set TMPDIR to a folder with more space, or unpack the file yourself",
         ) from None
 
 
@@ -402,15 +395,15 @@ def _refuse_other_content(path: Path, head: bytes) -> None:
     if not head.startswith(SQLITE_MAGIC) or len(head) < _HEADER_BYTES:
         raise ProfileReadError(
             path,
-            f"no SQLite database (starts with {head[:24]!r})",
-            "another tool or a converter wrote it, or it is damaged at its start",
-            "pass the database file that the profiler itself wrote",
+            f"the file isn't an SQLite database (it starts with {head[:24]!r})",
+            "another tool or a converter wrote the file, or its beginning is damaged",
+            "pass the original database file from the profiler",
         )
 
 
 def _refuse_unfinished(path: Path) -> None:
-    """Raise ProfileReadError for a file whose last changes are still in a file beside it: a
-    read-only reader cannot apply them.
+    """Raise ProfileReadError if the last changes are still in a separate file, because a read-only
+    reader can't apply them.
     """
     log, journal = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
     try:
@@ -423,14 +416,14 @@ def _refuse_unfinished(path: Path) -> None:
     if pending:
         raise ProfileReadError(
             path,
-            "changes that are not in the file yet lie beside it (-wal or -journal)",
-            "the program still runs, or was killed while the profiler wrote",
+            "the last changes are still in a separate file next to it (-wal or -journal)",
+            "the program is still running, or was killed while the profiler wrote",
             f"when it has ended, run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'",
         )
 
 
 def _refuse_truncated(path: Path, plain: Path) -> None:
-    """Raise ProfileReadError if the file is shorter than its header states (fileformat2.html,
+    """Raise ProfileReadError if the file is shorter than its header says (fileformat2.html,
     sections 1.3.2 and 1.3.8).
     """
     with plain.open("rb") as file:
@@ -442,7 +435,7 @@ def _refuse_truncated(path: Path, plain: Path) -> None:
     size = plain.stat().st_size
     if stated and size < page_bytes * pages:
         raise ProfileReadError(
-            path, f"only {size} of {page_bytes * pages} bytes are there", *CUT_SHORT
+            path, f"the file has only {size} of {page_bytes * pages} bytes", *CUT_SHORT
         )
 
 
@@ -460,19 +453,18 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "nothing"
 
 
-NAMELESS = "whose name is not in the file"
-"""The reason to leave out rows that refer to a text which is not there."""
+NAMELESS = "whose name is missing from the file"
+"""Reason for leaving out rows that refer to a missing string."""
 
 
 def database_files(
     path: Path, is_database: Callable[[Path], bool], patterns: Sequence[str], what: str
 ) -> tuple[list[Path], list[Path]]:
-    """The file, or the files of a folder that match a pattern and are databases of the format; and
-    other databases in the folder.
+    """Return the file, or the files of a folder that match a pattern and have the format. Also
+    return other databases in the folder.
 
-    A file that matches and is no database at all may be that of a rank, and damaged: it is kept, so
-    that reading it raises the error. Raises ProfileReadError if the folder has no database of the
-    format.
+    A matching file that isn't a database may be a rank's damaged file, so it is kept, and reading
+    it raises the error. Raises ProfileReadError if no database in the folder has the format.
     """
     if not path.is_dir():
         return [path], []
@@ -481,8 +473,8 @@ def database_files(
     if not of_format:
         raise ProfileReadError(
             path,
-            f"{len(named)} files in the folder that are named like {what}, none of them one",
-            "the folder is another one, or the profiler wrote elsewhere",
+            f"none of the {len(named)} files in the folder with names of {what} has that format",
+            "this is the wrong folder, or the profiler wrote to another folder",
             "pass the folder or file that the profiler wrote to",
         )
     databases = [file for file in named if head_or_nothing(file, len(SQLITE_MAGIC)) == SQLITE_MAGIC]
@@ -497,8 +489,8 @@ def text_codes(
     table: str = "rocpd_string",
     column: str = "string",
 ) -> np.ndarray:
-    """The codes of the texts with these identifiers, int32; NO_TEXT where the file has no such
-    text.
+    """Return the codes (int32) of the strings with these identifiers, or NO_TEXT if the file has no
+    such string.
     """
     positions, unique = pd.factorize(ids)
     stated = database.texts(table, unique, column)
@@ -507,17 +499,17 @@ def text_codes(
 
 
 MAX_BROKEN_LINKS_SHARE = 0.9
-"""A file is refused where so large a share of a vital link's rows refers to nothing: the rest of it
-means nothing.
+"""Share of broken references in a vital link at which a file is rejected, because the other rows
+are useless without the missing data.
 """
 
 
 @dataclass(frozen=True)
 class Link:
-    """A column of a table whose numbers refer to rows of another table, by their `id`.
+    """A column that refers to the `id` of rows in another table.
 
-    what  -- the name of these rows, in the plural. vital -- whether a file that lacks nearly all of
-             them is refused.
+    what  -- name of these rows in the plural.
+    vital -- True if a file without nearly all of these rows is rejected.
     """
 
     table: str
@@ -527,14 +519,15 @@ class Link:
     vital: bool = False
 
     def in_file(self, names: Mapping[str, str]) -> Link:
-        """The same link between tables with these names in the file."""
+        """Return the same link with the names of the tables in the file."""
         return Link(names[self.table], self.column, names[self.target], self.what, self.vital)
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Rows of a table, `count` of `total`, which show that something is gone. found -- what they
-    show, such as "name operations that are not there".
+    """Rows of a table, `count` of `total`, that refer to missing data.
+
+    problem -- what is wrong with these rows, such as "refer to missing operations".
     """
 
     count: int
@@ -548,8 +541,8 @@ class Loss:
 
 
 def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
-    """The losses that links show whose rows refer to what is not there. Links of tables or columns
-    that the file lacks are passed over.
+    """Return the losses behind broken references. Skip links with tables or columns that the file
+    lacks.
     """
     losses = []
     there: dict[str, np.ndarray] = {}
@@ -562,14 +555,14 @@ def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
         if link.target not in there:
             there[link.target] = database.integers(link.target, ["id"])["id"]
         if count := int((first_equal(there[link.target], named) < 0).sum()):
-            what = f"name {link.what} that are not there"
+            what = f"refer to missing {link.what}"
             losses.append(Loss(count, len(named), link.table, what, link.vital))
     return losses
 
 
 def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[str]:
-    """A warning about all losses; no warning without any. Raises ProfileReadError where nearly all
-    rows that a vital link refers to are gone.
+    """Return a warning about all losses, if there are any. Raises ProfileReadError if nearly all
+    rows behind a vital link are missing.
     """
     losses = list(losses)
     for loss in losses:
@@ -578,5 +571,5 @@ def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[
                 database.path, str(loss), cause, "copy it again, or record again"
             )
     told = "; ".join(map(str, losses))
-    lost = f"Likely cause: {cause}. What is gone is missing in all counts and sums here."
+    lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
     return [f"{database.path.name}: {told}. {lost}"] if told else []

@@ -1,4 +1,4 @@
-"""The values of cells in text files."""
+"""Conversion of cells in text files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from decimal import Decimal
 
 ABSENT_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "None", "null"})
-"""The texts that tools write where they have no value."""
+"""Strings that tools write instead of a missing value."""
 
 LARGEST_WHOLE = 2**62
-"""Whole numbers from this one on are damage: as nanoseconds they are 146 years."""
+"""Smallest integer that counts as damage. In nanoseconds, it is 146 years."""
 
 _NUMBER = re.compile(r"[+-]?(\d+)(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def whole_number(text: str) -> int | None:
-    """The nearest whole number, None for text that is no number or is beyond LARGEST_WHOLE."""
+    """Return the nearest integer, or None if the text isn't a number below LARGEST_WHOLE."""
     text = text.strip(" ")
     match = _NUMBER.fullmatch(text)
     if not match or len(match[1]) > 30 or abs(float(text)) >= LARGEST_WHOLE:

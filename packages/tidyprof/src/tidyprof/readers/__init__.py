@@ -1,1 +1,1 @@
-"""One folder for each format; `registry` knows them all."""
+"""Readers of profiler files, one folder per format; `registry` lists them."""

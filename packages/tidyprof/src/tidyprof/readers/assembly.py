@@ -1,12 +1,11 @@
-"""Assembly for AMD GPUs as LLVM writes it (`.amdgcn`, `.s`): what the compiler states about each
-kernel, and counts of instructions.
+"""Reader for AMD GPU assembly from LLVM (`.amdgcn`, `.s`): compiler metadata of each kernel, and
+instruction counts.
 
-Code objects state the same, and have no text to count in.
+Code objects contain the same metadata but no text in which to count instructions.
 
-The metadata at the end of a file are those of LLVM's "User Guide for AMDGPU Backend", code object
-V3 and later (https://llvm.org/docs/AMDGPUUsage.html). Triton leaves the LDS that it asks for at
-launch out of them, and keeps it, with the size of a workgroup, in a JSON of the same name in its
-cache.
+LLVM's "User Guide for AMDGPU Backend" describes the metadata at the end of a file (code object V3
+and later, https://llvm.org/docs/AMDGPUUsage.html). Triton leaves out the LDS that it requests at
+launch. It writes that number and the workgroup size to a JSON file of the same name in its cache.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from tidyprof.readers.code_objects import ENDINGS as OF_CODE_OBJECTS
 from tidyprof.tables.contract import Origin
 
 LARGEST_BYTES = 256 * 2**20
-"""A thousand times the largest kernel of lesson 16."""
+"""Size limit of a file: a thousand times the largest kernel of lesson 16."""
 
 LARGEST_NUMBER = 2**32 - 1
-"""A size in bytes has 32 bits in a kernel's descriptor (LLVM's guide), and counts are far
-smaller.
+"""Upper bound of every number: a kernel descriptor stores sizes in 32 bits (LLVM's guide), and
+counts are far smaller.
 """
 
 STATED = {
@@ -54,7 +53,6 @@ COLUMNS = {
     **dict.fromkeys(("matrix_instructions", "spill_instructions"), "Int64"),
     "loads": "string",
 }
-"""Columns of the table."""
 
 ENDINGS = (".amdgcn", ".amdgcn.gz", ".s", ".s.gz")
 
@@ -79,26 +77,32 @@ _WIDTHS = {
     "short|[bui]16": 2,
     "": 1,
 }
-"""Part of a load's name -> bytes that it loads for each lane; the first that matches counts."""
+"""Part of a load's name -> bytes loaded per lane. The first match counts."""
 
 
 @guarded
 def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
-    """The kernels in a file of assembly, or in all those below a folder such as Triton's cache; or
-    in a code object (ELF), such as rocprofv3 --att leaves, or in all of a folder without assembly.
+    """Read the kernels in an assembly file, or in all assembly files below a folder such as
+    Triton's cache. Also accept a code object (ELF), such as one from rocprofv3 --att, or a folder
+    with code objects but no assembly.
 
-    A row is one kernel: `file`, its path below the folder; `kernel`; `target` such as gfx942;
-    `vgprs` of each work-item, of which `accum_vgprs` are accumulation registers; `sgprs` of a
-    wavefront; `spilled_vgprs` and `spilled_sgprs`, stores of registers for which there was no room,
-    anywhere in the code, so maybe more than lie in scratch at a time; `scratch_bytes` of each
-    work-item;
-    `lds_bytes` of a workgroup; `lanes` of a wavefront; `warps`, wavefronts of a workgroup. `warps`
-    is <NA>, and `lds_bytes` lacks what a launch asks for, where Triton's JSON is not beside the
-    file. `matrix_instructions`, `spill_instructions` and `loads` (such as `12 x 16 B`) count lines
-    of code, not how often these run; of a code object they are <NA>.
+    Each row describes one kernel:
+      - file: path below the folder
+      - kernel, target: name of the kernel, and GPU such as gfx942
+      - vgprs: registers per work-item, including accum_vgprs, the accumulation registers
+      - sgprs: registers per wavefront
+      - spilled_vgprs, spilled_sgprs: register stores anywhere in the code, which can exceed the
+        number of registers that are in scratch memory at one time
+      - scratch_bytes, lds_bytes: scratch memory per work-item, and LDS per workgroup
+      - lanes, warps: number of lanes per wavefront, and of wavefronts per workgroup
+      - matrix_instructions, spill_instructions, loads (such as `12 x 16 B`): numbers of lines in
+        the code, not of executions; <NA> for a code object
 
-    Raises ProfileReadError where there is no assembly, a file holds no kernel, or one is not as
-    LLVM writes it.
+    Without Triton's JSON file, `warps` is <NA> and `lds_bytes` excludes the LDS requested at
+    launch.
+
+    Raises ProfileReadError if there is no assembly, if a file contains no kernel, or if a file
+    doesn't have LLVM's structure.
     """
     path = Path(path)
     if not path.exists() or not (path.is_dir() or path.is_file()):
@@ -107,12 +111,12 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
         file for file in _files(path, OF_CODE_OBJECTS) if _is_elf(file)
     ]
     if not files:
-        cause = "the kernels are kept elsewhere, or none was compiled for an AMD GPU"
+        cause = "the kernels are in another folder, or none was compiled for an AMD GPU"
         next_step = (
-            "give Triton's cache (~/.triton/cache, or the folder `triton` in that of torch.compile)"
+            "pass Triton's cache (~/.triton/cache, or the folder `triton` in torch.compile's cache)"
         )
         raise ProfileReadError(
-            path, f"no file that ends in {', '.join(ENDINGS)}, and no code object", cause, next_step
+            path, f"no file ends in {', '.join(ENDINGS)}, and no code object", cause, next_step
         )
     rows = []
     for file in files:
@@ -127,7 +131,7 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _files(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The file itself, or the files below the folder whose names end so."""
+    """Return the file itself, or all files below the folder with one of these endings."""
     if not path.is_dir():
         return [path]
     return sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(endings))
@@ -138,7 +142,7 @@ def _is_elf(file: Path) -> bool:
 
 
 def _asked(file: Path) -> dict[str, Any]:
-    """What Triton's JSON beside a file states; nothing where there is none."""
+    """Return the content of the Triton JSON file next to a file, or {} if there is none."""
     beside = file.with_name(re.sub(r"\.\w+(\.gz)?$", ".json", file.name))
     if not beside.is_file():
         return {}
@@ -151,13 +155,11 @@ def _asked(file: Path) -> dict[str, Any]:
             return stated if has_version else {**stated, "triton_version": None}
     except (ValueError, AttributeError, RecursionError):
         pass
-    raise ProfileReadError(beside, "it is not as Triton writes it", *DAMAGED)
+    raise ProfileReadError(beside, "the file isn't a JSON file from Triton", *DAMAGED)
 
 
 def _kernels(file: Path) -> list[dict[str, Any]]:
-    """The rows of one file, each with the `version` of Triton, None if not known. Raises
-    ProfileReadError for what is no assembly before it looks into Triton's JSON.
-    """
+    """Return the rows of one file, each with Triton's `version`, or None if unknown."""
     data = read_bytes(file, LARGEST_BYTES)
     if data.startswith(ELF):
         target, kernels = stated_kernels(file, data)
@@ -170,18 +172,19 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
     blocks = _KERNEL.split(metadata[1])[1:] if metadata else []
     if target is None or not blocks:
         found = (
-            "assembly without metadata"
+            "the assembly has no metadata"
             if target and not metadata
-            else "no kernel of an AMD GPU in it"
+            else "the file contains no AMD GPU kernel"
         )
         cause = (
-            "it is cut off, for another GPU, or the output of a disassembler, which has no metadata"
+            "the file is cut off, is for another GPU, or comes from a disassembler, which writes"
+            " no metadata"
         )
         raise ProfileReadError(
-            file, found, cause, "compile again, and give what the compiler wrote"
+            file, found, cause, "compile again, and pass the file that the compiler writes"
         )
     rows, asked = [], _asked(file)
-    # Triton writes one kernel a file, so its JSON says nothing about one of several.
+    # Triton writes one kernel per file, so its JSON file doesn't apply if there are several.
     for block in blocks:
         stated = dict(_ENTRY.findall(f"    {block}"))
         name = stated.get("name", "").strip("'\"")
@@ -207,7 +210,6 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
 
 
 def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, int | None]:
-    """The numbers of a kernel's metadata, named as columns; None for a number that they lack."""
     try:
         row = {
             column: int(metadata[key]) if key in metadata else None
@@ -221,11 +223,10 @@ def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, int | None]:
 
 
 def _unsound(file: Path) -> ProfileReadError:
-    return ProfileReadError(file, "metadata of a kernel that are not as LLVM writes them", *DAMAGED)
+    return ProfileReadError(file, "the kernel metadata isn't in LLVM's format", *DAMAGED)
 
 
 def _counts(code: str) -> dict[str, Any]:
-    """How many lines of code there are of each kind that the table counts."""
     widths = Counter(
         next(width for part, width in _WIDTHS.items() if re.search(part, kind))
         for kind in _LOAD.findall(code)

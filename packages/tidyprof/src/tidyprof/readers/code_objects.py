@@ -1,8 +1,7 @@
-"""Code objects for AMD GPUs (ELF): what the compiler states about each kernel, without the code
-itself.
+"""Reader for AMD GPU code objects (ELF): the compiler's metadata of each kernel.
 
-Their metadata are a note of type NT_AMDGPU_METADATA, in MessagePack, with the same keys as in
-assembly (https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
+The metadata is a MessagePack note of type NT_AMDGPU_METADATA with the same keys as in assembly
+(https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tidyprof.errors import DAMAGED, ProfileReadError
 
 ELF = b"\x7fELF"
 ENDINGS = (".out", ".hsaco", ".co")
-"""Endings of code objects: of rocprofv3 --att, Triton and hipcc."""
+"""File name endings of code objects from rocprofv3 --att, Triton and hipcc."""
 
 _CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
 """ELFCLASS64, ELFDATA2LSB, EM_AMDGPU, PT_NOTE and NT_AMDGPU_METADATA."""
@@ -30,27 +29,28 @@ _GPUS = {0x30: "gfx908", 0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}
 
 
 def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
-    """The GPU that a code object is for, as `gfx942`, and the metadata of its kernels, with keys
-    without their dot.
+    """Return the GPU of a code object, such as `gfx942`, and the metadata of its kernels. The keys
+    have no leading dot.
 
-    Raises ProfileReadError where it is for no AMD GPU, states no kernel, or is damaged.
+    Raises ProfileReadError if the code object isn't for an AMD GPU, has no kernel, or is damaged.
     """
-    # The header of a 64-bit ELF file has 64 bytes; e_machine stands at byte 18.
+    # The header of a 64-bit ELF file has 64 bytes. e_machine starts at byte 18.
     if (
         len(data) < 64
         or (data[4], data[5]) != (_CLASS_64, _LITTLE)
         or _number(data, 18, "H") != _AMD_GPU
     ):
-        cause = (
-            "a program or library for the host, which may hold code objects (roc-obj-ls lists them)"
-        )
+        cause = "it is a host program or library, which may contain code objects"
         raise ProfileReadError(
-            file, "an ELF file for another processor than AMD's GPUs", cause, "give a code object"
+            file,
+            "the ELF file isn't for an AMD GPU",
+            cause,
+            "extract the code objects that roc-obj-ls lists, and pass one of them",
         )
     try:
         note = next(_metadata_of(data))
         stated = msgspec.msgpack.decode(note)
-        # Code objects before V4 state their GPU only in e_flags, at byte 48 of the header.
+        # Code objects before V4 contain their GPU only in e_flags, at byte 48 of the header.
         gpu = _GPUS.get(data[48], f"GPU {data[48]:#x} of LLVM")
         target = stated.get("amdhsa.target", gpu).rpartition("--")[2].partition(":")[0]
         kernels = [
@@ -69,19 +69,18 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
         RecursionError,
     ):
         raise ProfileReadError(
-            file, "a code object whose metadata cannot be read", *DAMAGED
+            file, "the metadata of the code object can't be read", *DAMAGED
         ) from None
     if not kernels:
-        cause = "it holds functions only, or its notes were stripped"
-        next_step = f"look at its code with llvm-objdump --disassemble {file.name}"
-        raise ProfileReadError(file, "a code object that states no kernel", cause, next_step)
+        cause = "the code object contains only functions, or its notes were stripped"
+        next_step = f"inspect its code with llvm-objdump --disassemble {file.name}"
+        raise ProfileReadError(file, "the code object's metadata lists no kernel", cause, next_step)
     return target, kernels
 
 
 def _metadata_of(data: bytes) -> Iterator[bytes]:
-    """The contents of the notes with AMD's metadata."""
-    # By elf(5): e_phoff, e_phentsize and e_phnum of the header, then p_type, p_offset and p_filesz
-    # of each segment. A note is three numbers, its name and its content.
+    # elf(5) describes the fields: e_phoff, e_phentsize and e_phnum in the header, then p_type,
+    # p_offset and p_filesz of each segment. A note has three numbers, a name and its content.
     start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")
     for segment in range(min(count, _MAX_SEGMENTS)):
         at = start + segment * size
@@ -103,5 +102,5 @@ def _number(data: bytes, offset: int, kind: str) -> int:
 
 
 def _padded(length: int) -> int:
-    """The length with its padding: names and contents of notes fill whole words of 4 bytes."""
+    """Return the padded length. Note names and contents fill whole words of 4 bytes."""
     return (length + 3) // 4 * 4

@@ -1,4 +1,4 @@
-"""`read`: recognizes what wrote a file by its content and calls the reader for it."""
+"""`read`: recognize the format of a file by its content, and call the matching reader."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 _SHOWN_BYTES = 24
 
 _MAX_TRIED = 64
-"""A recording is looked for in at most so many entries of an unknown folder, so that a huge folder
-takes no time.
+"""Maximum number of entries to check in an unknown folder, because checking a huge folder would
+take too long.
 """
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format. Its folder here has the modules `recognition` and `reader`, which are imported
-    when they are needed.
+    """A file format. The modules `recognition` and `reader` in its folder are imported when they
+    are needed.
 
-    name   -- what the format is called, for messages.
-    folder -- the folder's name.
-    door   -- name of the reading function in `reader`.
-    has_functions -- whether the reader has the option `python_functions`.
+    name   -- name of the format in messages.
+    folder -- name of the folder.
+    door   -- name of the function in `reader` that reads a file.
+    has_functions -- True if the reader has the option `python_functions`.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Format:
     has_functions: bool = False
 
     def recognizes(self, path: Path, head: bytes) -> bool:
-        """Whether a file that starts with `head`, or a folder, is of this format."""
+        """Return True if a folder, or a file that starts with `head`, has this format."""
         return import_module(f"tidyprof.readers.{self.folder}.recognition").recognizes(path, head)
 
     @property
     def read(self) -> Callable[..., Profile]:
-        """The reader: path and keyword arguments in, Profile out."""
+        """The reader, which takes a path and keyword arguments and returns a Profile."""
         return getattr(import_module(f"tidyprof.readers.{self.folder}.reader"), self.door)
 
 
@@ -68,13 +68,13 @@ FORMATS = (
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
-"""All formats, in the order in which they are asked. No file is recognized by two of them. A folder
-may be: then the format that says most comes first.
+"""All formats, in the order in which they are checked. A file can match only one format. If a
+folder matches several, the format with the most information comes first.
 """
 
 
 class ReadOptions(TypedDict, total=False):
-    """The options of `read`."""
+    """Options of `read`."""
 
     rank: int | None
     origin: Origin | None
@@ -99,23 +99,26 @@ def read(
     time_zone: str | None = None,
     only: Collection[Path] | None = None,
 ) -> Profile:
-    """Read a profiler's file or folder, whatever its name is and however it is compressed.
+    """Read a profiler's file or folder, whatever its name and compression.
 
-    With rocprofv3, path may also be a folder and the start of the file names, as given to its
-    --output-file. Where a folder is no recording but holds one, that recording is read, and
-    meta["files"] names its files; a folder with several is refused.
+    For rocprofv3, the path can also be a folder plus the start of the file names, as passed to
+    its --output-file. If a folder isn't a profile itself but contains exactly one, that
+    profile is read, and meta["files"] lists its files.
 
-    rank             -- read only this rank; for files that state none, the rank that they have.
-    origin           -- where the recording comes from; not stated if None.
-    maximum_bytes    -- refuse files that are larger when unpacked; None: the reader's own limit.
-    python_functions -- read the Python functions of a torch trace, too; other formats ignore it.
+    rank             -- read only this rank. If the files don't contain a rank, assign this one.
+    origin           -- where the profile comes from; unknown if None.
+    maximum_bytes    -- limit for the size of an unpacked file; None for the reader's default.
+    python_functions -- also read the Python functions of a torch trace. Other formats ignore it.
 
-    Options that only some readers know raise TypeError with another format: `rank` with
-    rocprof-compute, rocprof 1 and monitors; `progress` with all but torch, Perfetto and
-    rocprof-sys; `root`, see `read_torch_trace`; `time_zone`, see `read_system`; `only`, see
-    `read_rocprofv3`.
+    These options raise TypeError if the format doesn't support them:
+      - rank: not supported by rocprof-compute, rocprof 1 and monitors
+      - progress: only supported by torch, Perfetto and rocprof-sys
+      - root: see `read_torch_trace`
+      - time_zone: see `read_system`
+      - only: see `read_rocprofv3`
 
-    Raises ProfileReadError if the path is missing or no reader knows its content.
+    Raises ProfileReadError if the path doesn't exist, if its format is unknown, or if a folder
+    contains several profiles.
 
     >>> profile = tidyprof.read("trace.json.gz")
     >>> profile.meta["tool"], len(profile.device_events)
@@ -132,8 +135,7 @@ def read(
         "time_zone": time_zone,
         "only": only,
     }
-    # The start of rocprofv3's file names is no file itself; a path that is missing is opened all
-    # the same, which raises the error.
+    # The start of rocprofv3's file names isn't a file. Opening a missing path raises the error.
     has_content = path.is_file() or not _starts_file_names(path)
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
     known = next((known for known in FORMATS if known.recognizes(path, head)), None)
@@ -148,8 +150,8 @@ def read(
 
 
 def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
-    """Read a file or folder of this format. Where it holds several recordings of different formats,
-    the error names these.
+    """Read a file or folder in this format. If a folder contains several formats, the error lists
+    them.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if not known.has_functions:
@@ -164,24 +166,21 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
 
 
 def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The names in a folder, and those of the first _MAX_TRIED that are recordings, with their
-    formats.
+    """Return all names in a folder. Also return the format of each profile among the first
+    _MAX_TRIED names.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
     return names, {name: kind for name in names[:_MAX_TRIED] if (kind := _format_of(folder / name))}
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
-    """The profile, with `ignored_files` that name all that was left out of a folder: pipes and
-    other things that are no files, and recordings of other formats.
-    """
     if not path.is_dir():
         return profile
     files = profile.meta.get("files", ())
     folders = dict.fromkeys([path, *(Path(file).parent for file in files)])
     ignored = {str(file): reason for file, reason in no_files(folders).items()}
     ignored |= profile.meta.get("ignored_files", {})
-    # What the reader read or named itself is no second recording, nor is the folder that it is in.
+    # A file that the reader used or reported isn't a second profile. Neither is its folder.
     named = [Path(file) for file in (*files, *ignored)]
     for name, kind in recordings_in(path)[1].items():
         if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
@@ -191,13 +190,11 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
 
 
 def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptions]]:
-    """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder
-    is one recording.
+    """Return the paths and options with which `read` reads the files of one run.
 
-    A folder that holds a folder for each tool stands for those. Files of rocprofv3 that are named
-    one by one are read together, as their folder would be but for the files that are not named:
-    launches and kernels lie in different files there. Raises ProfileReadError for a file that can't
-    be opened.
+    A folder with one subfolder per tool is replaced by these subfolders. Several rocprofv3 files
+    in one folder become one profile that contains only these files, because rocprofv3 writes
+    launches and kernels to different files. Raises ProfileReadError if a file can't be opened.
     """
     recordings: dict[Path, list[Path]] = {}
     for path in (one for given in paths for one in _of_each_tool(Path(given))):
@@ -211,9 +208,10 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
 
 
 def _of_each_tool(path: Path) -> list[Path]:
-    """The recordings in a folder, where each is a folder by another tool; else the path itself.
+    """Return the profiles in a folder if each is a folder by a different tool, otherwise the path
+    itself.
 
-    Two recordings of one tool may be two runs.
+    Two profiles by the same tool could be two runs.
     """
     if not path.is_dir():
         return [path]
@@ -229,32 +227,29 @@ _ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")
 
 
 def _starts_file_names(path: Path) -> bool:
-    """Whether there is no such file or folder, but files whose names begin with this one."""
+    """Return True if the path doesn't exist but is the start of existing file names."""
     if path.exists() or not path.name or not path.parent.is_dir():
         return False
     return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
 
 
 _THREAD_TRACE = re.compile(r"^(stats_)?ui_output_|\.att$|_code_object_id_\d+\.out$")
-"""Names that rocprofv3 --att gives; in a folder `ui_output_...` its tables are JSON."""
+"""File names of rocprofv3 --att. The tables in a folder `ui_output_...` are JSON files."""
 
 _VIEWER = (
     (
-        "a thread trace of rocprofv3 --att: cycles of instructions of some waves, no recording of"
-        " a run"
+        "this is a thread trace from rocprofv3 --att, which contains instruction cycles of a few"
+        " waves but not a whole run"
     ),
-    "it was made to look into one kernel",
+    "it was recorded to inspect one kernel",
     (
-        "open the folder ui_output_... with ROCprof Compute Viewer; `tidyprof isa` reads the code"
-        " objects (*.out)"
+        "open the folder ui_output_... with ROCprof Compute Viewer, or read the code objects"
+        " (*.out) with `tidyprof isa`"
     ),
 )
 
 
 def _is_of_thread_trace(path: Path, head: bytes) -> bool:
-    """Whether a file belongs to a thread trace, by its name, its folder's name, or the header of
-    its table.
-    """
     line = head.partition(b"\n")[0]
     is_table = b"Vaddr" in line and b"Hitcount" in line
     return is_table or any(
@@ -266,57 +261,55 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
         return ProfileReadError(path, *EMPTY)
     if not head.strip(b"\0"):
-        return ProfileReadError(path, "zeros instead of content", *CUT_SHORT)
+        return ProfileReadError(path, "the file contains only zeros", *CUT_SHORT)
     if _is_of_thread_trace(path, head):
         return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(
         path,
-        f"content of no known format (starts with {repr(head[:_SHOWN_BYTES])[1:]})",
-        "it is the output of another tool, or damaged at its start",
+        f"unknown format (the file starts with {repr(head[:_SHOWN_BYTES])[1:]})",
+        "another tool wrote the file, or its beginning is damaged",
         _formats(),
     )
 
 
 def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
-    """The error about a folder that is no recording: it is empty, holds several, or holds something
-    else.
-
-    recordings -- name -> format of the recordings in it.
+    """Return the error for a folder that isn't a profile itself but contains `recordings` (name
+    -> format).
     """
     if recordings:
         found = (
-            f"{len(recordings)} recordings"
+            f"{len(recordings)} profiles"
             if len(recordings) > 1
-            else f"a recording among {len(names)} entries"
+            else f"a profile among {len(names)} entries"
         )
         kinds = Counter(kind.partition(" (")[0] for kind in recordings.values()).most_common()
         return ProfileReadError(
             path,
-            f"the folder holds {found} ({_first(list(recordings))}), but is none",
-            "each file or folder in it is a recording of its own: "
-            + ", ".join(f"{count} of {kind}" for kind, count in kinds),
-            f"pass one of them, such as {path / next(iter(recordings))}",
+            f"the folder contains {found} ({_first(list(recordings))}) but isn't a profile",
+            "each profile is a separate file or folder: "
+            + ", ".join(f"{count} from {kind}" for kind, count in kinds),
+            f"pass one profile, such as {path / next(iter(recordings))}",
         )
     if any(_THREAD_TRACE.search(name) for name in (path.absolute().name, *names)):
         return ProfileReadError(path, *_VIEWER)
-    found = "an empty folder"
+    found = "the folder is empty"
     if names:
         tried = (
-            "none of them known"
+            "none in a known format"
             if len(names) <= _MAX_TRIED
-            else f"none of the first {_MAX_TRIED} known"
+            else f"none of the first {_MAX_TRIED} in a known format"
         )
         found = (
-            f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'}"
+            f"the folder has {len(names)} {'entry' if len(names) == 1 else 'entries'}"
             f" ({_first(names)}), {tried}"
         )
     return ProfileReadError(
-        path, found, "the profiler wrote elsewhere, or its run ended too early", _formats()
+        path, found, "the profiler wrote to another folder, or the run ended too early", _formats()
     )
 
 
 def _formats() -> str:
-    return f"pass a file or folder of {', '.join(known.name for known in FORMATS)}"
+    return f"pass a file or folder from {', '.join(known.name for known in FORMATS)}"
 
 
 def _first(names: list[str]) -> str:
@@ -324,9 +317,7 @@ def _first(names: list[str]) -> str:
 
 
 def _format_of(path: Path) -> str:
-    """The format of a file or folder that a reader recognizes, else ""; "" also for what may not be
-    opened.
-    """
+    """Return the format of a file or folder, or "" if it isn't known or can't be opened."""
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
         known = FORMATS if head or path.is_dir() else ()

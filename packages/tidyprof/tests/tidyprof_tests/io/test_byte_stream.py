@@ -83,7 +83,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_in_little_memory(tmp_path, p
     path = tmp_path / "bomb"
     path.write_bytes(pack(b"\x00" * 200 * 2**20))
     tracemalloc.start()
-    with pytest.raises(ProfileReadError, match="more than 104857600 bytes when unpacked"):
+    with pytest.raises(ProfileReadError, match="104857600 bytes"):
         sum(map(len, ByteStream(path, 100 * 2**20).chunks()))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

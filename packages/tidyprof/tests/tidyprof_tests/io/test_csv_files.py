@@ -57,20 +57,20 @@ def test_a_short_row_is_counted_and_the_others_are_read(rows, tmp_path):
 def test_a_file_that_ends_in_a_row_is_refused(last, tmp_path):
     file = csv_file(tmp_path, "c,3\n" + ROWS + last)
     rows = file.frame(TYPES)
-    with pytest.raises(ProfileReadError, match="its last row ends early"):
+    with pytest.raises(ProfileReadError, match="last row"):
         file.complete_rows(rows, "value")
 
 
 @pytest.mark.parametrize(
     ("row", "found"),
     {
-        "c,3,4,5": "a row with more cells than the header has columns",
-        "c,3,4,": "a row with more cells than the header has columns",
-        "c,soon,4": "'soon' in the column 'start', where a whole number belongs",
-        "c,1.5,4": "'1.5' in the column 'start', where a whole number belongs",
+        "c,3,4,5": "more cells than the header",
+        "c,3,4,": "more cells than the header",
+        "c,soon,4": "'soon' in the column 'start'",
+        "c,1.5,4": "'1.5' in the column 'start'",
         "c,9223372036854775808,4": "'9223372036854775808' in the column 'start'",
-        "c,3,many": "'many' in the column 'value', where a number belongs",
-        '"c,3,4': "no sound CSV in line ",
+        "c,3,many": "'many' in the column 'value'",
+        '"c,3,4': "CSV in line ",
     }.items(),
 )
 @pytest.mark.parametrize("end", ["\n", "\nd,4,5\n"])
@@ -80,5 +80,5 @@ def test_a_bad_row_is_refused(row, found, end, tmp_path):
 
 
 def test_a_row_that_is_short_is_refused_where_all_have_to_be_complete(tmp_path):
-    with pytest.raises(ProfileReadError, match=r"\(2 cells in the row 'c,3', 3 columns\)"):
+    with pytest.raises(ProfileReadError, match=r"2 cells in the row 'c,3', .*3 columns"):
         csv_file(tmp_path, "c,3\n" + ROWS).frame(TYPES, complete=True)

@@ -61,16 +61,14 @@ def test_what_names_a_class_or_a_function_is_refused_and_not_run(
     if value is pytest:
         value = Path
     monkeypatch.chdir(tmp_path)
-    assert "an instruction that plain data don't need" in refused(
-        pickle.dumps({"segments": [value]}, protocol)
-    )
+    assert "an instruction" in refused(pickle.dumps({"segments": [value]}, protocol))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_slips_through_the_first_look_gets_no_function(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(plain_pickle, "_look_through", lambda path, data: None)
     monkeypatch.chdir(tmp_path)
-    assert refused(pickle.dumps(_Runs())) == "a pickle that cannot be loaded (UnpicklingError)"
+    assert "(UnpicklingError)" in refused(pickle.dumps(_Runs()))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -115,21 +113,21 @@ LONG_NUMBER = pickle.dumps(2**80, 4)
     ids=lambda data: repr(data[:24]),
 )
 def test_what_could_take_all_memory_or_crash_is_not_even_begun(data: bytes) -> None:
-    assert "an instruction that plain data don't need" in refused(data)
+    assert "an instruction" in refused(data)
 
 
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (HUGE_TEXT, "without an end"),
-        (b"\x80\x04}", "without an end"),
-        (b"\x80\x04.", "cannot be loaded"),
-        (b"\x80\x04h\x07.", "cannot be loaded"),
-        (b"\x80\x04]\x8c\x01aK\x01s.", "cannot be loaded (TypeError)"),
-        (b"\x80\x04}K\x01a.", "cannot be loaded (AttributeError)"),
-        (b"\x80\x04\x8c\x02\xff\xfe.", "cannot be loaded (UnicodeDecodeError)"),
-        (b"(dp0\n.", "no pickle of protocol 2 to 5"),
-        (b"", "no pickle"),
+        (HUGE_TEXT, "no end"),
+        (b"\x80\x04}", "no end"),
+        (b"\x80\x04.", "can't be loaded"),
+        (b"\x80\x04h\x07.", "can't be loaded"),
+        (b"\x80\x04]\x8c\x01aK\x01s.", "can't be loaded (TypeError)"),
+        (b"\x80\x04}K\x01a.", "can't be loaded (AttributeError)"),
+        (b"\x80\x04\x8c\x02\xff\xfe.", "can't be loaded (UnicodeDecodeError)"),
+        (b"(dp0\n.", "protocol 2 to 5"),
+        (b"", "a pickle"),
     ],
 )
 def test_damage_is_one_line(data: bytes, found: str) -> None:
@@ -145,7 +143,7 @@ def test_objects_are_counted_before_any_is_made(piece: bytes, monkeypatch) -> No
     monkeypatch.setattr(plain_pickle, "MAX_OBJECT_BYTES", 24_000)
     monkeypatch.setattr(plain_pickle, "_NoClasses", None)
     head = b"\x80\x04K\x01q\x00"
-    assert "whose objects take more than 24000 bytes" in refused(head + piece * 1000 + b".")
+    assert "more than 24000 bytes" in refused(head + piece * 1000 + b".")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +157,7 @@ def test_what_is_counted_is_no_less_than_what_python_takes(piece: bytes, monkeyp
     tracemalloc.stop()
     assert len(held) == 20_000
     monkeypatch.setattr(plain_pickle, "MAX_OBJECT_BYTES", taken)
-    assert "whose objects take more" in refused(data)
+    assert f"more than {taken} bytes" in refused(data)
 
 
 def test_a_list_that_holds_itself_does_no_harm() -> None:

@@ -246,7 +246,9 @@ CHANGES = {
 def test_a_table_that_only_seems_to_be_absent_is_told(write, table, how, tmp_path):
     path = write(tmp_path / "trace.db")
     assert not [
-        warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning
+        warning
+        for warning in tidyprof.read(path).meta["warnings"]
+        if "content was left out" in warning
     ]
     with open_database(path) as opened:
         name = next(name for name in opened.tables if name.startswith(table))
@@ -255,12 +257,9 @@ def test_a_table_that_only_seems_to_be_absent_is_told(write, table, how, tmp_pat
         path, "PRAGMA legacy_alter_table = ON", *(sql.format(name, changed) for sql in CHANGES[how])
     )
     (told,) = (
-        warning for warning in tidyprof.read(path).meta["warnings"] if "no sign of" in warning
+        warning for warning in tidyprof.read(path).meta["warnings"] if f"table {name} (" in warning
     )
-    assert (
-        f"no sign of the table {name}, but"
-        f" {'a view of this name' if how == 'a view' else repr(changed)}" in told
-    )
+    assert ("a view" if how == "a view" else repr(changed)) in told
 
 
 def test_a_column_that_only_seems_to_be_absent_is_told(tmp_path):
@@ -271,7 +270,6 @@ def test_a_column_that_only_seems_to_be_absent_is_told(tmp_path):
     database(path, "PRAGMA legacy_alter_table = ON", renamed)
     profile = tidyprof.read(path)
     assert not len(profile.counters)
-    assert (
-        f"no sign of the column value of {name}, but 'vatue', which is not read"
-        in profile.meta["warnings"][-1]
-    )
+    told = profile.meta["warnings"][-1]
+    assert f"the column value of {name}" in told
+    assert "'vatue'" in told

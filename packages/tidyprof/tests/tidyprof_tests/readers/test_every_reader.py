@@ -91,7 +91,7 @@ def test_a_packed_file_that_is_cut_or_altered(name, sounds, tmp_path):
     for content in (packed[:-20], packed[:-9], packed[:-6] + b"\x00\x01" + packed[-4:]):
         path = tmp_path / sounds[name].name
         path.write_bytes(content)
-        assert "cannot be read or unpacked" in refusal(path, sounds[name].read)
+        assert "unpacked" in refusal(path, sounds[name].read)
 
 
 @each_format

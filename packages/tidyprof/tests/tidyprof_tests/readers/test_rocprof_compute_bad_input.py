@@ -169,9 +169,10 @@ def test_metrics_that_only_seem_to_be_absent_are_told(database):
     (told,) = (
         warning
         for warning in read_rocprof_compute(database).meta["warnings"]
-        if "no sign of" in warning
+        if "content was left out" in warning
     )
-    assert "the table compute_kernel_metric_value, but 'compute_kernel_metric_vaIue'" in told
+    assert "the table compute_kernel_metric_value (" in told
+    assert "'compute_kernel_metric_vaIue'" in told
 
 
 def test_a_database_without_metrics_still_has_its_dispatches(database):
@@ -182,7 +183,9 @@ def test_a_database_without_metrics_still_has_its_dispatches(database):
             connection.execute(f"DROP TABLE {table}")
     connection.close()
     profile = read_rocprof_compute(database)
-    assert not [warning for warning in profile.meta["warnings"] if "no sign of" in warning]
+    assert not [
+        warning for warning in profile.meta["warnings"] if "content was left out" in warning
+    ]
     assert len(profile.events) == 10
     assert len(profile.counters) == 0
 

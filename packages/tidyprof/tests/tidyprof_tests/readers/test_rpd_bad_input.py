@@ -125,7 +125,7 @@ def test_changes_that_are_not_in_the_file_yet(tmp_path, suffix, beside):
     path = small_file(tmp_path / "trace.rpd")
     other = path.with_name(path.name + suffix)
     other.write_bytes(beside)
-    with pytest.raises(ProfileReadError, match="lie beside it"):
+    with pytest.raises(ProfileReadError, match=r"-wal or -journal"):
         read_rpd(path)
     other.write_bytes(b"")
     assert len(read_rpd(path).events)
@@ -192,26 +192,29 @@ def test_structural_damage_is_found_even_if_all_rows_can_be_read(tmp_path):
 LOSSES = {
     "operations": (
         "DELETE FROM rocpd_op WHERE id <= 2",
-        "2 of 4 rows of rocpd_api_ops name operations of a GPU",
+        "2 of 4 rows of rocpd_api_ops refer to missing GPU operations",
     ),
     "one operation": (
         "DELETE FROM rocpd_op WHERE id = 1",
-        "1 of 4 rows of rocpd_api_ops name operations of a GPU",
+        "1 of 4 rows of rocpd_api_ops refer to missing GPU operations",
     ),
-    "calls": ("DELETE FROM rocpd_api WHERE id > 4", "1 of 4 rows of rocpd_api_ops name host calls"),
+    "calls": (
+        "DELETE FROM rocpd_api WHERE id > 4",
+        "1 of 4 rows of rocpd_api_ops refer to missing host calls",
+    ),
     "calls of a range that rpd_trim left": (
         (
             "DELETE FROM rocpd_api WHERE id = 2; DELETE FROM rocpd_api_ops WHERE api_id = 2; "
             "DELETE FROM rocpd_op WHERE id = 1"
         ),
-        "1 of 1 rows of rocpd_copyapi name host calls",
+        "1 of 1 rows of rocpd_copyapi refer to missing host calls",
     ),
     "operations that counters name": (
         (
             "DELETE FROM rocpd_op WHERE id = 4; DELETE FROM rocpd_api_ops WHERE op_id = 4; INSERT"
             " INTO rocpd_counter (id, op_id, name_id, value) VALUES (1, 3, 1, 5), (2, 4, 1, 5)"
         ),
-        "1 of 2 rows of rocpd_counter name operations of a GPU",
+        "1 of 2 rows of rocpd_counter refer to missing GPU operations",
     ),
 }
 
@@ -223,19 +226,17 @@ def test_rows_that_name_what_is_gone_are_told_first(tmp_path, what):
     path.unlink()
     statements, expected = LOSSES[what]
     changed(*statements.split("; "), version=3)(path)
-    assert f"{expected} that are not there" in read_rpd(path).meta["warnings"][0]
+    assert expected in read_rpd(path).meta["warnings"][0]
 
 
 def test_a_file_without_nearly_all_that_it_names_is_refused(tmp_path):
     path = tmp_path / "x.rpd"
     changed("DELETE FROM rocpd_op")(path)
-    assert "4 of 4 rows of rocpd_api_ops name operations of a GPU that are not there" in refusal(
-        path, read_rpd
-    )
+    assert "4 of 4 rows of rocpd_api_ops refer to missing GPU operations" in refusal(path, read_rpd)
 
 
 def test_identifiers_that_are_no_whole_numbers_are_told(tmp_path):
     path = tmp_path / "x.rpd"
     changed("UPDATE rocpd_op SET gpuId = 'two' WHERE id < 3")(path)
     warnings = "".join(read_rpd(path).meta["warnings"])
-    assert "2 values of gpuId in rocpd_op are no whole numbers" in warnings
+    assert "2 values of gpuId in rocpd_op" in warnings

@@ -379,15 +379,15 @@ def test_units_of_time(tmp_path, text, nanoseconds):
 def test_local_times_need_their_zone(tmp_path):
     path = write(tmp_path / "a.csv", "time,gpu,power_w", "2025-08-07 18:58:23,0,100")
     assumed = read_system(path)
-    assert "state no zone and were read as UTC" in assumed.meta["warnings"][0]
+    assert "read as UTC" in assumed.meta["warnings"][0]
     profile = read_system(path, time_zone="Europe/Berlin")
     assert profile.counters["time_ns"].tolist() == [1754585903 * 10**9]
     assert profile.meta["warnings"] == []
     assert profile.meta["time_zone"] == "Europe/Berlin"
     twice = write(tmp_path / "b.csv", "time,gpu,power_w", "2025-10-26 02:30:00,0,100")
-    with pytest.raises(ProfileReadError, match="is not one time in the zone Europe/Berlin"):
+    with pytest.raises(ProfileReadError, match=r"2025-10-26 02:30:00.* Europe/Berlin"):
         read_system(twice, time_zone="Europe/Berlin")
-    with pytest.raises(ProfileReadError, match="the time zone 'Mars' is not known"):
+    with pytest.raises(ProfileReadError, match="'Mars'"):
         read_system(path, time_zone="Mars")
 
 

@@ -75,7 +75,7 @@ USAGE = [
         for second in range(200)
     ),
 ]
-LOST = "of rows that are cut short or not separated by commas"
+LOST = "from rows that are cut short or not separated by commas"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ LOST = "of rows that are cut short or not separated by commas"
         (lambda line: line[:20], LOST),
         (
             lambda line: line.replace("206141652992", "2061206141652992"),
-            "memory_total out of 0 to 4.39805e+12 bytes",
+            "memory_total beyond 0 to 4.39805e+12 bytes",
         ),
     ],
     ids=["another separator", "zeros", "cut short", "two rows in one"],

@@ -460,7 +460,7 @@ def test_damaged_times_are_dropped_and_counted(tmp_path):
         "dropped events with negative duration": 1,
         "dropped events without start or end": 1,
         "dropped events with an impossible time": 1,
-        "dropped events begun or ended only": 1,
+        "dropped events without begin or end": 1,
         "dropped events unfinished when the recording ended": 1,
     }
 
@@ -619,7 +619,7 @@ def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, other, la
             )
     profile = read_torch_trace(write_trace(tmp_path / "t.json", events))
     (warning,) = profile.meta["warnings"]
-    assert "20 calls have the correlation id of another one" in warning
+    assert "20 calls" in warning
     assert launches(profile)["delay_ns"].tolist() == [10_000] * 40
     found = launching_calls(profile.events)
     assert len(found[0]) == 40
@@ -780,7 +780,8 @@ def test_a_folder_of_ranks_is_its_files_together(recordings, manifest, profile_o
     profile = tidyprof.read(recordings / name)
     assert profile.meta["ranks"] == [0, 1]
     assert profile.meta["world_size"] == 128
-    assert profile.meta["warnings"] == ["only 2 of 128 ranks are here."]
+    (warning,) = profile.meta["warnings"]
+    assert "2 of 128 ranks" in warning
     assert [Path(file).name for file in profile.meta["files"]] == [
         TRACES[f"{name}/{rank}"] for rank in (0, 1)
     ]

@@ -103,7 +103,7 @@ def test_text_without_events_is_not_collected_without_bound(tmp_path, monkeypatc
     ):
         path = tmp_path / "bomb.json.gz"
         path.write_bytes(gzip.compress(start + b" " * 50_000_000))
-        with pytest.raises(ProfileReadError, match="without a place to divide them"):
+        with pytest.raises(ProfileReadError, match=r"ends within \d+ bytes"):
             read_torch_trace(path)
 
 
@@ -129,7 +129,7 @@ def test_lax_json_is_read_with_a_warning(tmp_path, monkeypatch, chunk_bytes):
     assert len(profile.events) == 2 * (len(small_step()) - 1) + 1
     assert profile.events["name"].tolist()[0] == "a\x01\ufffdb"
     assert profile.events["start_ns"].tolist()[0] == BASE_NS + 5500
-    assert any("no strict JSON" in warning for warning in profile.meta["warnings"])
+    assert any("strict JSON" in warning for warning in profile.meta["warnings"])
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,7 @@ def test_ranks_must_be_known_in_a_folder(tmp_path):
     (tmp_path / "ranks").mkdir()
     write_trace(tmp_path / "ranks" / "a.json", small_step())
     write_trace(tmp_path / "ranks" / "b.json", small_step())
-    with pytest.raises(
-        ProfileReadError, match=r"2 do not state their rank \('ranks/a\.json' for one\)"
-    ):
+    with pytest.raises(ProfileReadError, match=r"2 without a rank .*'ranks/a\.json'"):
         read_torch_trace(tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Dumps of PyTorch's flight recorder: which collectives each rank called, and from which line."""
+"""Reader for PyTorch flight recorder dumps, which list each rank's collectives and their lines."""

@@ -1,6 +1,4 @@
-"""The contents of a folder of dumps: the dump of each rank, dumps that can't be read, and the logs
-beside them.
-"""
+"""Files in a folder of flight recorder dumps: each rank's dump, unreadable dumps, and logs."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from tidyprof.io.byte_stream import head_or_nothing, is_pickle
 
 _NAMED = re.compile(r"rank[_.-]?([0-9]+)(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
 _AT_END = re.compile(r"(?<![0-9])([0-9]+)(?:\.[A-Za-z]+){0,2}$")
-"""A rank stands after the word `rank` (names of hosts have numbers, too), or at the end of the
-name, where `DebugInfoWriter` of PyTorch writes it; endings may have been added.
+"""Positions of the rank in a file name: after the word `rank`, because host names also contain
+numbers, or at the end, as in names from PyTorch's `DebugInfoWriter`. File endings may follow.
 """
 
 _JSON = re.compile(
@@ -27,13 +25,15 @@ _TEXT_ENDINGS = (".txt", ".log", ".err", ".out")
 _HEAD_BYTES = 2**16
 _TAIL_BYTES = 2**13
 MAX_DIGITS = 9
-"""Digits of a rank."""
 
 
 @dataclass(frozen=True)
 class Dumps:
-    """Rank -> its dump; rank -> a file that is named like a dump and can't be read, and why; rank
-    -> the last line of its log, with the log's name.
+    """Dumps and logs in a folder.
+
+    readable   -- rank -> its dump.
+    unreadable -- rank -> name of its unreadable dump, and the reason.
+    logs       -- rank -> name and last line of its log.
     """
 
     readable: dict[int, Path]
@@ -42,8 +42,10 @@ class Dumps:
 
 
 def dumps_in(folder: Path) -> Dumps:
-    """The dumps and logs in a folder. Raises ProfileReadError where there is no dump, two dumps of
-    one rank, or a dump whose name has a number that is no rank.
+    """Find the dumps and logs in a folder.
+
+    Raises ProfileReadError if there is no dump, if two dumps have the same rank, or if the number
+    in a dump's name can't be a rank.
     """
     readable: dict[int, Path] = {}
     others: dict[Path, int] = {}
@@ -56,20 +58,22 @@ def dumps_in(folder: Path) -> Dumps:
             if fault:
                 continue
             raise ProfileReadError(
-                file, "a dump whose name has no rank, but a longer number", *_OTHER_NAME
+                file, "the number in the dump's name is too long for a rank", *_OTHER_NAME
             )
         rank = int(digits[1])
         if fault:
             others[file] = rank
         elif rank in readable:
-            seen = f"{readable[rank].name} and {file.name} are both of rank {rank}"
+            seen = f"{readable[rank].name} and {file.name} both have rank {rank}"
             raise ProfileReadError(
-                folder, seen, "dumps of two runs in one folder", "give each run its own folder"
+                folder,
+                seen,
+                "the folder contains dumps from two runs",
+                "put the dumps of each run into a separate folder",
             )
         else:
             readable[rank] = file
-    # Only now are the names of sound dumps known, and with them which of the other files are meant
-    # as dumps.
+    # The names of valid dumps must be known before other files can be compared with them.
     shapes = {_shape(file) for file in readable.values()}
     unreadable = {
         rank: f"{file.name}, {_fault(file)}"
@@ -78,10 +82,10 @@ def dumps_in(folder: Path) -> Dumps:
     }
     if not readable:
         also = f"; {next(iter(unreadable.values()))}" if unreadable else ""
-        cause = "no rank wrote one, or the folder is another one"
-        next_step = "look where TORCH_FR_DUMP_TEMP_FILE points; a dump's name ends with its rank"
+        cause = "no rank wrote a dump, or this is the wrong folder"
+        next_step = "check the path in TORCH_FR_DUMP_TEMP_FILE; a dump's name ends with its rank"
         raise ProfileReadError(
-            folder, f"no dump of PyTorch's flight recorder{also}", cause, next_step
+            folder, f"the folder has no PyTorch flight recorder dump{also}", cause, next_step
         )
     logs = {
         rank: line
@@ -92,41 +96,41 @@ def dumps_in(folder: Path) -> Dumps:
 
 
 _OTHER_NAME = (
-    "it was renamed, or the number is a time",
-    "name each dump by its rank, such as rank_0",
+    "the file was renamed, or the number is a time",
+    "put the rank at the end of each dump's name, for example rank_0",
 )
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file begins like a dump in JSON. Traces of PyTorch's profiler have some of the same
-    words.
+    """Return True if a file starts like a JSON dump. PyTorch profiler traces contain some of the
+    same words.
     """
     return _JSON.match(head) is not None and _OF_TRACES not in head
 
 
 def _fault(file: Path) -> str:
-    """Why a file is no dump; "" for a file that begins like one."""
+    """Return the reason why a file isn't a dump, or "" if it starts like one."""
     try:
         status = file.stat()
     except OSError:
-        return "a link that leads nowhere"
+        return "a broken link"
     if not stat.S_ISREG(status.st_mode):
         return "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, socket or device"
     if not status.st_size:
-        return "empty (a full disk, or the rank was killed while it wrote?)"
+        return "empty (was the disk full, or was the rank killed while writing?)"
     head = head_or_nothing(file, _HEAD_BYTES)
     if is_pickle(head) or is_json(head):
         return ""
     return (
-        "zeros (a full disk, or a copy that failed?)"
+        "zeros instead of data (was the disk full, or did a copy fail?)"
         if not head.strip(b"\0")
         else "not as PyTorch writes it"
     )
 
 
 def _is_meant_as_dump(file: Path, shapes: set[str]) -> bool:
-    """Whether a file is named like the dumps beside it. A file that is empty, or zeros, counts as
-    well unless it has an ending of texts.
+    """Return True if a file has a name like a dump. An empty file or a file of zeros also counts,
+    unless it has a text file ending.
     """
     if _shape(file) in shapes:
         return True
@@ -138,7 +142,7 @@ def _shape(file: Path) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """`log_1.txt ends with "..."`; "" for what is empty or no file."""
+    """Return `log_1.txt ends with "..."`, or "" if the log is empty or not a regular file."""
     if not log.is_file() or not (size := log.stat().st_size):
         return ""
     with log.open("rb") as opened:

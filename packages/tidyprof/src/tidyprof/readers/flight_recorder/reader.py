@@ -1,6 +1,6 @@
-"""The calls in the dumps of PyTorch's flight recorder, one file a rank, as one table.
+"""Reader for PyTorch flight recorder dumps: a table of calls from one file per rank.
 
-Their layout is that of `FlightRecorder::getCollectiveTrace`
+PyTorch's `FlightRecorder::getCollectiveTrace` defines the layout
 (torch/csrc/distributed/c10d/FlightRecorder.hpp).
 """
 
@@ -23,15 +23,15 @@ from tidyprof.readers.flight_recorder.folder import MAX_DIGITS, dumps_in
 from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
-"""A recorder of 20,000 calls (ten times the size that PyTorch's guide uses) with 100 frames each
-stays below it.
+"""Size limit of a dump. A dump of 20,000 calls with 100 frames each is smaller; PyTorch's guide
+uses a tenth of that number of calls.
 """
 
 MAX_JSON_VALUES = 10_000_000
-"""Lists, dictionaries and values between commas: each takes up to 200 bytes in Python."""
+"""Maximum number of lists, dictionaries and values, which take up to 200 bytes each in Python."""
 
 MAX_DIMENSIONS = 64
-"""Dimensions of a tensor: PyTorch's own limit (`TensorIterator`)."""
+"""Maximum number of tensor dimensions, as in PyTorch (`TensorIterator`)."""
 
 COLUMNS = {
     **dict.fromkeys(("rank", "number", "record"), "int64"),
@@ -42,35 +42,41 @@ COLUMNS = {
     "state": "string",
     **dict.fromkeys(("retired", "message"), "bool"),
 }
-"""Columns of the table of calls."""
 
 _LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
 
 Memberships = dict[str, dict[tuple[int, ...], str]]
-"""Group -> the ranks of each group of this name (several where groups were split off together) ->
-a name for each of these.
+"""Group name -> ranks of each group with this name -> unique name. `split_group` can create several
+groups with the same name.
 """
 
 
 @guarded
 def read_flight_recorder(path: str | Path) -> pd.DataFrame:
-    """The calls that the dumps of a folder hold, in the order of ranks and calls.
+    """Read all calls from a folder of dumps, ordered by rank and call.
 
-    A row is one call of one rank: its `rank`; `group` (name of the process group) and `number`
-    (from 1, in that group); `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`;
-    `line`, the innermost line that is neither torch's nor a library's, and the whole `stack` of
-    lines that are not torch's; `elements` and `types` of the inputs; `called_ns` since 1970, <NA>
-    in a dump without times; `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`,
-    whether it is a send or a receive between two ranks: these have `number`s of their own.
+    Each row is one call by one rank:
+      - rank, group: rank that made the call, and name of its process group
+      - number: number of the call in that group, starting with 1
+      - record: number of the call in all groups, starting with 0
+      - call: for example `gloo:all_reduce`
+      - line: innermost line outside torch and libraries
+      - stack: all lines outside torch
+      - elements, types: number of elements and element type of each input
+      - called_ns: nanoseconds since 1970, or <NA> in a dump without times
+      - timeout_ms, state, retired: values from PyTorch
+      - message: True for a send or receive between two ranks, which are numbered separately
 
-    `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]`
-    rank -> file, `attrs["unreadable"]` rank -> a file named as its dump that can't be read,
-    `attrs["logs"]` rank -> how a log beside the dumps ends, `attrs["written_ns"]` rank -> when its
-    file was changed last, in ns since 1970.
+    `attrs` contains these entries:
+      - groups: name of a group -> its ranks, if a dump contains them
+      - dumps: rank -> file
+      - unreadable: rank -> an unreadable file with the name of a dump
+      - logs: rank -> end of the log next to the dumps
+      - written_ns: rank -> last change of its file, in nanoseconds since 1970
 
-    Raises ProfileReadError for a folder without dumps, two dumps of one rank, dumps that state
-    different ranks for one group, and whatever begins like a dump and is none. No pickle that could
-    run code is loaded.
+    Raises ProfileReadError if the folder has no dumps, if two dumps have the same rank, if dumps
+    disagree about the ranks of a group, or if a file starts like a dump but is invalid. Pickles
+    that could run code are rejected.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -89,13 +95,13 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
             _row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")
         ]
         stated[rank] = _groups(structure, content["pg_config"])
-    # Names of groups are settled by all dumps together, so the rows get theirs afterwards.
+    # Unique group names depend on all dumps, so the rows get these names last.
     names = _names(folder, stated)
     for row in rows:
         row["group"] = names[row["group"]].get(
             stated[row["rank"]].get(row["group"], ()), row["group"]
         )
-    # As objects, because floats would round the times of dumps that lack some.
+    # Float columns would round the times if some times are missing.
     table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
     groups = {name: list(ranks) for of_name in names.values() for ranks, name in of_name.items()}
     if any("" in of_rank for of_rank in stated.values()):
@@ -111,26 +117,24 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     return table
 
 
-_NO_FOLDER = ("a file, not a folder", "one dump was given: who is missing only all ranks can tell",
-              "give the folder with the dumps of all ranks")  # fmt: skip
+_NO_FOLDER = ("a file instead of a folder", "one dump was passed, but tidyprof needs all ranks",
+              "pass the folder that contains the dumps of all ranks")  # fmt: skip
 
 
 def _content(file: Path) -> Any:
-    """The content of a dump, which is a pickle or JSON."""
     data = read_bytes(file, LARGEST_BYTES)
     if is_pickle(data):
         return plain_objects(file, data)
     for _ in in_texts(file, [data]):
         if sum(map(data.count, (b"{", b"[", b","))) > MAX_JSON_VALUES:
-            raise ProfileReadError(file, f"JSON of more than {MAX_JSON_VALUES} values", *DAMAGED)
+            raise ProfileReadError(file, f"JSON with more than {MAX_JSON_VALUES} values", *DAMAGED)
     try:
         return json.loads(data)
     except ValueError:
-        raise ProfileReadError(file, "JSON that cannot be read", *DAMAGED) from None
+        raise ProfileReadError(file, "the JSON text can't be read", *DAMAGED) from None
 
 
 def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
-    """Group -> its ranks, as one dump states them."""
     if not isinstance(configured, dict) or not all(
         isinstance(one, dict) for one in configured.values()
     ):
@@ -146,22 +150,26 @@ def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]
 
 
 def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Memberships:
-    """Distinct names for groups that share a name and no rank, as `split_group` makes them: they
-    are named by their ranks.
+    """Give distinct names to groups that share a name but no rank, as `split_group` creates them.
+    The names include the ranks.
 
-    Raises ProfileReadError where different groups of one name share ranks: they are of two runs.
+    Raises ProfileReadError if groups with the same name share ranks, because they come from two
+    runs.
     """
     members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for of_rank in stated.values():
         for name, ranks in of_rank.items():
-            # gloo leaves the name out, and numbers the ranks of its newest group from 0.
+            # gloo omits the name and numbers the ranks of its newest group, starting with 0.
             if name:
                 members[name].add(ranks)
     for name, several in members.items():
         if sum(map(len, several)) > len({rank for ranks in several for rank in ranks}):
-            seen = f"dumps that state different ranks for group {name}"
+            seen = f"the dumps disagree about the ranks of group {name}"
             raise ProfileReadError(
-                folder, seen, "dumps of two runs in one folder", "give each run its own folder"
+                folder,
+                seen,
+                "the folder contains dumps from two runs",
+                "put the dumps of each run into a separate folder",
             )
     names: Memberships = defaultdict(dict)
     for name, several in members.items():
@@ -174,7 +182,7 @@ def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Membe
 
 
 def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, str]) -> list[int]:
-    """All ranks of a job with gloo, as far as its dumps tell: ranks are numbered without gaps."""
+    """Return all ranks of a gloo job, based on its dumps. Ranks are numbered without gaps."""
     known = {
         *stated,
         *unreadable,
@@ -184,11 +192,10 @@ def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, 
 
 
 MAX_RANKS = 100_000
-"""Ranks of a job. Gaps between higher numbers are not filled."""
+"""Maximum number of ranks in a job. Gaps between higher numbers aren't filled."""
 
 
 def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
-    """One call of a dump."""
     group = entry.get("process_group")
     if not isinstance(group, tuple | list) or not group or not isinstance(group[0], str):
         raise structure.wrong("process_group")
@@ -223,7 +230,6 @@ def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
-    """The number of elements of each input of a call."""
     sizes = entry.get("input_sizes", [])
     if not isinstance(sizes, list):
         raise structure.wrong("input_sizes")

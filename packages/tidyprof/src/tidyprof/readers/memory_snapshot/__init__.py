@@ -1,1 +1,1 @@
-"""Snapshots of PyTorch's memory allocator."""
+"""Reader for snapshots of PyTorch's memory allocator."""

@@ -1,4 +1,4 @@
-"""What the allocator did: its actions as events, and the memory in use after each."""
+"""Allocator actions as events, and the memory in use after each action."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes
 from tidyprof.tables.records import Records
 
 MAX_ROWS = 50_000_000
-"""Entries and blocks of one file: a small file can name the same list again and again."""
+"""Maximum number of entries and blocks. A small file can refer to the same list many times."""
 
 MAX_CHARACTERS = 2**30
-"""Characters of all texts that are taken from one file, which can name one long text again and
-again, too.
-"""
+"""Maximum number of characters from one file, which can refer to a long string many times."""
 
 _NO_LINE = 2**64 - 1
 _PYTHON = re.compile(r"\.py$|^<|^/tmp/ipykernel")
@@ -28,10 +26,10 @@ _TORCH = re.compile(r"(^|/)torch/")
 
 
 class Structure:
-    """Takes values out of one file's dictionaries; ProfileReadError where they are not what torch
-    writes.
+    """Checked access to the dictionaries of one file. Raises ProfileReadError if a value differs
+    from torch's format.
 
-    what -- what the file should be, for the error.
+    what -- expected content of the file, for the error message.
     """
 
     def __init__(self, path: Path, what: str = "snapshot of PyTorch's allocator") -> None:
@@ -41,12 +39,12 @@ class Structure:
         self._characters = 0
 
     def rows(self, holder: Any, key: str) -> list[dict[str, Any]]:
-        """A list of dictionaries; a list that is not there is empty."""
+        """Return a list of dictionaries. A missing list is empty."""
         found = holder.get(key, []) if isinstance(holder, dict) else None
         return self.dictionaries(found, key)
 
     def dictionaries(self, found: Any, what: str) -> list[dict[str, Any]]:
-        """The list itself, if it is a list of dictionaries and not too long."""
+        """Return the list if it is short enough and contains only dictionaries."""
         if not isinstance(found, list):
             raise self.wrong(what)
         self.count(len(found), what)
@@ -55,28 +53,28 @@ class Structure:
         return found
 
     def count(self, more: int, what: str) -> None:
-        """Add to the entries that were taken from the file."""
+        """Add to the number of entries that were read from the file."""
         self._rows += more
         if self._rows > MAX_ROWS:
             raise self.wrong(f"more than {MAX_ROWS} entries, {what}")
 
     def number(self, row: dict[str, Any], key: str) -> int:
-        """A whole number of 64 bits; ABSENT if it is not there."""
+        """Return a 64-bit integer, or ABSENT if the key is missing."""
         value = row.get(key, ABSENT)
         if type(value) is not int or not -(2**63) <= value < 2**63:
             raise self.wrong(key)
         return value
 
     def stated(self, row: dict[str, Any], key: str, bits: int = 64) -> int:
-        """A whole number of so many bits; it has to be there."""
+        """Return a required integer of this size in bits."""
         value = self.number(row, key)
-        # Without the lowest number, which is ABSENT.
+        # The lowest number is excluded because it means ABSENT.
         if not -(2 ** (bits - 1)) < value < 2 ** (bits - 1):
             raise self.wrong(key)
         return value
 
     def text(self, row: dict[str, Any], key: str) -> str:
-        """A text; it has to be there."""
+        """Return a required string."""
         value = row.get(key)
         if not isinstance(value, str):
             raise self.wrong(key)
@@ -86,8 +84,8 @@ class Structure:
         return value
 
     def frames(self, row: dict[str, Any]) -> list[str]:
-        """Python's part of the call stack as `file(line): name`, innermost first; `file: name`
-        without a line.
+        """Return the Python call stack, innermost first, as `file(line): name`, or as `file: name`
+        without a line number.
         """
         return [
             f"{self.text(frame, 'filename')}{self._line(frame)}: {self.text(frame, 'name')}"
@@ -96,28 +94,28 @@ class Structure:
         ]
 
     def _line(self, frame: dict[str, Any]) -> str:
-        """A frame's line in brackets; "" for -1, which Python has for code without a line and torch
-        writes as uint64.
+        """Return a frame's line number in parentheses, or "" for -1, which means "no line" in
+        Python. torch writes it as uint64.
         """
         if frame.get("line") in (-1, _NO_LINE):
             return ""
         return f"({self.number(frame, 'line')})"
 
     def wrong(self, what: str) -> ProfileReadError:
-        """The error about something that is not as torch writes it."""
+        """Return the error for content that differs from torch's format."""
         return ProfileReadError(
-            self.path, f"no {self._what} ({what} is not as it writes)", *DAMAGED
+            self.path, f"the file isn't a {self._what} (unexpected content: {what})", *DAMAGED
         )
 
 
 def own_lines(frames: list[str]) -> list[str]:
-    """The functions among these that are not torch's."""
+    """Return the functions outside torch."""
     return [frame for frame in frames if not _TORCH.search(frame)]
 
 
 def source_line(frames: list[str]) -> str | None:
-    """The innermost function that is not torch's; torch's innermost if there is no other, None
-    without any function.
+    """Return the innermost function outside torch, or torch's innermost function if there is no
+    other. Return None if the list is empty.
     """
     return next(iter(own_lines(frames) or frames), None)
 
@@ -131,15 +129,15 @@ CHANGES = {
         "segment_unmap": -1,
     },
 }
-"""Quantity -> action -> sign with which its size counts. An `alloc` states the size that was asked
-for, before rounding (record_trace in c10/cuda/CUDACachingAllocator.cpp of PyTorch).
+"""Quantity -> action -> sign of its size. The size of an `alloc` is the requested size before
+rounding (record_trace in PyTorch's c10/cuda/CUDACachingAllocator.cpp).
 """
 
 
 def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
-    """One event for each action, in the order of the file, with `device_free` as one more column.
+    """Return one event per action in file order, with the additional column `device_free`.
 
-    Where no action has a time, the actions of a device are numbered from 1.
+    If no action has a time, the actions of each device are numbered, starting with 1.
     """
     traces = snapshot.get("device_traces", [])
     if not isinstance(traces, list):
@@ -162,7 +160,7 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
         "name",
         "source_line",
     )
-    # Reshaped, since an array of no rows has no columns.
+    # An array without rows has no columns until it is reshaped.
     values = np.array(rows, np.int64).reshape(-1, len(names)).T.copy()
     columns = dict(zip(names, values, strict=True))
     for name in ("name", "source_line"):
@@ -176,7 +174,7 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
 
 
 def is_without_times(snapshot: dict) -> bool:
-    """Whether there are actions, and none of them has a time: torch before 2.2 wrote none."""
+    """Return True if there are actions but none has a time, as in files from torch before 2.2."""
     entries = [entry for trace in snapshot.get("device_traces", []) for entry in trace]
     return bool(entries) and not any("time_us" in entry for entry in entries)
 
@@ -192,7 +190,7 @@ def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[
         structure.number(entry, "stream"),
         structure.number(entry, "size"),
         ABSENT if is_oom else structure.number(entry, "addr"),
-        # PyTorch keeps the free memory where other actions have their address.
+        # For `oom`, PyTorch stores the free memory in the address field.
         structure.number(entry, "device_free" if "device_free" in entry else "addr")
         if is_oom
         else ABSENT,
@@ -202,8 +200,8 @@ def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[
 
 
 def failed_allocations(records: Records, texts: Codes) -> list[dict[str, Any]]:
-    """Return what was requested in vain, in the order of the file: `device`, `requested_bytes`,
-    `free_bytes` of the device and `source_line`, None for what an entry doesn't state.
+    """Return the failed allocations in file order, with `device`, `requested_bytes`, the device's
+    `free_bytes` and `source_line`. Missing values are None.
     """
     labels = list(texts)
     return [
@@ -226,15 +224,16 @@ def _stated(number: np.int64) -> int | None:
 def memory_over_time(
     records: Records, final: dict[tuple[str, int], int], texts: Codes, warnings: list[str]
 ) -> Iterator[pd.DataFrame]:
-    """Samples in bytes after each action that changed a quantity, and samples of free memory when
-    it ran out.
+    """Yield samples in bytes after each action that changed a quantity, and samples of the free
+    memory at each failed allocation.
 
-    final -- quantity and device -> bytes when the snapshot was taken. The history may have lost its
-    beginning, so it is played backwards from there. Where that gives less than nothing, actions are
-    missing, and there is a warning instead of samples.
+    The history may have lost its beginning, so sizes are computed backwards from the final state.
+    A negative size means that actions are missing. In that case, there is a warning and no sample.
+
+    final -- quantity and device -> bytes when the snapshot was taken.
     """
     for quantity, signs in CHANGES.items():
-        # Sums of floats don't overflow, and are exact up to 2**53 bytes.
+        # Float sums don't overflow, and they are exact up to 2**53 bytes.
         sign = np.zeros(len(records))
         for action, of_action in signs.items():
             sign[records["name"] == texts.get(action, NO_TEXT)] = of_action
@@ -246,8 +245,8 @@ def memory_over_time(
                 yield _samples(records, rows, quantity, before + change)
             else:
                 warnings.append(
-                    f"no {quantity} of device {device} over time: actions are missing in the"
-                    " history."
+                    f"{quantity} of device {device} can't be shown over time because actions are"
+                    " missing from the history."
                 )
     failed = records["device_free"] != ABSENT
     yield _samples(records, failed, "free memory", records["device_free"][failed])

@@ -33,9 +33,9 @@ from tidyprof.tables.profiles import (
 )
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
-"""Unpacked bytes that are accepted by default: as objects they take ten times as much or more.
-torch writes several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so this
-is some 100,000 actions.
+"""Default size limit of an unpacked snapshot. Its objects take at least ten times as much memory.
+torch writes several KB per action (docstring of `torch.cuda.memory._dump_snapshot`), so the limit
+allows about 100,000 actions.
 """
 
 
@@ -47,32 +47,34 @@ def read_memory_snapshot(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_SNAPSHOT_BYTES,
 ) -> Profile:
-    """Read what `torch.cuda.memory._dump_snapshot` writes, without running code that a pickle may
-    hold.
+    """Read a snapshot from `torch.cuda.memory._dump_snapshot` without running code in the pickle.
 
-    path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in the name of
-            each snapshot or of its folder.
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a snapshot, or a folder with one snapshot per rank. The name of each snapshot or of its
+            folder contains `rank0`, `rank1`, ...
+    rank, origin, maximum_bytes -- see `tidyprof.read`.
 
-    `events` has a row for each action of the allocator in the recorded history, kind `runtime`,
-    duration 0, times in ns since 1970:
-      name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`,
-                   `oom`, ...
-      bytes        the size that was asked for, not rounded; for segments their size; for `oom` the
-                   size that could not be had
-      address      in the device's memory, <NA> for `oom`
-      source_line  innermost Python function that is not torch's own, as `file(line): name`
+    `events` has one row per allocator action, with kind `runtime` and duration 0. Times are in
+    nanoseconds since 1970.
+      - name: `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `oom`,
+        ...
+      - bytes: requested size before rounding; size of a segment; for `oom`, the size that couldn't
+        be allocated
+      - address: address in device memory, <NA> for `oom`
+      - source_line: innermost Python function outside torch, as `file(line): name`
 
-    `counters` has, in bytes and after each action, `requested memory` (by tensors) and `reserved
-    memory` (segments), worked out backwards from the state at the end, and `free memory` of the
-    device at each `oom`.
+    `counters` has bytes after each action: `requested memory` (by tensors) and `reserved memory`
+    (segments), both computed backwards from the final state. It also has the device's `free
+    memory` at each `oom`.
 
-    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`), `oom` (a dict
-    for each allocation that failed: device, requested_bytes, free_bytes, source_line, rank),
-    `allocator_settings`, and `times`, which is `order` where the file has no times: start_ns then
-    numbers the actions of each device from 1.
+    `meta` has the common entries and these:
+      - blocks: see `tidyprof.memory_blocks`
+      - oom: a dict per failed allocation, with device, requested_bytes, free_bytes, source_line and
+        rank
+      - allocator_settings: settings from the file
+      - times: `order` if the file has no times. start_ns then numbers the actions of each device,
+        starting with 1.
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     files, ignored = database_files(path, is_snapshot, PATTERNS, "snapshots")
@@ -101,15 +103,15 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
     if not records.total:
         part.warnings.append(
-            f"{file.name}: no history of the allocator: what is there at the end is known, not who"
-            " asked for it when. Next step: call torch.cuda.memory._record_memory_history() before"
-            " the first allocation."
+            f"{file.name}: the snapshot has no allocator history, so it shows which memory is"
+            " allocated but not who allocated it or when. Next step: call"
+            " torch.cuda.memory._record_memory_history() before the first allocation."
         )
     elif is_without_times(snapshot):
         part.facts["times"] = ORDER
         part.warnings.append(
-            f"{file.name}: no action has a time, as torch before 2.2 wrote it: start_ns numbers the"
-            " actions of a device in their order, and no duration or span is known."
+            f"{file.name}: no action has a time because torch before 2.2 doesn't record times."
+            " start_ns numbers the actions of each device in order, and durations are unknown."
         )
     settings = snapshot.get("allocator_settings")
     if isinstance(settings, dict):
@@ -121,7 +123,6 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
 
 
 def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
-    """A warning about the last allocation that failed, if there is one."""
     if not failed:
         return []
     last = failed[-1]
@@ -132,14 +133,12 @@ def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
     return [
         f"{file.name}: out of memory on device {last['device']}: {requested} was requested while"
         f" {free} was free, in {last['source_line'] or 'an unknown function'}"
-        + (f"; {len(failed) - 1} requests failed before." if failed[1:] else ".")
+        + (f"; {len(failed) - 1} earlier requests also failed." if failed[1:] else ".")
     ]
 
 
 def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
-    """The blocks of all segments in order: plain values, named as the columns of
-    `memory_blocks`.
-    """
+    """Return the blocks of all segments in order. Keys are column names of `memory_blocks`."""
     found = []
     for segment in structure.rows(snapshot, "segments"):
         of_segment = {
@@ -164,7 +163,6 @@ def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
 
 
 def _at_the_end(blocks: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
-    """Quantity and device -> bytes when the snapshot was taken."""
     total: Counter[tuple[str, int]] = Counter()
     for block in blocks:
         total["reserved memory", block["device"]] += block["bytes"]

@@ -1,4 +1,4 @@
-"""Whether a file is a snapshot of PyTorch's allocator."""
+"""Recognition of PyTorch allocator snapshots."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, is_pickle
 
 PATTERNS = ("*.pickle*", "*.pkl*", "*rank*/*.pickle*", "*rank*/*.pkl*")
-"""Names of snapshots in a folder; torch's own default is `dump_snapshot.pickle`."""
+"""Names of snapshots in a folder. torch's default name is `dump_snapshot.pickle`."""
 
 _MARKS = (b"segments", b"device_traces")
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a snapshot; of a folder, whether it holds one."""
+    """Return True if content that starts with `head` is a snapshot, or if a folder contains one."""
     if path.is_dir():
         return any(
             is_snapshot(file)
@@ -25,7 +25,7 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file is a snapshot."""
+    """Return True if the file is a snapshot."""
     return _is_snapshot(head_or_nothing(path, HEAD_BYTES))
 
 

@@ -1,1 +1,1 @@
-"""Perfetto traces, as AMD's profilers write them."""
+"""Reader for Perfetto traces from AMD's profilers."""

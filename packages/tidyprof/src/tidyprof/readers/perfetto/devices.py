@@ -1,6 +1,4 @@
-"""The kind of each slice of a Perfetto trace, the tool that wrote it, and the GPU, stream and
-thread that it belongs to.
-"""
+"""Kind, GPU, stream and thread of each slice in a Perfetto trace, and the tool that wrote it."""
 
 from __future__ import annotations
 
@@ -25,23 +23,24 @@ _KINDS = {
         " page_migration rocm rocm_scratch_memory rocm_memory_allocate rocm_page_migration"
     ),
 }
-"""Categories of rocprofv3 (rocprofiler-sdk, source/include/rocprofiler-sdk/cxx/perfetto.hpp),
-rocprof-sys (rocprofiler-systems, source/lib/core/categories.hpp) and omnitrace. Others are
-annotations: ranges of ROCTX, of Python and of the user, and whatever else a program writes.
+"""Kind -> categories of rocprofv3 (rocprofiler-sdk,
+source/include/rocprofiler-sdk/cxx/perfetto.hpp), rocprof-sys (rocprofiler-systems,
+source/lib/core/categories.hpp) and omnitrace. All other categories are annotations, such as ROCTX,
+Python and user ranges.
 """
 
 STREAM_CATEGORY = "rocm_hip_stream"
-"""rocprof-sys's one category for kernels, copies and calls that it draws by HIP stream."""
+"""rocprof-sys's shared category for kernels, copies and calls that it groups by HIP stream."""
 
 _KIND_OF_NAME = {name: kind for kind, names in _KINDS.items() for name in names.split()} | {
     STREAM_CATEGORY: "kernel"
 }
 
 _NAMES_DECIDE = {STREAM_CATEGORY, "device_hip", "device_hsa"}
-"""Categories in which only the name tells a kernel from a copy."""
+"""Categories in which only the name distinguishes a kernel from a copy."""
 
 _LAUNCHING = {"hip_api", "hsa_api", "rocm_hip_api", "rocm_hsa_api", "rocm_hip", "rocm_hsa"}
-"""Categories of the calls that can start work on a device."""
+"""Categories of calls that can start work on a device."""
 
 _COPY_NAME = re.compile(r"^(MEMORY_COPY_|Memcpy|Copy(Host|Device)To)", re.IGNORECASE)
 _FILL_NAME = re.compile(r"^(Memset|Fill(Buffer)?$)")
@@ -52,10 +51,10 @@ _SAMPLING_RANGE = re.compile(r"^samples \[(rocprof-?sys|omnitrace)\]")
 
 
 def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
-    """The position in KINDS of every slice's kind, from its category and name, int8.
+    """Return each slice's kind as a position in KINDS (int8), based on its category and name.
 
-    Slices with the number of a kernel are kernels, whatever their name. The range that rocprof-sys
-    puts around all samples of a thread is no sample.
+    A slice with a kernel number is always a kernel. The range that rocprof-sys puts around all
+    samples of a thread isn't a sample.
     """
     kind = np.array([*map(_kind_of_category, texts)], np.int8)[slices["source_category"]]
     is_open = has_category(slices, texts, _NAMES_DECIDE) & (slices.get("kernel_id") == ABSENT)
@@ -71,25 +70,27 @@ def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
 
 
 def has_category(slices: Records, texts: list[str], wanted: set[str]) -> np.ndarray:
-    """Mask of the slices that have one of these names in their category."""
+    """Return a mask of the slices whose category contains one of these names."""
     has_one = [not wanted.isdisjoint(category.split(",")) for category in texts]
     return np.array(has_one, bool)[slices["source_category"]]
 
 
 def is_launching(slices: Records, texts: list[str]) -> np.ndarray:
-    """Mask of the slices that are calls which can start work on a device."""
+    """Return a mask of the calls that can start work on a device."""
     return (slices["kind"] == KIND_CODE["runtime"]) & has_category(slices, texts, _LAUNCHING)
 
 
 def _kind_of_category(category: str) -> int:
-    """The position in KINDS of a category's kind; of several names the first known one counts."""
+    """Return a category's kind as a position in KINDS. If a category has several names, the first
+    known name counts.
+    """
     kinds = (_KIND_OF_NAME.get(name) for name in category.split(","))
     return KIND_CODE[next(filter(None, kinds), "annotation")]
 
 
 def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Masks of the copies whose name says that the GPU is their source, and of those whose name
-    says that it is their destination.
+    """Return two masks: copies whose name makes the GPU the source, and copies whose name makes
+    the GPU the destination.
     """
     return tuple(
         _matching(texts, pattern)[slices["name"]] for pattern in (_FROM_DEVICE, _TO_DEVICE)
@@ -97,9 +98,7 @@ def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.nd
 
 
 def tool_of(slices: Records, texts: list[str]) -> str:
-    """The profiler that wrote slices of these categories and names, `Perfetto` if that is not
-    clear.
-    """
+    """Return the profiler that wrote these slices, or `Perfetto` if it is unclear."""
     categories, names = (
         {texts[code] for code in np.unique(slices[column]).tolist()}
         for column in ("source_category", "name")
@@ -120,24 +119,22 @@ _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 
 
 _DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bool)])
-"""A device as a label or a track names it: its `number`, ABSENT if it has none, which counts all
-agents or GPUs only.
+"""A device that a label or track names. `number` counts either all agents or only GPUs, and is
+ABSENT if unknown.
 """
 
 
 def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[str, Any]:
-    """Add process, thread, device, source_device and destination_device, and complete stream and
-    queue.
+    """Add process, thread, device, source_device and destination_device. Fill gaps in stream and
+    queue. Return entries for `Profile.meta`.
 
-    Besides columns of the event table there is `hip_stream`: the stream where the file states one,
-    while `stream` falls back on the queue.
+    The additional column `hip_stream` contains only streams from the file. The column `stream`
+    uses the queue if there is no stream.
 
-    Returns entries of `Profile.meta`.
-
-    An event on a device has the device that its arguments name, else that of its track. A copy with
-    a source or destination belongs to the one that its name makes a GPU. rocprof-sys counts GPUs
-    where it names the device of a kernel, and agents where it names that of a copy: if each way
-    names one GPU only, they are taken as the same, else copies have no device.
+    The device comes from the event's arguments, or otherwise from its track. A copy belongs to
+    the source or destination that its name identifies as a GPU. rocprof-sys counts only GPUs for
+    kernels but all agents for copies. If each count has only one GPU, they are treated as the same
+    GPU. Otherwise, copies have no device.
     """
     lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
     of_track = {
@@ -161,7 +158,6 @@ def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[s
 
 
 def _first(*choices: np.ndarray) -> np.ndarray:
-    """For each row the first of the choices that is known."""
     result = choices[0].copy()
     for choice in choices[1:]:
         result = np.where(result == ABSENT, choice, result)
@@ -169,8 +165,8 @@ def _first(*choices: np.ndarray) -> np.ndarray:
 
 
 def _labeled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
-    """The device that each label names, and at the end one without a number, for the code -1 of
-    rows without a label.
+    """Return the device that each label names. The last device has no number, for rows without a
+    label (code -1).
     """
     processors = {place.device for place in places if place.is_cpu and place.counts_agents}
     devices = []
@@ -187,9 +183,7 @@ def _labeled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
 def _assign_devices(
     slices: Records, texts: list[str], labeled: np.ndarray, drawn: np.ndarray
 ) -> dict[str, Any]:
-    """Add the devices. labeled -- the device of each label; drawn -- the device of each row's
-    track, which counts where no label names one.
-    """
+    """Add the devices. If no label names a row's device, use `drawn`, the device of its track."""
     kind = slices["kind"]
     agent, source, destination = (
         np.maximum(slices[key], -1) for key in ("agent", "source", "destination")
@@ -201,7 +195,7 @@ def _assign_devices(
     end_of_copy = np.where(comes_from, source, np.where(goes_to, destination, -1))
     has_ends &= kind == KIND_CODE["copy"]
     stated = labeled[np.where(has_ends, end_of_copy, agent)]
-    # For a copy between named agents the track does not tell which of them is the GPU.
+    # For a copy between named agents, the track doesn't identify the GPU.
     drawn["number"][has_ends] = ABSENT
     device = np.where(stated["number"] != ABSENT, stated, drawn)
     device["number"][device["is_cpu"] | ~ON_DEVICE[kind]] = ABSENT
@@ -218,7 +212,7 @@ def _assign_devices(
 
 
 def _joined(device: np.ndarray, by_agent: np.ndarray, by_index: np.ndarray) -> dict:
-    """Turn agents' numbers into GPUs' where there is one of each, else drop them."""
+    """Replace an agent number by the GPU number if there is one of each. Otherwise, drop it."""
     agents, gpus = np.unique(device[by_agent]), np.unique(device[by_index])
     if len(agents) == len(gpus) == 1:
         device[by_agent] = gpus[0]

@@ -1,4 +1,4 @@
-"""Packets of a Perfetto trace collected as columns: slices and counters."""
+"""Slices and counters from the packets of a Perfetto trace, collected as columns."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
 
 _PACKED_SAMPLES = ("streaming_profile_packet", "perf_sample")
-"""Samples of the profilers of Linux and Chrome; AMD's profilers write samples as slices."""
+"""Samples from Linux and Chrome profilers. AMD's profilers write samples as slices."""
 
-NO_STATE = "of sequences whose start is missing"
-NO_NAME = "with a name that the file does not hold"
-NO_CLOCK = "with a clock that the file does not relate to its own"
+NO_STATE = "from sequences whose start is missing"
+NO_NAME = "with a name that is missing from the file"
+NO_CLOCK = "with a clock that the file doesn't relate to its own clock"
 NO_TIME = "with an impossible time"
-NO_VALUE = "of counters that are no number"
+NO_VALUE = "from counters with a value that isn't a number"
 
 
 class EventColumns:
-    """Everything of one file that can become a row, in the order of the file.
+    """Data of one file that can become rows, in file order.
 
-    starts, ends -- of every begin and instant; the end is ABSENT until one is found.
-    common       -- track, name and category of each of these.
-    annotated    -- column that annotations become -> row and value of each annotation.
-    spoilt       -- rows whose end has a clock that the file does not relate to its own.
-    strays       -- track, time and order of ends without a begin on their own sequence; an end that
-                    came after row n has the order 2n + 1, a begin in row n has 2n.
-    counters     -- time and track, and value, of every sample of a counter.
-    texts        -- what the codes of names, categories and labels stand for; `text` makes them
-                    readable.
+    starts, ends -- times of every begin and instant. An end is ABSENT until one is found.
+    common       -- track, name and category of each begin and instant.
+    annotated    -- column of an annotation -> row and value.
+    spoilt       -- rows with an end on a clock that the file doesn't relate to its own clock.
+    strays       -- track, time and order of each end without a begin in its sequence. The order is
+                    2n + 1 for an end after row n, and 2n for a begin in row n.
+    counters     -- time and track, and value, of every counter sample.
+    texts        -- strings behind the codes of names, categories and labels. Use `text` to decode
+                    them.
 
-    Times beyond the bounds of damage are kept at these bounds, whatever the file says.
+    Times beyond the limit for damage are set to this limit.
     """
 
     def __init__(self, texts: Codes) -> None:
@@ -57,11 +57,11 @@ class EventColumns:
         self.not_kept: Counter[str] = Counter()
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
-        """Take in the events among packets; the other packets are given to `other`, which may give
-        them to `add_other`.
+        """Add the events in these packets. Pass other packets to `other`, which may call
+        `add_other`.
         """
-        # Nearly all packets are events, so they are told by their type alone, without asking which
-        # field a packet carries.
+        # Nearly all packets are events, so checking their type first is faster than checking which
+        # field each packet has.
         sequences, tracks = self.sequences, self.tracks.codes
         for packet in packets:
             event = packet.track_event
@@ -90,9 +90,7 @@ class EventColumns:
                 self.not_kept["other track events"] += 1
 
     def add_other(self, payload: str | None, packet: Any) -> None:
-        """Take in a packet that holds no event; `payload` is the name of the field that it
-        carries.
-        """
+        """Add a packet without an event. `payload` is the name of the packet's field."""
         number = packet.trusted_packet_sequence_id
         sequence = self._started(packet, self.sequences.get(number))
         if payload == "clock_snapshot":
@@ -100,22 +98,21 @@ class EventColumns:
         elif payload == "track_event":
             self.not_kept["other track events"] += 1
         elif payload in _PACKED_SAMPLES:
-            self.not_kept["samples that are no slices"] += 1
+            self.not_kept["samples that aren't slices"] += 1
         elif sequence is None:
             self.dropped[NO_STATE] += payload == "track_descriptor"
         else:
-            # A clock that counts from packet to packet goes on with every packet that states a
-            # time.
+            # An incremental clock advances with every packet that has a time.
             self._time(packet, sequence)
             if payload == "track_descriptor":
                 self.tracks.add(packet.track_descriptor)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
-        """The packet's sequence in the state that the packet needs, None if that state is lost."""
+        """Return the packet's sequence, or None if the state that the packet needs is lost."""
         if sequence is None:
             number = packet.trusted_packet_sequence_id
             sequence = self.sequences[number] = Sequence(number)
-        # Nearly all packets only need the state as it is.
+        # Nearly all packets use the existing state.
         if (
             packet.sequence_flags != NEEDED
             or packet.previous_packet_dropped
@@ -131,7 +128,9 @@ class EventColumns:
         return sequence
 
     def _time(self, packet: Any, sequence: Sequence) -> int | None:
-        """Time in ns on the trace's clock, None if nothing relates the packet's clock to it."""
+        """Return the time in nanoseconds on the trace's clock, or None if the file doesn't relate
+        the packet's clock to it.
+        """
         time = packet.timestamp
         clock = packet.timestamp_clock_id or sequence.default_clock
         if clock and clock != self.clocks.trace_clock:
@@ -141,8 +140,8 @@ class EventColumns:
         return max(-LATEST_START_NS, min(time, LATEST_START_NS))
 
     def _end(self, track: int, time: int | None, sequence: Sequence) -> None:
-        """Close the latest slice that the sequence began on the track, even where the end's time is
-        before that of the begin.
+        """Close the latest slice that the sequence began on the track, even if it ends before it
+        begins.
         """
         rows = sequence.open.get(track)
         row = rows.pop() if rows else None
@@ -154,7 +153,7 @@ class EventColumns:
             self.ends[row] = self.starts[row] if time is None else time
 
     def _slice(self, event: Any, time: int | None, track: int, sequence: Sequence) -> int:
-        """Add a row for what begins here, and return its number, -1 if the event cannot be used."""
+        """Add a row and return its number, or -1 if the event can't be used."""
         number = event.name_iid
         name = sequence.names.get(number) if number else event.name
         category = self._category(event, sequence)
@@ -177,9 +176,7 @@ class EventColumns:
         return row
 
     def _category(self, event: Any, sequence: Sequence) -> str | bytes | None:
-        """The event's category; names of several categories are joined by a comma. None if the file
-        lacks one of the names.
-        """
+        """Return the event's categories, joined by commas, or None if the file lacks a name."""
         numbers, texts = event.category_iids, event.categories
         if len(numbers) == 1 and not texts:
             return sequence.categories.get(numbers[0])

@@ -1,4 +1,4 @@
-"""One Perfetto trace as events and counters, with what it says about itself."""
+"""Events, counters and metadata of one Perfetto trace."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LOSSES = {
     "patches_failed": "packets cut in two",
     "abi_violations": "broken chunks",
 }
-"""Counts for each buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
+"""Losses per buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
 
 _TOTAL_LOSSES = {
     "chunks_discarded": "chunks discarded by the service",
@@ -63,8 +63,8 @@ _TOTAL_LOSSES = {
 
 _FILL_POLICIES = {1: "ring_buffer", 2: "discard"}
 UNWIND_LIMIT, OWN_FRAMES = 64, 4
-"""Frames at which rocprof-sys stops following a call stack, and how many of these at most are
-rocprof-sys's own.
+"""Number of frames at which rocprof-sys stops unwinding, and the maximum number of its own frames
+among them.
 """
 
 _MISSING_PART = {"ring_buffer": "its start is missing", "discard": "its end is missing"}
@@ -72,12 +72,12 @@ _CLOCK_TOLERANCE_NS = 10**9
 
 _NO_GPU_EVENTS = {
     "rocprofv3": (
-        "the program launched nothing on a GPU, or kernels were not asked for (--kernel-trace or"
-        " --runtime-trace; --hip-trace alone records calls only)"
+        "the program launched no GPU work, or kernels were not recorded (use --kernel-trace or"
+        " --runtime-trace; --hip-trace records only calls)"
     ),
     "rocprof-sys": (
-        "the program launched nothing on a GPU, ROCPROFSYS_USE_ROCM is off or the tool was built"
-        " without ROCm, or ROCPROFSYS_ROCM_DOMAINS lacks kernel_dispatch"
+        "the program launched no GPU work, ROCPROFSYS_USE_ROCM is off, the tool was built"
+        " without ROCm, or ROCPROFSYS_ROCM_DOMAINS doesn't include kernel_dispatch"
     ),
 }
 
@@ -85,10 +85,10 @@ LOST_PACKETS = "packets missing in a sequence"
 
 
 class FileFacts:
-    """Collects the facts in packets without events.
+    """Facts from packets without events.
 
-    traces -- identifiers of the traces that the file holds; several where traces were concatenated.
-    losses -- what was lost -> how often, None if the file has no statistics.
+    traces -- identifiers of the traces in the file, which can contain several concatenated traces.
+    losses -- kind of loss -> count, or None if the file has no statistics.
     """
 
     def __init__(self) -> None:
@@ -98,9 +98,9 @@ class FileFacts:
         self._facts: dict[str, Any] = {}
 
     def add(self, payload: str | None, packet: Any) -> None:
-        """Take in one packet; `payload` is the name of the field that it carries."""
+        """Add one packet. `payload` is the name of its field."""
         if payload == "trace_stats":
-            # The statistics within one trace grow; those of several traces in one file add up.
+            # Statistics are cumulative within a trace. Statistics of concatenated traces are added.
             self.losses = self._earlier_losses + _losses(packet.trace_stats)
         elif payload == "system_info":
             self._facts |= _machine(packet.system_info)
@@ -116,7 +116,7 @@ class FileFacts:
                 self._facts["buffer_fill_policy"] = ", ".join(sorted(policies))
 
     def entries(self, collected: EventColumns) -> dict[str, Any]:
-        """Entries of `Profile.meta`, `data_loss` first; what the file does not state is absent."""
+        """Return entries for `Profile.meta`, starting with `data_loss`. Omit unknown facts."""
         gaps = sum(sequence.gaps for sequence in collected.sequences.values())
         entries: dict[str, Any] = {}
         if self.losses is not None or gaps:
@@ -135,32 +135,33 @@ class FileFacts:
         return entries | self._facts
 
     def warnings(self, name: str, collected: EventColumns, losses: dict[str, int]) -> list[str]:
-        """Sentences on what makes the file doubtful, lost data first."""
+        """Return warnings about a doubtful file, starting with lost data."""
         found = []
         if losses:
             listed = ", ".join(f"{count} {what}" for what, count in losses.items())
             missing = _MISSING_PART.get(
-                self._facts.get("buffer_fill_policy", ""), "some of it is missing"
+                self._facts.get("buffer_fill_policy", ""), "part of it is missing"
             )
             found.append(
-                f"{name}: the recording lost data ({listed}): {missing}, so counts and sums are too"
-                " small. Likely cause: the trace buffer was too small. Record fewer steps or set a"
-                " larger buffer (rocprofv3 --perfetto-buffer-size,"
+                f"{name}: the trace lost data ({listed}): {missing}, so counts and sums are too"
+                " small. Likely cause: the trace buffer was too small. Next step: record fewer"
+                " steps, or set a larger buffer (rocprofv3 --perfetto-buffer-size or"
                 " ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
             )
         offsets = collected.clocks.realtime_offsets()
         if offsets and max(offsets) - min(offsets) > _CLOCK_TOLERANCE_NS:
             found.append(
-                f"{name}: its parts disagree by {(max(offsets) - min(offsets)) / 1e9:.3g} s on the"
-                " time of day: they come from several machines, or a clock was set. Times of"
-                " different processes may not be comparable."
+                f"{name}: its parts disagree by {(max(offsets) - min(offsets)) / 1e9:.3g} s about"
+                " the time of day. Times of different processes may not be comparable. Likely"
+                " cause: the parts come from several machines, or a clock was adjusted."
             )
         return found
 
 
 def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
-    """A warning if call stacks were cut off. samples -- for every frame the number of its
-    sample.
+    """Return a warning if call stacks were cut off.
+
+    samples -- the sample number of every frame.
     """
     frames = np.unique(samples, return_counts=True)[1]
     deepest = int(frames.max(initial=0))
@@ -168,16 +169,16 @@ def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
     if tool != "rocprof-sys" or not UNWIND_LIMIT - OWN_FRAMES <= deepest <= UNWIND_LIMIT or cut < 2:
         return None
     return (
-        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames, the most that"
-        f" any has, which is the tool's limit ({UNWIND_LIMIT} with its own): their outermost frames"
-        " are missing."
+        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames, which is the"
+        f" maximum that the tool records ({UNWIND_LIMIT} including its own frames). Their outermost"
+        " frames are missing."
     )
 
 
 def missing_gpu_warning(name: str, tool: str) -> str | None:
-    """A warning for a file of a GPU profiler without any event on a GPU."""
+    """Return a warning if a GPU profiler's file has no GPU event. The caller checks the events."""
     cause = _NO_GPU_EVENTS.get(tool)
-    return f"{name}: no event on a GPU. Likely cause: {cause}." if cause else None
+    return f"{name}: the trace has no GPU events. Likely cause: {cause}." if cause else None
 
 
 def _losses(stats: Any) -> Counter[str]:
@@ -202,19 +203,18 @@ def _machine(info: Any) -> dict[str, Any]:
 
 
 _COMPRESSED = (
-    "packets that Perfetto compressed",
-    "its service was asked for that (compression_type in the configuration of the trace)",
-    "record without it; a file that is compressed as a whole, by gzip or zstd, is read",
+    "Perfetto compressed the packets in this file",
+    "the trace configuration sets compression_type",
+    "record without compression_type; tidyprof can read a file that gzip or zstd compressed",
 )
 
 REPEATED_CALLS = "calls repeated on their stream's track"
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
-    """Read one trace. advance -- is called with the number of bytes of the file that were consumed
-    since its last call.
+    """Read one trace.
 
-    Raises ProfileReadError where the file is no sound Perfetto trace.
+    advance -- function to call with the number of bytes that were read since its last call.
     """
     stream = ByteStream(path, maximum_bytes)
     reader = PacketReader(path, stream.chunks())
@@ -240,8 +240,8 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[i
 
 
 def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
-    # Damage is counted before slices are left out for other reasons, and lanes become names of
-    # tracks only once places, kinds and nesting are settled by them.
+    # Damage must be counted before slices are left out for other reasons. Lanes become track names
+    # last, because places, kinds and nesting depend on lanes.
     places = collected.tracks.places()
     counters = counter_table(collected, places)
     records = slices_of(collected)
@@ -286,10 +286,8 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
 def _place(
     path: Path, slices: Records, places: Sequence[Place], collected: EventColumns
 ) -> tuple[dict[str, Any], int]:
-    """Complete the slices, and leave out those that are damaged or there twice.
-
-    Returns entries of `Profile.meta`, and the number of calls with the correlation id of another
-    call.
+    """Complete the slices. Return entries for `Profile.meta`, and the number of calls that share a
+    correlation id with another call.
     """
     texts = [*map(text, collected.texts)]
     slices["kind"] = kinds_of(slices, texts)
@@ -304,7 +302,7 @@ def _place(
 
 
 def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
-    """Leave out calls on the track of a stream: rocprof-sys draws them on their thread as well."""
+    """Leave out calls on stream tracks, because rocprof-sys also writes them on thread tracks."""
     process, correlation = slices["process"], slices["correlation_id"]
     calls, _ = first_of_each(slices, correlation, is_launching(slices, texts), process)
     on_stream = (slices["kind"] == KIND_CODE["runtime"]) & has_category(
@@ -316,9 +314,6 @@ def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
 
 
 def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> None:
-    """Raise ProfileReadError for too many events that lack state, name, clock or value, or have
-    only a begin or an end.
-    """
     reasons = Counter({reason: n for reason, n in collected.dropped.items() if reason != NO_BEGIN})
     cut_off = (
         without_end
@@ -334,8 +329,8 @@ def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> Non
         reasons,
         total + collected.dropped.total(),
         (
-            "the buffer was too small, so that the start of the recording was overwritten or"
-            " packets were lost"
+            "the buffer was too small, so the start of the trace was overwritten or packets were"
+            " lost"
             if lost_state
             else CAUSE
         ),
@@ -348,8 +343,8 @@ def _nothing(path: Path, losses: dict[str, int]) -> ProfileReadError:
     error = ProfileReadError if losses else NothingRecordedError
     return error(
         path,
-        "a Perfetto trace without slices, counters and samples"
-        + (f" that lost data ({listed})" if listed else ""),
-        "nothing was recorded: the program ended too early, or no kind of event was asked for",
+        "the Perfetto trace has no slices, counters or samples"
+        + (f" and lost data ({listed})" if listed else ""),
+        "the program ended too early, or no kind of event was selected",
         "record again, with rocprofv3 --runtime-trace or with ROCPROFSYS_TRACE=true",
     )

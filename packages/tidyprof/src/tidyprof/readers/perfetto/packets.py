@@ -1,4 +1,4 @@
-"""Packets of a Perfetto trace, one after the other, from a stream of bytes."""
+"""Packets of a Perfetto trace, read in order from a stream of bytes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from typing import Any
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
-"""Longer packets are damage; those of the tools read here have some kilobytes."""
+"""Maximum packet size. Longer packets are damage, because AMD's tools write a few kilobytes."""
 
 _PACKET_TAG = 0x0A
-"""The tag of field 1 (`packet`), followed by a length: a trace consists of nothing else."""
+"""Tag of field 1 (`packet`), which precedes the length. A trace consists only of this field."""
 
 _LONGEST_LENGTH = 10
-"""Bytes of the longest number (https://protobuf.dev/programming-guides/encoding)."""
+"""Maximum bytes of a number (https://protobuf.dev/programming-guides/encoding)."""
 
 _MIN_BYTES = 8
-"""Bytes that packets have at least on average: an event with no more than a time, a track and a
-type has more.
+"""Minimum average packet size. The smallest event, with a time, a track and a type, is larger.
 
-Packets of two bytes, which hold nothing, would take a minute to read though they unpack from some
-kilobytes.
+Empty packets of two bytes compress to a few kilobytes but would take a minute to read.
 """
 
 _MANY_PACKETS = 10_000
@@ -31,7 +29,7 @@ _SHOWN_BYTES = 24
 
 
 class NoPacketError(ValueError):
-    """The bytes at `position` are no packet."""
+    """An error for bytes at `position` that aren't a packet."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -39,8 +37,8 @@ class NoPacketError(ValueError):
 
 
 def whole_packets(data: bytes, most: int | None = None) -> int:
-    """The end of the last whole packet in `data`, or of packet number `most`. Raises
-    NoPacketError.
+    """Return the end of the last complete packet in `data`, or of packet number `most`. Raise
+    NoPacketError if a byte isn't part of a packet.
     """
     start, count = 0, 0
     while start < len(data) and count != most:
@@ -52,15 +50,13 @@ def whole_packets(data: bytes, most: int | None = None) -> int:
 
 
 def _end_of_packet(data: bytes, start: int) -> int | None:
-    """The end of the packet at `start`; None where `data` ends within the number that is its
-    length.
-    """
+    """Return the end of the packet at `start`, or None if `data` ends within the packet length."""
     if data[start] != _PACKET_TAG:
         raise NoPacketError(start)
     length = 0
     for index, byte in enumerate(data[start + 1 : start + 1 + _LONGEST_LENGTH]):
-        # Each byte has seven bits of the number, the lowest first. The eighth bit says that another
-        # byte follows.
+        # Each byte has seven bits of the number, lowest bits first. The eighth bit is set if
+        # another byte follows.
         length |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             if length > MAXIMUM_PACKET_BYTES:
@@ -72,7 +68,7 @@ def _end_of_packet(data: bytes, start: int) -> int | None:
 
 
 def looks_like_trace(head: bytes) -> bool:
-    """Whether a file that starts with `head` is a Perfetto trace."""
+    """Return True if a file that starts with `head` is a Perfetto trace."""
     try:
         packets = _parsed(head[: whole_packets(head, _EXAMINED_PACKETS)])
     except NoPacketError:
@@ -84,8 +80,8 @@ def looks_like_trace(head: bytes) -> bool:
 
 
 def _parsed(data: bytes) -> Sequence[Any]:
-    """The packets that bytes consist of; raises NoPacketError."""
-    # The message classes take a tenth of a second to import, which other formats need not wait for.
+    """Return the packets in these bytes. Raise NoPacketError if the bytes are invalid."""
+    # Importing the message classes takes 0.1 s, so other formats shouldn't have to wait for it.
     from google.protobuf.message import DecodeError
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
@@ -96,7 +92,7 @@ def _parsed(data: bytes) -> Sequence[Any]:
 
 
 class PacketReader:
-    """The packets of one file; `count` is how many there were so far."""
+    """The packets of one file. `count` is the number of packets read so far."""
 
     def __init__(self, path: Path, chunks: Iterable[bytes]) -> None:
         self.path = path
@@ -105,9 +101,9 @@ class PacketReader:
         self._offset = 0
 
     def batches(self) -> Iterator[Sequence[Any]]:
-        """Packets (TracePacket messages), some thousands at once.
+        """Yield TracePacket messages in batches of several thousand.
 
-        Raises ProfileReadError where the bytes are no trace or end within a packet.
+        Raises ProfileReadError if the bytes aren't a trace or end within a packet.
         """
         rest = b""
         for chunk in self._chunks:
@@ -123,14 +119,14 @@ class PacketReader:
         if rest:
             raise ProfileReadError(
                 self.path,
-                f"the file ends within a packet, {len(rest)} bytes after byte {self._offset} where"
-                " it starts",
+                f"the file ends {len(rest)} bytes into a packet, which starts at byte"
+                f" {self._offset}",
                 *CUT_SHORT,
             )
 
     def _refuse_hollow(self, size: int, packets: int) -> None:
         if packets > _MANY_PACKETS and size < _MIN_BYTES * packets:
-            raise self._damage(f"{packets} packets in {size} bytes, most of them empty")
+            raise self._damage(f"{packets} packets in {size} bytes, and most are empty")
 
     def _whole(self, data: bytes) -> int:
         try:
@@ -140,12 +136,12 @@ class PacketReader:
             where = self._offset + error.position
             raise ProfileReadError(
                 self.path,
-                f"no packet of a Perfetto trace at byte {where} ({start!r})",
+                f"no packet of a Perfetto trace starts at byte {where} ({start!r})",
                 "the file was damaged after it was written" if where else _likely_tool(start),
                 (
                     "copy it again from the original"
                     if where
-                    else "pass a .pftrace or .proto file of the profiler"
+                    else "pass a .pftrace or .proto file from the profiler"
                 ),
             ) from None
 
@@ -153,16 +149,16 @@ class PacketReader:
         try:
             return _parsed(data)
         except NoPacketError:
-            raise self._damage("packets that cannot be decoded") from None
+            raise self._damage("the packets can't be decoded") from None
 
     def _damage(self, what: str) -> ProfileReadError:
         return ProfileReadError(self.path, f"{what}, after byte {self._offset}", *DAMAGED)
 
 
 def _likely_tool(start: bytes) -> str:
-    """The tool that may have written a file which starts like this and is no Perfetto trace."""
+    """Return the likely cause for a file that starts with these bytes instead of a packet."""
     if start.lstrip()[:1] in (b"{", b"["):
-        return "it is a trace in JSON, as torch.profiler writes it"
+        return "the file is a JSON trace, such as one from torch.profiler"
     if start.startswith(b"SQLite format 3"):
-        return "it is a database, as rocpd or rocmProfileData write it"
-    return "another tool wrote it, or it was damaged at its start"
+        return "the file is a database, such as one from rocpd or rocmProfileData"
+    return "another tool wrote the file, or its beginning is damaged"

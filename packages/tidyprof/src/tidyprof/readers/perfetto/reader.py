@@ -1,6 +1,4 @@
-"""Reader for Perfetto traces, as rocprofv3 (`--output-format pftrace`) and rocprof-sys write
-them.
-"""
+"""Reader for Perfetto traces from rocprofv3 (`--output-format pftrace`) and rocprof-sys."""
 
 from __future__ import annotations
 
@@ -39,41 +37,49 @@ def read_perfetto(
     progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a Perfetto trace: a .pftrace of rocprofv3, a perfetto-trace-*.proto of rocprof-sys, or
-    any other.
+    """Read a Perfetto trace, such as a .pftrace from rocprofv3 or a perfetto-trace-*.proto from
+    rocprof-sys.
 
-    path          -- a file, or a folder with one file per process (also in folders below it, such
-                     as rocprofv3 makes per host).
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
-    progress      -- show a progress bar on stderr; None: on a terminal, for files that take over
-                     two seconds.
+    path          -- a file, or a folder with one file per process. The files can also be in
+                     subfolders, such as rocprofv3's folder per host.
+    rank, origin, maximum_bytes -- see `tidyprof.read`.
+    progress      -- show a progress bar on stderr. The default shows it on a terminal if reading
+                     takes more than two seconds.
 
-    `events` has a row for every slice and instant event, including frames of call-stack samples.
-    Times are ns of the trace's own clock (meta `clock`; the time since boot in all known files),
-    which is the clock of rocprofv3's other files, too. Of the columns of `tables.contract`, here
-      source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...),
-                       several names joined by `,`
-      stream           the HIP stream where the file states one, else the queue
-      queue            number of the queue in the track's name, else in the arguments
-      device           counts as meta `device_numbering` says
-      grid             counts work-items; `[n]` where the file has only the product
-      source_device, destination_device, memory_device  agents
-      track            name of the track, for threads the thread's name
-      depth            of host events: how many events of its track enclose it; frames of samples
-                       count within their sample, 0 being the outermost
-      parent           of host events: the row label of the innermost event that encloses it
-      sample           of frames: number of the sample, in order of time
+    `events` has one row per slice and instant event, including frames of call-stack samples.
+    Times are in nanoseconds on the trace's own clock (meta `clock`). In all known files, this is
+    the time since boot, which rocprofv3's other files also use. Columns of `tables.contract` with a
+    special meaning here:
+      - source_category: category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...).
+        Several names are joined by `,`.
+      - stream: HIP stream, or the queue if the file has no stream
+      - queue: queue number from the track's name, otherwise from the arguments
+      - device: number of the GPU or agent, see meta `device_numbering`
+      - grid: work-items; `[n]` if the file has only the product
+      - source_device, destination_device, memory_device: agents
+      - track: name of the track; for a thread, its thread name
+      - depth: for host events, the number of events that enclose it on its track. Frames are
+        numbered within their sample, and the outermost frame is 0.
+      - parent: for host events, the row label of the innermost event that encloses it
+      - sample: for frames, the number of the sample in time order
+
     Device events have a process but no thread.
 
-    `meta` begins with `data_loss` (what was lost -> how often; absent where the file has no
-    statistics) and has, besides the common entries and where stated: `clock`, `realtime_offset_ns`
-    (what to add for ns since 1970), `commands` (process id -> command line), `traces` (identifiers;
-    several where files were concatenated), `system`, `cpus`, `perfetto_version`,
-    `buffer_kilobytes`, `buffer_fill_policy`, `device_numbering` (`agent`: ROCm's agents, CPUs
-    included; `index`: GPUs), `agent_taken_as_device` (see docs), `packets`. Warnings begin with
-    lost data.
+    `meta` has the common entries and these, if known:
+      - data_loss: kind of loss -> count. This entry is the first. It is missing if the file has no
+        statistics.
+      - clock: name of the trace's clock
+      - realtime_offset_ns: number to add to get nanoseconds since 1970
+      - commands: process id -> command line
+      - traces: identifiers; several if traces were concatenated
+      - system, cpus, perfetto_version, buffer_kilobytes, buffer_fill_policy
+      - device_numbering: `agent`: ROCm agents, including CPUs; `index`: GPUs
+      - agent_taken_as_device: see the documentation
+      - packets: number of packets
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    Warnings start with lost data.
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     files, others = _files_of_folder(path) if path.is_dir() else ([path], [])
@@ -92,11 +98,10 @@ def read_traces(
     progress: bool | None,
     maximum_bytes: int,
 ) -> list[Part]:
-    """The contents of each of these traces in the folder `path`; the first has those without any in
-    `ignored`. Raises ProfileReadError as
-    `read_perfetto` does.
+    """Read these trace files in the folder `path`. The first part lists files without events in
+    `ignored`. Raises ProfileReadError like `read_perfetto`.
 
-    texts -- collects what the codes stand for; `text` makes it readable.
+    texts -- collects the strings behind the codes. Use `text` to decode them.
     """
     with progress_bar(files, progress) as advance:
         parts, nothing = read_recorded(
@@ -113,8 +118,8 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     if not files:
         raise ProfileReadError(
             folder,
-            "a folder without a Perfetto trace",
-            "the profiler wrote another format, or to another folder",
+            "the folder has no Perfetto trace",
+            "the profiler wrote another format, or wrote to another folder",
             "record with rocprofv3 --output-format pftrace or with ROCPROFSYS_TRACE=true, or check"
             " the path",
         )
@@ -122,8 +127,8 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
-    """Raise ProfileReadError where two files hold the same process of the same rank at the same
-    time.
+    """Raise ProfileReadError if two files contain the same process of the same rank at overlapping
+    times.
     """
     spans = []
     for part in parts:
@@ -136,7 +141,7 @@ def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
 
 
 def process_spans(part: Part) -> dict[int, tuple[int, int]]:
-    """Process id -> start of its first and end of its last event in ns."""
+    """Return process id -> start of its first event and end of its last event in nanoseconds."""
     process, start = part.records.get("process"), part.records["start_ns"]
     end = start + part.records["duration_ns"]
     known = np.unique(process[process != ABSENT]).tolist()
@@ -147,7 +152,7 @@ def process_spans(part: Part) -> dict[int, tuple[int, int]]:
 
 
 def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
-    """Entries of `Profile.meta` to which each file adds, data loss first."""
+    """Return `Profile.meta` entries with the combined facts of all files. Data loss comes first."""
     facts: dict[str, Any] = {}
     losses = [part.facts["data_loss"] for part in parts if "data_loss" in part.facts]
     if losses:

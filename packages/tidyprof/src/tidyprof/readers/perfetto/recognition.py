@@ -1,4 +1,4 @@
-"""Whether a file is a Perfetto trace."""
+"""Recognition of Perfetto traces."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 _FIRST_TAG = b"\n"
-"""A trace is a sequence of packets, each the field 1 of type 2 of the message `Trace`."""
+"""First byte of a trace, because a trace is a sequence of packets (field 1, type 2 of `Trace`)."""
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds
+    """Return True if content that starts with `head` is a Perfetto trace, or if a folder contains
     one.
     """
     return bool(trace_files(path)) if path.is_dir() else _is_trace(head)
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """The traces of `sorted_files`."""
+    """Return the traces from `sorted_files`."""
     return sorted_files(folder)[0]
 
 
 def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Perfetto traces in a folder and up to two levels below it, found by name and content; and
-    other files with such names.
+    """Find Perfetto traces by name and content, in a folder and up to two levels below it. Also
+    return files with such names that aren't traces.
 
-    An empty or unreadable file with such a name may be that of a rank, and is among the traces.
-    Hidden folders are left out.
+    An empty or unreadable file counts as a trace, because it may belong to a rank. Hidden folders
+    are left out.
     """
     places = (f"{'[!.]*/' * depth}*" for depth in range(3))
     named = sorted(
@@ -43,7 +43,7 @@ def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
 def _is_trace(head: bytes) -> bool:
     if not head.startswith(_FIRST_TAG):
         return False
-    # Imported here since all other files are recognized without Perfetto's message classes.
+    # Imported here because other files are recognized without Perfetto's message classes.
     from tidyprof.readers.perfetto.packets import looks_like_trace
 
     return looks_like_trace(head)

@@ -1,5 +1,5 @@
-"""What the packets of one Perfetto sequence share: texts and arguments by number, defaults, slices
-not yet ended.
+"""State that packets of one Perfetto sequence share: numbered strings and arguments, defaults, and
+open slices.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from tidyprof.tables.codes import ABSENT
 
 
 def text(value: str | bytes) -> str:
-    """A text of a message. protobuf gives bytes where the field is declared so, or the text is
-    broken UTF-8.
+    """Decode a string in a message. protobuf returns bytes if the field has that type or if the
+    UTF-8 is invalid.
     """
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
@@ -41,11 +41,11 @@ _LABELS = {
 _COLUMNS = {
     name: column for column, names in (_NUMBERS | _LABELS).items() for name in names.split()
 }
-"""Name of an annotation in files of rocprofv3 and rocprof-sys -> the column that it becomes."""
+"""Annotation name in files from rocprofv3 and rocprof-sys -> column."""
 
 LABELS = frozenset(_LABELS)
-"""Columns of codes of texts, since the annotations are numbers in one tool and texts in the
-other.
+"""Columns with string codes, because one tool writes these annotations as numbers and the other
+as strings.
 """
 
 _WHOLE_NUMBERS = ("uint_value", "int_value", "pointer_value")
@@ -53,9 +53,9 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Annotations:
-    """How one sequence of packets abbreviates names and texts of annotations.
+    """Annotation names and strings that a packet sequence abbreviates by numbers.
 
-    columns -- name of an annotation, or its number in this sequence -> column that it becomes.
+    columns -- annotation name, or its number in this sequence -> column.
     """
 
     def __init__(self) -> None:
@@ -63,23 +63,21 @@ class Annotations:
         self._texts: dict[int, str] = {}
 
     def learn(self, interned: Any) -> None:
-        """Take in names and texts by number."""
+        """Add numbered names and strings."""
         for entry in interned.debug_annotation_names:
             self.columns[entry.iid] = _COLUMNS.get(text(entry.name), "")
         for entry in interned.debug_annotation_string_values:
             self._texts[entry.iid] = text(entry.str)
 
     def label(self, annotation: Any) -> str:
-        """The text or whole number in an annotation, as text; "" for other values."""
+        """Return an annotation's string or integer as a string, or "" for other values."""
         found = text(annotation.string_value) or self._texts.get(annotation.string_value_iid, "")
         number = ABSENT if found else number_of(annotation)
         return found if number == ABSENT else str(number)
 
 
 def number_of(annotation: Any) -> int:
-    """The value of an annotation that holds a whole number; ABSENT for others, and for a number of
-    more than 64 bits.
-    """
+    """Return an annotation's integer, or ABSENT if it isn't an integer of up to 64 bits."""
     value = annotation.uint_value or annotation.int_value or annotation.pointer_value
     is_number = value in _INT64 and (value or annotation.WhichOneof("value") in _WHOLE_NUMBERS)
     return value if is_number else ABSENT
@@ -90,18 +88,17 @@ _CLEARED, NEEDED = 1, 2
 
 
 class Sequence:
-    """The state of one sequence of packets.
+    """State of one packet sequence.
 
     number           -- trusted_packet_sequence_id.
-    is_valid         -- whether names by number can be relied on: not before the first packet that
-                        says so, nor after a gap.
-    names, categories-- number in the file -> text.
-    annotations      -- its abbreviations of annotations' names and texts.
-    default_track    -- track of events that name none; default_clock likewise, 0 where there is
-                        none.
-    open             -- track -> rows of slices that have begun and not ended, innermost last; -1
-                        stands for one that could not be used.
-    gaps             -- how often packets of the sequence were lost.
+    is_valid         -- True if numbered names are reliable. False before the first packet that
+                        resets the state, and after a gap.
+    names, categories-- number in the file -> string.
+    annotations      -- abbreviated annotation names and strings.
+    default_track    -- track of events that don't name one; 0 if there is no default.
+    default_clock    -- clock of packets that don't name one; 0 if there is no default.
+    open             -- track -> rows of open slices, innermost last; -1 for an unusable slice.
+    gaps             -- number of times that packets were lost.
     """
 
     def __init__(self, number: int) -> None:
@@ -112,7 +109,7 @@ class Sequence:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what the sequence's later packets must say anew."""
+        """Reset the state that later packets of the sequence must define again."""
         self.names: dict[int, str | bytes] = {}
         self.categories: dict[int, str | bytes] = {}
         self.annotations = Annotations()
@@ -120,7 +117,7 @@ class Sequence:
         self.default_clock = 0
 
     def start_packet(self, packet: Any) -> bool:
-        """Follow what a packet says about the state, and return whether its content can be used."""
+        """Update the state from a packet, and return True if its content can be used."""
         if packet.previous_packet_dropped and not packet.first_packet_on_sequence:
             self.gaps += 1
             self.is_valid = False
@@ -131,12 +128,12 @@ class Sequence:
         return self.is_valid or not flags & NEEDED
 
     def set_defaults(self, defaults: Any) -> None:
-        """Take in what holds for packets that do not say it themselves."""
+        """Set default values for packets that don't have these values."""
         self.default_clock = defaults.timestamp_clock_id
         self.default_track = defaults.track_event_defaults.track_uuid
 
     def learn(self, interned: Any) -> None:
-        """Take in names by number."""
+        """Add numbered names."""
         self.names.update((entry.iid, entry.name) for entry in interned.event_names)
         self.categories.update((entry.iid, entry.name) for entry in interned.event_categories)
         self.annotations.learn(interned)

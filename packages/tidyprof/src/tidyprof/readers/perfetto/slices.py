@@ -1,4 +1,4 @@
-"""Slices made of begins and ends, how they are nested, and samples of counters."""
+"""Slices from begins and ends, their nesting, and counter samples."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tidyprof.tables.records import Records
 
 
 def add_nesting(slices: Records) -> None:
-    """Add depth, parent and sample. Only events on the host are nested, and frames of samples among
-    themselves.
+    """Add depth, parent and sample. Only host events are nested. Frames of samples are nested
+    separately.
 
-    The parent of an event is the innermost earlier event that encloses it as a whole. Of two events
-    with the same times the first encloses the other, if they have a duration or are frames.
+    An event's parent is the innermost earlier event that completely encloses it. If two events
+    have the same times, the first encloses the second, provided they have a duration or are frames.
     """
     host = np.flatnonzero(~ON_DEVICE[slices["kind"]])
     is_frame = slices["kind"][host] == KIND_CODE["sample"]
     start = slices["start_ns"][host]
     end = start + slices["duration_ns"][host]
     group = 2 * slices["lane"][host] + is_frame
-    # In this order an event comes after all that enclose it.
+    # In this order, every event follows all events that enclose it.
     order = np.lexsort((-end, start, group))
     host, is_frame = host[order], is_frame[order]
     parent = _parents(group[order], start[order], end[order], is_frame)
@@ -45,8 +45,8 @@ def add_nesting(slices: Records) -> None:
 def _parents(
     group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray
 ) -> np.ndarray:
-    """For each event, in order of group, start and falling end, the position of the event that
-    encloses it, -1 for none.
+    """Return the position of each event's parent, or -1. Events must be sorted by group, start and
+    falling end.
     """
     parent = np.arange(len(start)) - 1
     unsettled = np.arange(1, len(start))
@@ -59,19 +59,19 @@ def _parents(
         is_other = group[tried] != group[unsettled]
         parent[unsettled[is_other]] = -1
         unsettled = unsettled[~is_other & ~(is_around & begins_before)]
-        # Where the event that was tried does not enclose it, the next one to try is its parent.
+        # If the candidate doesn't enclose the event, try the candidate's parent next.
         parent[unsettled] = parent[parent[unsettled]]
         unsettled = unsettled[parent[unsettled] >= 0]
     return parent
 
 
 def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many events enclose each event, and the outermost of them (itself where there is
-    none).
+    """Return the number of events that enclose each event, and the outermost of them. An event
+    without a parent is its own outermost event.
     """
     depth, root = (parent >= 0).astype(np.int64), np.arange(len(parent))
     further = parent.copy()
-    # Each round looks twice as far outwards as the last.
+    # Each round doubles the distance to the outer event.
     while len(inner := np.flatnonzero(further >= 0)):
         outer = further[inner]
         depth[inner], root[inner] = depth[inner] + depth[outer], root[outer]
@@ -82,23 +82,22 @@ def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 NO_BEGIN = "whose begin is missing"
 
 OPEN_PER_TRACK = 256
-"""A recording can cut off so many slices of one track at its start or end: about the depth of a
-call stack. More are damage.
+"""Maximum number of slices per track that can be cut off at the start or end, about the depth of a
+call stack. More than that is damage.
 """
 
 _SHAPE = re.compile(r"\(?([0-9]+(?:, ?[0-9]+)*)\)?")
 
 
 def slices_of(collected: EventColumns) -> Records:
-    """All slices and instants, as columns of `Records` that still lack the kind; a slice without an
-    end ends at 0.
+    """Return all slices and instants as `Records` without a kind. A slice without an end ends at 0.
 
-    Besides columns of the event table there are lane (number of the track), spoilt (1 where the end
-    is unusable), kernel_id, and agent, source and destination (codes of labels). An end closes the
-    latest begin of its own sequence on the track, in the order of the file: AMD's profilers write
-    begin and end of a record one after the other, so that overlapping kernels stay apart, which
-    they would not if ends closed the latest begin in order of time. Only the ends that are left
-    over are matched by time.
+    In addition to event columns, there are lane (track number), spoilt (1 if the end is unusable),
+    kernel_id, and agent, source and destination (label codes).
+
+    In file order, an end closes the latest begin of its own sequence on the track. AMD's profilers
+    write the begin and end of a record together, so this order keeps overlapping kernels separate.
+    Time order wouldn't, so it is used only for the remaining ends.
     """
     start = np.frombuffer(collected.starts, np.int64)
     end = np.frombuffer(collected.ends, np.int64).copy()
@@ -124,8 +123,8 @@ def slices_of(collected: EventColumns) -> Records:
 
 
 def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
-    """`[256, 1, 1]` for `(256,1,1)` of rocprof-sys; `[256]` for the product, which is all that
-    rocprofv3 writes.
+    """Return `[256, 1, 1]` for rocprof-sys's `(256,1,1)`, and `[256]` for rocprofv3, which writes
+    only the product.
     """
     known, codes = list(texts), {}
     for label in np.unique(labels[labels != ABSENT]).tolist():
@@ -137,14 +136,12 @@ def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
 def _match_strays(
     collected: EventColumns, lane: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> None:
-    """Fill in ends that were written by another sequence than their begin; count those that are
-    left.
-    """
+    """Add ends from a different sequence than their begin, and count the remaining ends."""
     strays = np.frombuffer(collected.strays, np.int64).reshape(-1, 3)
     if not len(strays):
         return
     open_rows = np.flatnonzero((end == ABSENT) & np.isin(lane, strays[:, 0]))
-    # Begins and ends in order of time, those of one time in the order of the file.
+    # Sort begins and ends by time, and by file order at the same time.
     times = np.concatenate((start[open_rows], strays[:, 1]))
     order = np.lexsort((np.concatenate((2 * open_rows, strays[:, 2])), times))
     begun: dict[int, list[int]] = defaultdict(list)
@@ -164,15 +161,14 @@ CLOSING_ZEROS = "zeros that close counters"
 
 
 def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFrame:
-    """Columns time_ns, process, device, name, value and unit, by track and time.
+    """Return columns time_ns, process, device, name, value and unit, sorted by track and time.
 
-    Values are in the unit itself: those of a counter in units of 1024 bytes are multiplied, those
-    of an incremental counter added up. A counter has a device if its track's name states one that
-    is no CPU.
+    A value in units of 1024 bytes is converted to bytes, and an incremental counter is summed. A
+    counter has a device if its track's name includes a device that isn't a CPU.
     """
     time, lane = np.frombuffer(collected.counters, np.int64).reshape(-1, 2).T
     value = np.frombuffer(collected.counter_values, np.float64).copy()
-    # Sorted first: an incremental counter adds up in order of time.
+    # Sort first, because an incremental counter must be summed in time order.
     order = np.lexsort((time, lane))
     time, lane, value = time[order], lane[order], value[order]
     for code in np.unique(lane).tolist():
@@ -201,7 +197,6 @@ def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFr
 
 
 def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
-    """The counter's values, from the numbers in the file."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = value * float(track.multiplier)
         return np.cumsum(value) if track.is_incremental else value
@@ -210,9 +205,9 @@ def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
 def _closing_zeros(
     time: np.ndarray, value: np.ndarray, lane: np.ndarray, places: Sequence[Place]
 ) -> np.ndarray:
-    """Rows with which rocprof-sys ends its counters of the CPU and the process: not measured, but
-    all 0 at the end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp). None unless all these
-    counters end so.
+    """Return the rows with which rocprof-sys closes its CPU and process counters. They aren't
+    measurements: all are 0 at the end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp).
+    Return no rows unless all of these counters end this way.
     """
     is_sampled = np.array(
         [place.name.startswith("CPU ") and place.name.endswith("(S)") for place in places], bool
@@ -220,7 +215,7 @@ def _closing_zeros(
     rows = np.flatnonzero(is_sampled[lane]) if len(lane) else np.empty(0, np.int64)
     if not len(rows):
         return rows
-    # Rows are in order of track and time: the last one of each track.
+    # The rows are sorted by track and time, so this selects the last row of each track.
     last = rows[np.append(lane[rows][1:] != lane[rows][:-1], True)]
     end = time[last].max()
     earlier = np.setdiff1d(rows, last)

@@ -1,6 +1,4 @@
-"""When and where: the clocks of a Perfetto trace, and its tracks, whose names say which process,
-thread or device their events belong to.
-"""
+"""Clocks and tracks of a Perfetto trace. Track names identify processes, threads and devices."""
 
 from __future__ import annotations
 
@@ -22,24 +20,23 @@ CLOCK_NAMES = {
     5: "MONOTONIC_RAW",
     BOOTTIME: "BOOTTIME",
 }
-"""Clocks of Linux by their number in a trace (protos/perfetto/common/builtin_clock.proto of
-Perfetto).
+"""Linux clocks by their number in a trace (Perfetto's protos/perfetto/common/builtin_clock.proto).
 """
 
 _SEQUENCE_CLOCKS = range(64, 128)
-"""Numbers of clocks that each sequence defines for itself
+"""Numbers of clocks that each sequence defines separately
 (protos/perfetto/trace/clock_snapshot.proto).
 """
 
 Clock = int | tuple[int, int]
-"""A clock's number; for one that a sequence defines, the sequence's number and the clock's."""
+"""Number of a clock. For a clock that a sequence defines: the numbers of the sequence and clock."""
 
 
 @dataclass
 class SequenceClock:
-    """A clock that one sequence of packets defined for itself.
+    """A clock that one packet sequence defines.
 
-    last -- its latest time in ns, from which the next one counts if the clock is incremental.
+    last -- latest time in nanoseconds. An incremental clock adds the next value to it.
     """
 
     last: int
@@ -47,17 +44,16 @@ class SequenceClock:
     is_incremental: bool
 
     def time(self, stated: int) -> int:
-        """The time in ns of what a packet states."""
+        """Convert a packet's value to a time in nanoseconds."""
         time = stated * self.multiplier + (self.last if self.is_incremental else 0)
         self.last = time
         return time
 
 
 class Clocks:
-    """The clock of a trace, and how other clocks relate to it.
+    """The clock of a trace and its relation to other clocks.
 
-    trace_clock -- number of the clock in which the trace counts, boot time unless it says
-                   otherwise.
+    trace_clock -- number of the trace's clock; boot time by default.
     """
 
     def __init__(self) -> None:
@@ -68,7 +64,7 @@ class Clocks:
         self._ways: dict[Clock, list[tuple[list[int], list[int]]]] = {}
 
     def add(self, snapshot: Any, sequence: int) -> None:
-        """Take in a ClockSnapshot of this sequence: what several clocks showed at one moment."""
+        """Add a ClockSnapshot of this sequence: the times of several clocks at the same moment."""
         if snapshot.primary_trace_clock and not self._stated:
             self.trace_clock = snapshot.primary_trace_clock
             self._stated = True
@@ -84,8 +80,8 @@ class Clocks:
         self._ways.clear()
 
     def time(self, stated: int, clock: int, sequence: int) -> int | None:
-        """Time in ns on the trace's clock of a time that a packet states on another clock; None if
-        nothing relates the two.
+        """Convert a packet's time to nanoseconds on the trace's clock. Return None if the file
+        doesn't relate the two clocks.
         """
         if clock == self.trace_clock:
             return stated
@@ -95,8 +91,8 @@ class Clocks:
         return None if own is None else self._converted(own.time(stated), (sequence, clock))
 
     def _converted(self, time: int, clock: Clock) -> int | None:
-        """A time of another clock on the trace's clock, by the latest snapshot of both clocks
-        before it, else by the first.
+        """Convert a time to the trace's clock. Use the latest earlier snapshot of both clocks, or
+        the first snapshot if none is earlier.
         """
         if clock not in self._ways:
             self._ways[clock] = [*starmap(self._times_of_both, pairwise(self._route(clock)))]
@@ -106,10 +102,10 @@ class Clocks:
         return time if self._ways[clock] else None
 
     def _route(self, clock: Clock) -> tuple[Clock, ...]:
-        """The clocks to convert through, from this one to the trace's; empty if no snapshots lead
-        there.
+        """Return the clocks to convert through, from this clock to the trace's clock. Return () if
+        the snapshots don't connect them.
         """
-        # Over one clock between them at most, as no known file needs more.
+        # One intermediate clock is enough for all known files.
         beside, reaching = (
             {other for snapshot in self._snapshots if end in snapshot for other in snapshot}
             for end in (clock, self.trace_clock)
@@ -124,8 +120,8 @@ class Clocks:
         return [here for here, _ in both], [there for _, there in both]
 
     def realtime_offsets(self) -> list[int]:
-        """What to add to the trace's times for ns since 1970, a number for each snapshot with both
-        clocks.
+        """Return the numbers to add to the trace's times to get nanoseconds since 1970. Each
+        snapshot with both clocks gives one number.
         """
         clock = self.trace_clock
         return [s[REALTIME] - s[clock] for s in self._snapshots if REALTIME in s and clock in s]
@@ -153,8 +149,8 @@ _PLACES = tuple(
         r"HIP Activity Device (?P<index>[0-9]{1,10})(?:, Queue (?P<queue>[0-9]{1,10}))?",
     )
 )
-"""How AMD's profilers name their tracks. `agent` counts all agents of a node, CPUs too, unless its
-label is a kind of device (`GPU`); `index` counts GPUs.
+"""Track names of AMD's profilers. `agent` counts all agents of a node, including CPUs, unless its
+label is a kind of device (`GPU`). `index` counts GPUs.
 """
 
 _PROCESSOR = re.compile(r"\((CPU|GPU)\)$")
@@ -164,11 +160,11 @@ _MAXIMUM_ANCESTORS = 64
 
 @dataclass(frozen=True)
 class Place:
-    """Where a track's events belong; numbers are ABSENT where the file does not say.
+    """Process, thread and device of a track's events. Unknown numbers are ABSENT.
 
-    device counts as `counts_agents` says: all agents of a node, CPUs too, or GPUs only. unit,
-    multiplier and is_incremental are for counters: each value is so many units, or that many more
-    than the last value.
+    device counts all agents of a node, including CPUs, if `counts_agents` is True, otherwise only
+    GPUs. unit, multiplier and is_incremental apply to counters. A value is a multiple of the unit,
+    or its increase since the last value.
     """
 
     name: str
@@ -187,7 +183,7 @@ class Place:
 class Tracks:
     """All tracks of a file.
 
-    codes -- a track's identifier -> a small number of its own.
+    codes -- track identifier -> a small number.
     """
 
     def __init__(self) -> None:
@@ -195,19 +191,19 @@ class Tracks:
         self._descriptors: dict[int, Any] = {}
 
     def add(self, descriptor: Any) -> None:
-        """Take in a TrackDescriptor. A later one need not repeat what an earlier one stated."""
-        # A copy: a part of a message keeps all of it in memory.
+        """Add a TrackDescriptor. A later descriptor doesn't have to repeat earlier values."""
+        # Copy the descriptor, because a part of a message keeps the whole message in memory.
         known = self._descriptors.setdefault(descriptor.uuid, type(descriptor)())
         if descriptor.process.cmdline:
             known.process.ClearField("cmdline")
         known.MergeFrom(descriptor)
 
     def places(self) -> list[Place]:
-        """For every code the place of its track."""
+        """Return the place of every track, in the order of the codes."""
         return [self._place(uuid) for uuid in self.codes]
 
     def commands(self) -> dict[int, str]:
-        """Process id -> command line, or name where there is none."""
+        """Return process id -> command line, or the process name if there is no command line."""
         described = (
             track.process for track in self._descriptors.values() if track.HasField("process")
         )
@@ -218,12 +214,11 @@ class Tracks:
         return {pid: command for pid, command in found.items() if command}
 
     def _place(self, uuid: int) -> Place:
-        """What the track's descriptor states, or else those of the tracks that it is part of."""
         own = track = self._descriptors.get(uuid)
         if own is None:
             return Place("")
         process, thread, name = ABSENT, ABSENT, ""
-        # Not until there is no ancestor: in a damaged file a track can be its own.
+        # The number of rounds is limited, because a damaged track can be its own ancestor.
         for _ in range(_MAXIMUM_ANCESTORS):
             if track.HasField("thread"):
                 process, thread = track.thread.pid, track.thread.tid
@@ -245,7 +240,6 @@ class Tracks:
 
 
 def _named(name: str) -> dict[str, Any]:
-    """What a track's name tells, as arguments of Place."""
     match = next(filter(None, (pattern.match(name) for pattern in _PLACES)), None)
     if not match:
         return {}
@@ -257,7 +251,7 @@ def _named(name: str) -> dict[str, Any]:
         key: numbers[key] for key in ("queue", "stream", "thread") if key in numbers
     }
     if "agent" in numbers or "index" in numbers:
-        # rocprofv3 names the kind of device before its number, rocprof-sys at the end.
+        # rocprofv3 puts the kind of device before its number, and rocprof-sys puts it at the end.
         label = (groups.get("label") or "").upper()
         processor = _PROCESSOR.search(name)
         arguments["is_cpu"] = label == "CPU" or bool(processor and processor[1] == "CPU")

@@ -1,1 +1,1 @@
-"""The databases of rocprofv3 and rocprof-sys since ROCm 7."""
+"""Reader for databases from rocprofv3 and rocprof-sys, starting with ROCm 7."""

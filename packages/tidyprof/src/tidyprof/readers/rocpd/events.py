@@ -1,6 +1,4 @@
-"""Rows of a rocpd database as events: dispatches, copies and allocations, calls, ranges and
-samples.
-"""
+"""Events from a rocpd database: kernels, copies, allocations, calls, ranges and samples."""
 
 from __future__ import annotations
 
@@ -38,11 +36,12 @@ _WORKGROUP = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
 
 @dataclass
 class Events:
-    """The table of events, which all others refer to.
+    """The event table, which all other tables refer to.
 
-    identifiers -- of each row; category -- code of its text, -1 for none.
-    correlation -- int64, the tool's own correlation id (`stack_id`): a call and what it launched
-                   have the same.
+    identifiers -- identifier of each row.
+    category    -- code of the category string, -1 if there is none.
+    correlation -- int64, the tool's correlation id (`stack_id`), which a call shares with the work
+                   that it launched.
     """
 
     identifiers: np.ndarray
@@ -50,13 +49,13 @@ class Events:
     correlation: np.ndarray
 
     def of(self, event_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Category and correlation id for each identifier of an event."""
+        """Return category and correlation id for each event identifier."""
         row = first_equal(self.identifiers, event_ids)
         return taken(self.category, row, -1), taken(self.correlation, row)
 
 
 def read_events(tables: ProcessTables, texts: Codes) -> Events:
-    """All rows of rocpd_event."""
+    """Read all rows of rocpd_event."""
     found = tables.integers("event", ("id", "category_id", "stack_id"))
     correlation = found["stack_id"]
     correlation[correlation <= 0] = ABSENT
@@ -64,8 +63,8 @@ def read_events(tables: ProcessTables, texts: Codes) -> Events:
 
 
 def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Kernel dispatches: kind, name, start, end, device, stream, queue, shape, and the registers
-    and memory that the compiler allotted.
+    """Read kernel dispatches with their times, device, stream, queue and shape. Also read the
+    registers and memory that the compiler allocated.
     """
     columns = (
         "id",
@@ -106,9 +105,7 @@ def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts:
 
 
 def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Copies: kind, name, start, end, device (the GPU that is the target, or else the source),
-    bytes, stream and queue.
-    """
+    """Read copies. The device is the target GPU, or the source if the target isn't a GPU."""
     columns = ("tid", "start", "end", "name_id", "size", "event_id")
     optional = ("dst_agent_id", "src_agent_id", "queue_id", "stream_id")
     found = tables.integers("memory_copy", columns, optional)
@@ -135,7 +132,7 @@ def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: 
 
 
 def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Calls and marked ranges on the host; a range of roctx is named by its text."""
+    """Read host calls and marked ranges. The name of a roctx range is its message."""
     found = tables.integers("region", ("pid", "tid", "start", "end", "name_id", "event_id"))
     category, correlation = events.of(found["event_id"])
     kinds = np.array([*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8)
@@ -158,7 +155,7 @@ def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: C
 def read_allocations(
     tables: ProcessTables, machine: Machine, events: Events, texts: Codes
 ) -> Records:
-    """Allocations and releases of GPU memory with their bytes, named `ALLOC`, `FREE`, ..."""
+    """Read allocations and releases of GPU memory, with names such as `ALLOC` and `FREE`."""
     table = "memory_allocate"
     if not tables.has(table, "type"):
         return no_records()
@@ -190,10 +187,10 @@ def read_samples(
     texts: Codes,
     counted_events: np.ndarray,
 ) -> tuple[Records, np.ndarray]:
-    """Points in time on the host, named by their text or else by their track; and event and time
-    (ns) of all samples.
+    """Read points in time on the host. The name is the message, or the track's name if there is no
+    message. Also return the event and time (ns) of all samples.
 
-    counted_events -- events that hold values of counters: they become no rows.
+    counted_events -- events with counter values, which don't become rows.
     """
     if not tables.has("sample", "timestamp") or not tables.has("track", "name_id"):
         return no_records(), np.empty((2, 0), np.int64)
@@ -214,7 +211,7 @@ def read_samples(
             "event_id": found["event_id"],
         }
     )
-    # The times of all samples, before those with counters are left out: counters need them.
+    # Counters need the times of all samples, including those that are left out here.
     times = np.stack([found["event_id"], found["timestamp"]])
     rows.keep(~np.isin(found["event_id"], counted_events))
     _name_markers(tables, rows, texts)
@@ -227,7 +224,6 @@ def _texts(tables: ProcessTables, ids: np.ndarray, texts: Codes) -> np.ndarray:
 
 
 def _kernel_names(tables: ProcessTables, kernel_ids: np.ndarray, texts: Codes) -> np.ndarray:
-    """Codes of the names that the tool displays, or else of the mangled names."""
     names = {
         number: display or mangled
         for number, display, mangled in tables.rows(
@@ -266,8 +262,8 @@ def _call_kind(category: str) -> int:
 
 
 def _name_markers(tables: ProcessTables, rows: Records, texts: Codes) -> None:
-    """Give ranges and points of roctx their text, which is in the extra data of their event."""
-    # Only rows with the category of a marker are asked for: extra data of all events are large.
+    """Name roctx ranges and points after their messages, which are in the extra data of events."""
+    # Read only markers, because the extra data of all events is large.
     marking = [text for text in texts if _MARKER.match(text)]
     categories = [number for number, text in _categories(tables) if text in marking]
     if not categories:
@@ -296,7 +292,6 @@ def _categories(tables: ProcessTables) -> list[tuple[int, str]]:
 
 
 def _message(data: Any) -> str | None:
-    """The member `message` of a JSON object, None if there is none."""
     try:
         message = json.loads(data).get("message")
     except (AttributeError, TypeError, ValueError, RecursionError):

@@ -1,5 +1,5 @@
-"""Reader for rocpd databases: the SQLite files (`*_results.db`) of rocprofv3 and
-rocprofiler-systems in ROCm 7.
+"""Reader for rocpd databases: SQLite files (`*_results.db`) from rocprofv3 and rocprofiler-systems
+in ROCm 7.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from tidyprof.tables.records import Records, joined
 
 @dataclass
 class RocpdProcess:
-    """What one process recorded.
+    """Data of one process.
 
-    run           -- the identifier (GUID) of its recording.
-    device_events -- how many of its events ran on GPUs.
+    run           -- identifier (GUID) of the profiler run.
+    device_events -- number of events on GPUs.
     """
 
     part: Part
@@ -65,9 +65,7 @@ class RocpdProcess:
 
 
 def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
-    """Read every process in one file; raises ProfileReadError where it is no sound rocpd
-    database.
-    """
+    """Read every process in one file."""
     with open_database(path, maximum_bytes) as database:
         suffixes = process_suffixes(database)
         found = [ProcessTables(database, suffix) for suffix in suffixes]
@@ -78,8 +76,8 @@ def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdPr
     if not any(process.part.records.total for process in processes):
         raise NothingRecordedError(
             path,
-            "no event of any kind in it",
-            "the profiled program ended before it did anything, or nothing was asked for",
+            "the database has no events",
+            "the program ended before it did anything, or no kind of event was selected",
             "record with rocprofv3 --runtime-trace",
         )
     return processes
@@ -109,7 +107,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
     _note_launching_thread(records)
     launches = link(records, is_call)
     overlaps = cut_hip_overlaps(path, records)
-    doubts = tables.doubts()  # before tables of any name are looked at for what refers to events
+    doubts = tables.doubts()  # must precede the search for tables that refer to events
     part = Part(
         path,
         records,
@@ -129,8 +127,8 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
 
 
 def _note_launching_thread(records: Records) -> None:
-    """Take the thread that the file states for work on a device as the launching thread; `link`
-    replaces it where a call is known.
+    """Move the thread of device work to `launch_thread`. If the launching call is known, `link`
+    replaces it.
     """
     on_device = ON_DEVICE[records["kind"]]
     records["launch_thread"] = np.where(on_device, records["thread"], ABSENT)
@@ -138,13 +136,13 @@ def _note_launching_thread(records: Records) -> None:
 
 
 def _counter_values(tables: ProcessTables) -> pd.DataFrame:
-    """Values of counters by event, added up over the instances of the hardware block, as a view of
-    rocpd does.
+    """Return counter values per event, summed over the instances of a hardware block as in rocpd's
+    own view.
     """
     if not tables.has("pmc_event", "event_id", "pmc_id", "value"):
         return pd.DataFrame({"event_id": [], "pmc_id": [], "value": []})
-    # Rows with a sample_id (schema 3.0.3) are periodic samples of the hardware, which that view
-    # leaves out, too.
+    # Rows with a sample_id (schema 3.0.3) are periodic hardware samples. rocpd's view also leaves
+    # them out.
     found = tables.integers("pmc_event", ("event_id", "pmc_id"), ("sample_id",))
     table = pd.DataFrame(
         found | {"value": tables.database.reals(tables.name("pmc_event"), "value")}
@@ -156,8 +154,6 @@ def _counter_values(tables: ProcessTables) -> pd.DataFrame:
 
 
 class _Pmc(NamedTuple):
-    """A counter as rocpd_info_pmc describes it; agent is the identifier of its agent."""
-
     name: str | None = None
     unit: str | None = None
     agent: int | None = None
@@ -172,8 +168,8 @@ def _counters(
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
-    """Samples of counters: those of a dispatch or a call at its start, others at the time of the
-    sample.
+    """Return counter samples. The time is the start of the dispatch or call, or otherwise the time
+    of the sample.
     """
     if not len(values):
         return pd.DataFrame()
@@ -183,14 +179,14 @@ def _counters(
     }
     event = values["event_id"].to_numpy(np.int64)
     kernel, call = first_equal(kernels["event_id"], event), first_equal(calls["event_id"], event)
-    # From the least to the most certain time of the event.
+    # Later lines replace the time by a more reliable one.
     time = taken(sample_times[1], first_equal(sample_times[0], event))
     time = np.where(call >= 0, taken(calls["start_ns"], call), time)
     time = np.where(kernel >= 0, taken(kernels["start_ns"], kernel), time)
     pmc = [described.get(number, _Pmc()) for number in values["pmc_id"].tolist()]
     agents = [ABSENT if one.agent is None else one.agent for one in pmc]
     agent = mapped(np.array(agents, np.int64), machine.devices)
-    # The last label answers the code -1 of counters without a kernel.
+    # The last label is for counters without a kernel (code -1).
     labels = [*texts, None]
     table = pd.DataFrame(
         {
@@ -213,10 +209,11 @@ def _counters(
 def _warnings(path: Path, kernels: Records, copies: Records) -> list[str]:
     if len(kernels):
         return []
-    what = "copies but no kernel" if len(copies) else "no event on a GPU"
+    what = "copies but no kernels" if len(copies) else "no GPU events"
     return [
-        f"{path.name}: {what}. Likely cause: kernels were not asked for (--kernel-trace or"
-        " --runtime-trace), the program did not use a GPU, or another profiler got its records."
+        f"{path.name}: the database has {what}. Likely cause: kernels were not recorded (use"
+        " --kernel-trace or --runtime-trace), the program didn't use a GPU, or another profiler"
+        " received the records."
     ]
 
 
@@ -228,32 +225,34 @@ def read_rocpd(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a rocpd database, schema version 3, with or without its views.
+    """Read a rocpd database (schema version 3), with or without its views.
 
-    path -- a .db file, or a folder with one file per process (also one level below, in a folder per
-            host).
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a .db file, or a folder with one file per process, possibly in a subfolder per host.
+    rank, origin, maximum_bytes -- see `tidyprof.read`.
 
-    The rank is the one in the process's environment, which the database holds, or else in the name
-    of the file or of its folder. `events` (times in ns of the node's monotonic clock) has the
-    columns of `tables.contract`. Here
-      device           counts the GPUs of the node
-      source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
-      correlation_id   the tool's own (`stack_id`), unique within a process
-      grid             counts work-items
-      source_device, destination_device  of copies, <NA> for the host; `device` is the target or
-        else the source
-      memory_device    of allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
-    Ranges of roctx are annotations named by their text. Calls that began and ended in the same
-    nanosecond are samples, for which the file keeps no name but that of their category.
+    The rank comes from the process's environment in the database, or otherwise from the name of
+    the file or folder.
 
-    `counters` has hardware counters, added up over the instances of a block, and the samples that
-    rocprofiler-systems takes.
+    `events` has times in nanoseconds of the node's monotonic clock. Columns of `tables.contract`
+    with a special meaning here:
+      - device: number among the node's GPUs
+      - source_category: category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
+      - correlation_id: the tool's own (`stack_id`), unique within a process
+      - grid: work-items
+      - source_device, destination_device: for copies; <NA> for the host. `device` is the target, or
+        the source if the target is the host.
+      - memory_device: for allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
 
-    `meta` has, besides the common entries and where stated: `agents` (the GPUs), `gpu_arch`,
-    `clock`, `device_numbering` (`index`).
+    A roctx range is an annotation named after its message. Calls that begin and end in the same
+    nanosecond become samples named after their category, because the file has no other name.
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    `counters` has hardware counters, summed over the instances of a block, and the samples from
+    rocprofiler-systems.
+
+    `meta` has the common entries and, if known: `agents` (the GPUs), `gpu_arch`, `clock` and
+    `device_numbering` (`index`).
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     files, ignored = database_files(path, is_rocpd, PATTERNS, "rocpd databases")
@@ -271,7 +270,7 @@ def read_rocpd(
         refuse_mixed_ranks(
             path, [(process.part.path.name, process.part.rank) for process in on_gpu]
         )
-        # Helper processes, such as those that load data, use no GPU.
+        # Helper processes, such as data loader workers, don't use a GPU.
         for process in read:
             process.part.warnings = (
                 process.part.warnings if process.device_events or not on_gpu else []
@@ -290,7 +289,7 @@ def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
             )
             raise ProfileReadError(
                 path,
-                f"the same recording {count} times ({names})",
-                "a copy of a file in the same folder",
+                f"the folder contains the same profile {count} times ({names})",
+                "a file was copied into the same folder",
                 "keep each file once",
             )

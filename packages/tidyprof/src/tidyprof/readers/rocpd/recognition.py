@@ -1,4 +1,4 @@
-"""Whether a file is a rocpd database."""
+"""Recognition of rocpd databases."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
 
 MARKING_TABLE = "rocpd_kernel_dispatch"
-"""A table that every rocpd database has, and no other database."""
+"""A table that every rocpd database has. Other databases don't have it."""
 
 PATTERNS = tuple(
     f"{folder}*.db{compression}" for folder in ("", "[!.]*/") for compression in ("", ".gz", ".zst")
 )
-"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db by default. A hidden
-folder may hold what is being written now.
+"""Names of databases in a folder. rocprofv3 writes OUT/HOST/PID_results.db by default. Hidden
+folders are left out because they may contain files that are still being written.
 """
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether a file that starts with `head` (unpacked) is a rocpd database; of a folder, whether
-    it holds one.
+    """Return True if a file that starts with `head` (unpacked) is a rocpd database, or if a folder
+    contains one.
     """
     if path.is_dir():
         return any(
@@ -29,5 +29,5 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_rocpd(file: Path) -> bool:
-    """Whether a file is a rocpd database, whatever its name and compression."""
+    """Return True if a file is a rocpd database, whatever its name and compression."""
     return recognizes(file, head_or_nothing(file, HEAD_BYTES))

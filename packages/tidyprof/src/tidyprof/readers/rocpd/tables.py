@@ -1,7 +1,7 @@
-"""The tables of one process in a rocpd database: where they are, who ran, and on which GPUs.
+"""Tables of one process in a rocpd database, with its threads, ranks and GPUs.
 
-Schema: source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql of https://github.com/ROCm/rocm-systems
-(projects/rocprofiler-sdk), versions 3.0.0 to 3.0.5.
+The schema is source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql of
+https://github.com/ROCm/rocm-systems (projects/rocprofiler-sdk), versions 3.0.0 to 3.0.5.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidyprof.readers.rocpd.recognition import MARKING_TABLE
 from tidyprof.tables.codes import ABSENT, first_equal
 
 SCHEMA_MAJOR = "3"
-"""Major version of the schema that this reader knows; 4 arranges tracks differently."""
+"""Major version of the schema that this reader supports. Version 4 stores tracks differently."""
 
 REQUIRED_COLUMNS = {
     "kernel_dispatch": ("id", "pid", "tid", "agent_id", "kernel_id", "start", "end", "event_id"),
@@ -32,7 +32,7 @@ REQUIRED_COLUMNS = {
     "info_thread": ("id", "tid"),
     "info_kernel_symbol": ("id", "kernel_name", "display_name"),
 }
-"""Tables (without prefix and suffix) and columns without which nothing can be read."""
+"""Required tables (without prefix and suffix) and columns."""
 
 UNUSED = frozenset(
     {
@@ -91,7 +91,7 @@ UNUSED = frozenset(
         "instance",
     }
 )
-"""Columns that this reader knows and does not use."""
+"""Known columns that this reader doesn't use."""
 
 OPTIONAL_COLUMNS = {
     "pmc_event": ("event_id", "pmc_id", "value", "sample_id"),
@@ -103,10 +103,10 @@ OPTIONAL_COLUMNS = {
     "kernel_dispatch": ("dispatch_id", "queue_id", "stream_id"),
     "memory_copy": ("dst_agent_id", "src_agent_id"),
 }
-"""Tables and columns that not every file has."""
+"""Tables and columns that some files lack."""
 
 _DESCRIBING = ("arg", "pmc_event")
-"""Tables whose rows add to an event, and are no records of it."""
+"""Tables whose rows add details to an event but aren't records themselves."""
 
 _RECORDS = ("kernel_dispatch", "memory_copy", "memory_allocate", "region", "sample")
 LINKS = (
@@ -120,15 +120,15 @@ LINKS = (
     *(Link("memory_copy", f"{end}_agent_id", "info_agent", "agents") for end in ("src", "dst")),
     Link("pmc_event", "event_id", "event", "events"),
     Link("pmc_event", "pmc_id", "info_pmc", "counters"),
-    Link("event", "category_id", "string", "texts", vital=True),
+    Link("event", "category_id", "string", "strings", vital=True),
 )
-"""References of the schema, but for those to names of records: records without a name are left out
-and counted elsewhere.
+"""References in the schema, except names of records. Records without a name are left out and
+counted separately.
 """
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in
-this order.
+"""Environment variables with a process's rank, in order of preference. They come from torchrun,
+Open MPI, PMIx, PMI and Slurm.
 """
 
 _SUFFIX = re.compile(
@@ -146,8 +146,8 @@ _AGENT_COLUMNS = (
 
 
 def process_suffixes(database: Database) -> list[str]:
-    """The endings of the table names, one for each process in the file. Raises ProfileReadError if
-    there is none.
+    """Return the suffixes of the table names, one per process in the file. Raises ProfileReadError
+    if there is none.
     """
     found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
     if found:
@@ -155,9 +155,9 @@ def process_suffixes(database: Database) -> list[str]:
     if "rocpd_api_ops" in database.tables:
         raise ProfileReadError(
             database.path,
-            "a file of rocmProfileData, not a rocpd database of ROCm 7",
+            "the file is from rocmProfileData, not a rocpd database from ROCm 7",
             "both tools use the name rocpd",
-            "read it with read_rpd",
+            "read the file with read_rpd",
         )
     database.require(MARKING_TABLE, ())
     return []
@@ -165,47 +165,47 @@ def process_suffixes(database: Database) -> list[str]:
 
 @dataclass
 class ProcessTables:
-    """The tables of one process; `name` gives their full names."""
+    """The tables of one process. `name` returns their full names."""
 
     database: Database
     suffix: str
 
     def name(self, table: str) -> str:
-        """The full name of a table, e.g. of `region`."""
+        """Return the full name of a table, for example of `region`."""
         return f"rocpd_{table}{self.suffix}"
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the file has this table with these columns."""
+        """Return True if the file has this table with these columns."""
         present = self.database.tables.get(self.name(table))
         return present is not None and set(columns) <= set(present)
 
     def integers(
         self, table: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> dict[str, np.ndarray]:
-        """Columns as int64, and those of the optional columns that the file has."""
+        """Return the columns, and any optional columns in the file, as int64."""
         present = [column for column in optional if self.has(table, column)]
         return self.database.integers(self.name(table), (*columns, *present))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Columns of a small table, with None for columns that the file lacks."""
+        """Return columns of a small table, with None for missing columns."""
         chosen = ", ".join(
             quoted(column) if self.has(table, column) else "NULL" for column in columns
         )
         return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
 
     def warnings_of_losses(self) -> list[str]:
-        """A warning where rows refer to others that are gone, or an event has no record. May raise
+        """Return warnings about rows with broken references and events without a record. May raise
         ProfileReadError.
         """
         names = {table: self.name(table) for link in LINKS for table in (link.table, link.target)}
         losses = dangling(self.database, (link.in_file(names) for link in LINKS))
         return losses_told(
-            self.database, [*self._events_alone(), *losses], "rows were deleted, or never written"
+            self.database, [*self._events_alone(), *losses], "rows were deleted or never written"
         )
 
     def _events_alone(self) -> list[Loss]:
-        """Events without a dispatch, copy, call or other record of their own, in any table."""
-        # Since schema 3.0.3 a value of a counter can be a sample on its own, by its sample_id.
+        """Count events without a dispatch, copy, call or other record in any table."""
+        # Since schema 3.0.3, a counter value with a sample_id is a record itself.
         named = []
         for table, columns in self.database.tables.items():
             if table.endswith(self.suffix) and "event_id" in columns:
@@ -221,14 +221,14 @@ class ProcessTables:
         return [Loss(alone, len(events), self.name("event"), found, vital=True)] if alone else []
 
     def doubts(self) -> list[str]:
-        """Warnings about OPTIONAL_COLUMNS that seem to be absent."""
+        """Return warnings about OPTIONAL_COLUMNS that seem to be missing."""
         return self.database.doubts(
             {self.name(table): columns for table, columns in OPTIONAL_COLUMNS.items()}
         )
 
     def require(self) -> str:
-        """The stated schema version. Raises ProfileReadError if this reader does not know it, or if
-        tables or columns are missing.
+        """Return the schema version. Raises ProfileReadError if this reader doesn't support it, or
+        if tables or columns are missing.
         """
         self.database.require(self.name("metadata"), ("tag", "value"))
         version = str(dict(self.rows("metadata", "tag", "value")).get("schema_version", ""))
@@ -236,8 +236,8 @@ class ProcessTables:
             raise ProfileReadError(
                 self.database.path,
                 f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
-                "a version of ROCm's profilers that is newer than this reader",
-                "convert it (rocpd convert -i FILE -f csv) and read the CSV files",
+                "the profiler's ROCm version is newer than this reader supports",
+                "convert the file (rocpd convert -i FILE -f csv), and read the CSV files",
             )
         for table, columns in REQUIRED_COLUMNS.items():
             self.database.require(self.name(table), columns)
@@ -246,13 +246,12 @@ class ProcessTables:
 
 @dataclass
 class Machine:
-    """The processes and threads that ran, and the machine.
+    """The machine, and the processes and threads in the profile.
 
-    devices            -- identifier of an agent -> number of the GPU among the GPUs; CPUs are not
-        in it.
-    processes, threads -- row identifier -> number that the operating system gave.
-    facts              -- entries of `Profile.meta`; rank -- the rank that the process's environment
-        states.
+    devices            -- agent identifier -> number among the GPUs, without CPUs.
+    processes, threads -- row identifier -> number from the operating system.
+    facts              -- entries of `Profile.meta`.
+    rank               -- the rank in the process's environment.
     """
 
     devices: dict[int, int]
@@ -263,7 +262,7 @@ class Machine:
 
 
 def read_machine(tables: ProcessTables) -> Machine:
-    """Agents, processes, threads and nodes. Only the rank is read from a process's environment."""
+    """Read agents, processes, threads and nodes. From the environment, read only the rank."""
     agents = [
         dict(zip(_AGENT_COLUMNS, row, strict=True))
         for row in tables.rows("info_agent", *_AGENT_COLUMNS)
@@ -280,7 +279,7 @@ def read_machine(tables: ProcessTables) -> Machine:
         names = list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
         if names:
             facts[key] = ", ".join(names)
-    # Several ranks in one file, as in one that was merged, leave open whose it is.
+    # A merged file can contain several ranks. In that case, the rank is unknown.
     processes = tables.rows("info_process", "id", "pid", "environment")
     ranks = {rank for *_, environment in processes if (rank := _rank(environment)) is not None}
     return Machine(
@@ -301,8 +300,8 @@ def read_machine(tables: ProcessTables) -> Machine:
 
 
 def _rank(environment: Any) -> int | None:
-    """The rank that a process's environment (JSON) states. Slurm's counts only if it started
-    several processes.
+    """Return the rank in a process's environment (JSON). Ignore Slurm's rank if Slurm started only
+    one process.
     """
     try:
         variables = json.loads(environment)

@@ -1,1 +1,1 @@
-"""The folders and databases of rocprof-compute."""
+"""Reader for folders and databases from rocprof-compute."""

@@ -1,4 +1,4 @@
-"""The counters of rocprof-compute: sound CSV with a column per counter (up to ROCm 7.2) or a row
+"""CSV files with rocprof-compute counters, with one column per counter (up to ROCm 7.2) or one row
 per counter.
 """
 
@@ -41,16 +41,16 @@ WHOLE_COLUMNS = {
     "Wave_Size": "wave_size",
     "wave_size": "wave_size",
 }
-"""Columns of whole numbers about dispatches, in any version -> their names in the event table."""
+"""Integer columns about dispatches in any version -> column of the event table."""
 
 _HEADER_BYTES = 2**20
 
 
 class CounterCsv:
-    """A CSV file whose rows are all as long as its header.
+    """A CSV file in which every row is as long as the header.
 
-    names -- its columns; rounded -- whether the times that were read have fractions of a
-    nanosecond. Raises ProfileReadError if the file is no such file, or is not complete.
+    names   -- its columns.
+    rounded -- True if times in the file have fractions of a nanosecond.
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
@@ -59,19 +59,18 @@ class CounterCsv:
         self.names = self._header(ByteStream(path, maximum_bytes).head(_HEADER_BYTES))
         self._file = CsvFile(path, self.names, maximum_bytes)
         if not self._file.ends_with_line():
-            raise self._refusal("its last line has no end")
+            raise self._refusal("the last line has no newline")
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on what was mended in the text when it was read."""
+        """Warnings about text that was corrected while reading."""
         return self._file.warnings
 
     def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pa.Table:
-        """These columns as text and as float64, and all of WHOLE_COLUMNS as int64, with null for
-        empty cells.
+        """Return these columns as string and float64, and all WHOLE_COLUMNS as int64. Empty cells
+        are null.
 
-        Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that
-        are no numbers.
+        Raises ProfileReadError if a required column is missing or a number can't be parsed.
         """
         self._require()
         wholes = [name for name in self.names if name in WHOLE_COLUMNS]
@@ -79,8 +78,8 @@ class CounterCsv:
         try:
             return self._file.frame(types | dict.fromkeys(wholes, pa.int64()), complete=True)
         except ProfileReadError:
-            # Something else may be wrong, or whole numbers are written with a fraction or as `NA`:
-            # look at each.
+            # The integers may contain a fraction or `NA`, or something else may be wrong. Parse
+            # them one by one.
             found = self._file.frame(types | dict.fromkeys(wholes, TEXT), complete=True)
         columns = {name: found[name] for name in found.column_names}
         columns |= {
@@ -95,7 +94,7 @@ class CounterCsv:
         try:
             return next(rows)
         except csv.Error as error:
-            raise self._refusal(f"no sound CSV in line 1 ({error})") from None
+            raise self._refusal(f"line 1 isn't valid CSV ({error})") from None
 
     def _require(self) -> None:
         missing = [name for name in ("Dispatch_ID", NAME) if name not in self.names]
@@ -103,17 +102,15 @@ class CounterCsv:
             shown = ", ".join(repr(name[:30]) for name in self.names[:4])
             raise ProfileReadError(
                 self.path,
-                f"no column {' and no column '.join(missing)} (it begins with {shown})",
-                "another tool wrote it, or a version before omniperf 2",
-                "pass the folder with pmc_perf.csv that rocprof-compute profile wrote",
+                f"no column {' and no column '.join(missing)} (the first columns are {shown})",
+                "another tool or omniperf before version 2 wrote the file",
+                "pass the folder with pmc_perf.csv from rocprof-compute profile",
             )
 
     def _whole(self, column: str, text: str) -> int | None:
         number = whole_number(text)
         if number is None and text not in ABSENT_TEXTS:
-            raise self._refusal(
-                f"{text[:40]!r} in the column {column!r}, which is for whole numbers"
-            )
+            raise self._refusal(f"{text[:40]!r} in the column {column!r} isn't an integer")
         self.rounded |= column in (START, END) and bool(text.partition(".")[2].strip("0 "))
         return number
 
@@ -122,11 +119,9 @@ class CounterCsv:
 
 
 def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
-    """An event for each of these rows of a file, not yet checked for damage. Without times, start
-    and duration are ABSENT.
+    """Return one event per row without a check for damage. Missing times are ABSENT.
 
-    Raises ProfileReadError for a row without a dispatch number or a kernel name, and for a file
-    without a row.
+    Raises ProfileReadError if there are no rows, or if a row has no dispatch number or kernel name.
     """
     if not len(rows):
         raise no_dispatches(path)
@@ -136,12 +131,12 @@ def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
         if name in rows.column_names
     }
     name = text_codes(rows[NAME], texts)
-    # The last place answers the code -1 of an empty cell.
+    # The last value is for empty cells (code -1).
     is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
     lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
     if lost:
         raise ProfileReadError(
-            path, f"{lost} rows without a dispatch number or a kernel name", *DAMAGED
+            path, f"{lost} rows have no dispatch number or no kernel name", *DAMAGED
         )
     nothing = np.full(len(rows), ABSENT, np.int64)
     start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
@@ -155,11 +150,11 @@ def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
 
 
 def no_dispatches(path: Path) -> ProfileReadError:
-    """The error for a file without a single dispatch."""
+    """Return the error for a file without dispatches."""
     return ProfileReadError(
         path,
-        "no dispatch of any kernel",
-        "the program launched no kernel, ended early, or a filter (-k, -d) matched nothing",
+        "the file contains no kernel dispatch",
+        "the program launched no kernel or ended early, or a filter (-k, -d) matched nothing",
         "run it without filters, and read log.txt in the same folder",
     )
 
@@ -171,9 +166,9 @@ ACCUMULATED_LEVELS = (
     "SQ_INST_LEVEL_SMEM",
     "SQ_INST_LEVEL_VMEM",
 )
-"""Counters whose sum over cycles SQ_ACCUM_PREV_HIRES holds in the same run of the program. From
-rocprof-compute 3.2 on the sum has a name of its own, `<level>_ACCUM`, which is used for older files
-too.
+"""Counters whose sum over cycles is in SQ_ACCUM_PREV_HIRES of the same program run. Since
+rocprof-compute 3.2, the sum is named `<level>_ACCUM`. This reader also uses that name for older
+files.
 """
 
 _COUNTER_NAME, _COUNTER_VALUE = "Counter_Name", "Counter_Value"
@@ -200,22 +195,22 @@ UNUSED = frozenset(
         "xcc_index",
     }
 )
-"""Columns, in small letters, that this reader knows and does not use. The last four come in every
-run.
-"""
+"""Known columns, in lowercase, that this reader doesn't use. The last four occur in every run."""
 
 _OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
 
 
 @dataclass
 class Measured:
-    """The content of a counter file, damage included.
+    """The content of a counter file, including damage.
 
-    dispatches -- a row per dispatch; in the long layout a row per dispatch and run of the program,
-                  each with times.
-    values     -- a row per counter value: `row` (position in dispatches), `name` (code of a text,
-                  NO_TEXT without one), `value`, `replay_pass` (run of the program, from 0, where
-                  the file numbers the runs).
+    dispatches -- a row per dispatch. In the long layout, a row per dispatch and program run, each
+                  with times.
+    values     -- a row per counter value:
+      - row: position in dispatches
+      - name: string code, or NO_TEXT
+      - value: the value
+      - replay_pass: number of the program run, starting with 0, if the file numbers the runs
     """
 
     dispatches: Records
@@ -225,15 +220,13 @@ class Measured:
 
     @property
     def has_times(self) -> bool:
-        """Whether any dispatch has times."""
+        """True if any dispatch has times."""
         return bool((self.dispatches["duration_ns"] != ABSENT).any())
 
 
 @dataclass(frozen=True)
 class CounterColumn:
-    """A column of the file: the counter it holds and the run of the program (from 0) it was read
-    in.
-    """
+    """A column with a counter, and the number of the program run, starting with 0."""
 
     column: str
     counter: str
@@ -241,15 +234,13 @@ class CounterColumn:
 
 
 def read_layout(text: CounterCsv, texts: Codes) -> Measured:
-    """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is not
-    sound.
-    """
+    """Read dispatches and counters in either layout."""
     is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
     return _read_long(text, texts) if is_long else _read_wide(text, texts)
 
 
 def together(runs: Sequence[Measured]) -> Measured:
-    """Runs of the program from separate files, as if one file had all of them."""
+    """Combine program runs from separate files."""
     if len(runs) == 1:
         return runs[0]
     begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
@@ -268,12 +259,12 @@ def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
     frame = text.frame([NAME], [column.column for column in columns])
     dispatches = dispatch_records(text.path, frame, texts)
     numbers = pd.DataFrame({name: dispatches[name] for name in ("device", "dispatch_id")})
-    _refuse_repeated(text, int(numbers.duplicated().sum()), "dispatch numbers more than once")
+    _refuse_repeated(text, int(numbers.duplicated().sum()), "dispatch numbers occur repeatedly")
     value = np.empty((len(frame), len(columns)))
     for position, column in enumerate(columns):
         value[:, position] = frame[column.column].to_numpy()
     value = value.ravel()
-    # Empty cells are values that were not measured.
+    # Empty cells are counters that weren't measured.
     row, position = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
     name = texts.of(column.counter for column in columns)
     replay = np.array([column.replay_pass for column in columns], np.int32)
@@ -289,33 +280,33 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
         name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.column_names
     ]
     columns = [text_codes(frame[NAME], texts), *(whole_numbers(frame[name]) for name in identity)]
-    # The counters of a dispatch stand below each other: a stretch of rows with one identity, which
-    # may come again after other stretches. Finding dispatches among the stretches is quicker than
-    # among all rows, since there are far fewer stretches.
+    # The counters of a dispatch are in consecutive rows (a stretch), but more stretches of the same
+    # dispatch may follow later. Grouping stretches is faster than grouping rows, because there are
+    # far fewer stretches.
     begins = np.ones(len(frame), bool)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     stretches = pd.DataFrame({place: column[begins] for place, column in enumerate(columns)})
     key = stretches.groupby(list(stretches), sort=False).ngroup().to_numpy()
-    # For each dispatch the first row of its first stretch.
+    # Select the first row of each dispatch's first stretch.
     first = np.flatnonzero(begins)[np.unique(key, return_index=True)[1]]
     dispatches = dispatch_records(text.path, frame.take(pa.array(first)), texts)
     name = text_codes(frame[_COUNTER_NAME], texts)
     is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
-    # cumsum numbers the stretches from 1: the stretch of a row, and with it the dispatch of the
-    # row.
+    # cumsum gives each row the number of its stretch, starting with 1. The stretch gives the
+    # dispatch.
     values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
     values |= {"value": frame[_COUNTER_VALUE].to_numpy(), "replay_pass": np.int32(0)}
     return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))
 
 
 def refuse_repeated_counters(text: CounterCsv, measured: Measured, texts: Codes) -> None:
-    """Raise ProfileReadError for two values of a counter in one dispatch of one run."""
+    """Raise ProfileReadError if a counter has two values for one dispatch in one run."""
     values = measured.values
     places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(
         texts
     ) + values["name"]
     _refuse_repeated(
-        text, int(places.duplicated().sum()), "counters of a dispatch twice in one run"
+        text, int(places.duplicated().sum()), "counters of a dispatch occur twice in one run"
     )
 
 
@@ -324,17 +315,17 @@ def _refuse_repeated(text: CounterCsv, repeated: int, what: str) -> None:
         raise ProfileReadError(
             text.path,
             f"{repeated} {what}",
-            "files of several runs or processes were put together",
-            "profile one process, and keep one run in a folder",
+            "files from several runs or processes were merged",
+            "profile one process, and put each run into a separate folder",
         )
 
 
 def counter_columns(names: list[str]) -> list[CounterColumn]:
-    """The columns that hold counters, in order.
+    """Return the counter columns in order.
 
-    The runs' columns stand one run after the other, each beginning with its wave size, kernel id or
-    the like, which carry the run's number from the second run on (`wave_size_1`). A counter that an
-    earlier run has too carries it as well (`GRBM_COUNT_10`), and is the same counter.
+    The columns of each run start with its wave size, kernel id or a similar column. From the second
+    run on, these columns end with the run's number (`wave_size_1`). So does a counter that an
+    earlier run also has (`GRBM_COUNT_10`). It is treated as the same counter.
     """
     columns: list[CounterColumn] = []
     seen: set[str] = set()
@@ -352,8 +343,8 @@ def counter_columns(names: list[str]) -> list[CounterColumn]:
 
 
 def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterColumn:
-    """The column of the sum over cycles, named after the level that was summed if that is clear;
-    other columns as they are.
+    """Rename the sum over cycles after the level that was summed, if there is only one. Return
+    other columns unchanged.
     """
     if column.counter != _ACCUMULATED:
         return column
@@ -367,7 +358,7 @@ def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterC
 
 
 def ignored_columns(names: list[str]) -> list[str]:
-    """Columns of the wide layout that hold neither a counter nor anything about the dispatch."""
+    """Return the columns of the wide layout that describe neither a counter nor the dispatch."""
     counters = {column.column for column in counter_columns(names)}
     others = [name for name in names if name not in counters and name.lower() not in _OTHER_COLUMNS]
     return [name for name in others if not _REPEATED.fullmatch(name)]

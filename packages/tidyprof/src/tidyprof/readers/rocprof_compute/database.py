@@ -1,5 +1,5 @@
-"""The SQLite file that `rocprof-compute analyze --output-format db` writes: metrics per kernel, and
-no raw counters.
+"""Reader for SQLite files from `rocprof-compute analyze --output-format db`. They contain metrics
+per kernel but no raw counters.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ METRIC_COLUMNS = COUNTER_DTYPES | {
     "metric_id": "category",
     "statistic": "category",
 }
-"""Columns of `counters` of an analysis database and their dtypes."""
 
 _LINES_CORRECTED_IN = (3, 7)
 _LONG_LINES = ("gfx942", "gfx950")
-"""Earlier releases took cache lines and requests of these GPUs as 64 B in rooflines; lines have 128
-B.
+"""GPUs for which earlier releases assumed cache lines and requests of 64 B in rooflines. The lines
+have 128 B.
 """
 
 _NEEDED = {
@@ -68,11 +67,7 @@ _ROOFLINE = (
 
 
 def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
-    """The dispatches in the analysis database at `path`, with all facts that it states, and the
-    tool's figures per kernel.
-
-    Raises ProfileReadError if it is no such database, or damaged.
-    """
+    """Read dispatches and facts in an analysis database, and the tool's metrics per kernel."""
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():
             database.require(table, columns)
@@ -91,7 +86,7 @@ def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, p
 
 
 def _metrics(metrics: pd.DataFrame, records: Records, texts: list[str]) -> pd.DataFrame:
-    """The counter table: each figure at the start of the kernel's first dispatch."""
+    """Return the counter table. Each metric has the start time of the kernel's first dispatch."""
     events = pd.DataFrame(
         {name: records[name] for name in ("name", "start_ns", "device")}
     ).sort_values("start_ns")
@@ -112,7 +107,7 @@ def _workload(database: Database) -> tuple[dict[str, Any], list[str]]:
         "SELECT name, sys_info_extdata, roofline_bench_extdata FROM compute_workload"
     )
     if len(rows) != 1:
-        raise _refusal(database, f"{len(rows)} workloads instead of one")
+        raise _refusal(database, f"the database has {len(rows)} workloads instead of one")
     name, system, ceilings = rows[0]
     sysinfo, warnings = system_facts(
         _document(database, system, "sys_info_extdata"), database.path.name
@@ -130,7 +125,6 @@ def _workload(database: Database) -> tuple[dict[str, Any], list[str]]:
 
 
 def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
-    """The JSON object in a column, empty where there is none."""
     if text is None:
         return {}
     try:
@@ -139,7 +133,7 @@ def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
         document = "damaged"
     if document is None or isinstance(document, dict):
         return document or {}
-    raise _refusal(database, f"{column} is no JSON object")
+    raise _refusal(database, f"{column} isn't a JSON object")
 
 
 def _versions(database: Database) -> dict[str, str | None]:
@@ -158,7 +152,7 @@ def _dispatches(database: Database, kernels: dict[Any, Any], texts: Codes) -> Re
     if not found:
         raise no_dispatches(database.path)
     if not all(isinstance(name, str) for name in found):
-        raise _refusal(database, "dispatches of kernels that it does not name")
+        raise _refusal(database, "some dispatches belong to kernels without a name")
     records = Records(
         {
             name: columns[column]
@@ -166,7 +160,7 @@ def _dispatches(database: Database, kernels: dict[Any, Any], texts: Codes) -> Re
         }
     )
     if pd.DataFrame(records.columns).duplicated().any():
-        raise _refusal(database, "dispatch numbers more than once")
+        raise _refusal(database, "some dispatch numbers occur repeatedly")
     records["start_ns"] = columns["start_timestamp"]
     records["duration_ns"] = durations(columns["start_timestamp"], columns["end_timestamp"])
     records["name"] = texts.of(found)
@@ -211,14 +205,14 @@ def _workload_tables(database: Database) -> dict[str, list[dict[str, Any]]]:
 def _kernel_rates(
     database: Database, kernels: dict[Any, Any], facts: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """An entry per kernel: `kernel`, `gflops_per_second`, `l1_intensity`, `l2_intensity`,
-    `hbm_intensity` (FLOP/B).
+    """Return an entry per kernel: `kernel`, `gflops_per_second`, and `l1_intensity`,
+    `l2_intensity` and `hbm_intensity` in FLOP/B.
     """
     if not _has(database, _ROOFLINE):
         return []
-    # The columns have names of totals but hold rates: total_flops equals the FLOP rate of table
-    # 4.1, and each of the others times its bandwidth in that table equals it too, so they are
-    # FLOP/B.
+    # The column names say totals, but the values are rates. total_flops equals the FLOP rate of
+    # table 4.1. Each other column times its bandwidth in that table gives the same rate, so these
+    # columns are in FLOP/B.
     table, columns = _ROOFLINE
     names = ("gflops_per_second", "l1_intensity", "l2_intensity", "hbm_intensity")
     rates = [
@@ -233,7 +227,7 @@ def _kernel_rates(
     is_old = release is None or tuple(map(int, release.groups())) < _LINES_CORRECTED_IN
     if is_old and facts["sysinfo"].get("gpu_arch") in _LONG_LINES:
         for rate in rates:
-            # Lines of the L1 have 128 B. How many requests to the L2 had 128 B is not known.
+            # L1 lines have 128 B. The number of 128 B requests to the L2 is unknown.
             rate.pop("l2_intensity", None)
             if "l1_intensity" in rate:
                 rate["l1_intensity"] /= 2
@@ -241,7 +235,7 @@ def _kernel_rates(
 
 
 def _has(database: Database, *tables: tuple[str, tuple[str, ...]]) -> bool:
-    """Whether these tables are there with these columns, which older databases may lack."""
+    """Return True if the database has these tables and columns. Older databases may lack them."""
     return all(set(columns) <= set(database.tables.get(table, ())) for table, columns in tables)
 
 
@@ -255,6 +249,6 @@ def _refusal(database: Database, finding: str) -> ProfileReadError:
     return ProfileReadError(
         database.path,
         finding,
-        "several analyses were put together, or the file is damaged",
-        "pass the .db file of one rocprof-compute analyze run, or the workload folder",
+        "several analyses were merged, or the file is damaged",
+        "pass the .db file from one rocprof-compute analyze run, or the workload folder",
     )

@@ -1,4 +1,4 @@
-"""Dispatches and their counters without damage, in the times of one run of the program."""
+"""Undamaged dispatches and counters, with times from one program run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ COUNTER_COLUMNS = {
     "kernel": "category",
     "replay_pass": "Int32",
 }
-"""Columns of `counters` of a workload folder and their dtypes."""
 
 _IDENTITY = ["device", "dispatch_id", "name"]
 _UNIT = "count"
-"""Raw hardware counters count events or cycles; their name says which."""
+"""Unit of raw hardware counters, which count events or cycles."""
 
 
 def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
-    """Leave out impossible counter values; returns reason -> how many.
+    """Leave out impossible counter values, and return reason -> number of values.
 
     Raises ProfileReadError if there are too many.
     """
@@ -69,12 +68,11 @@ def without_damaged_dispatches(path: Path, measured: Measured) -> None:
 def counters_and_one_run(
     path: Path, measured: Measured, texts: Codes
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The counter table, in order of time, and warnings; leaves each dispatch once, with `replays`
-    and extremes.
+    """Return the counter table in time order, and warnings. Keep each dispatch once, and add
+    `replays` and the extreme durations.
 
-    Where the program was run once per group of counters, each run has its own times. The dispatches
-    get the times of the run with the median sum of durations, so that they form a timeline that
-    took place.
+    If the program ran once per group of counters, each run has different times. Dispatches get the
+    times of the run with the median total duration, so they form a timeline that really happened.
     """
     records = measured.dispatches
     runs = pd.DataFrame({name: records[name] for name in (*_IDENTITY, "start_ns", "duration_ns")})
@@ -85,19 +83,17 @@ def counters_and_one_run(
         records[name] = by_key.transform(function).to_numpy(np.int64, copy=True)
     is_uneven = len(np.unique(records["replays"])) > 1
     totals = runs.groupby("replay_pass")["duration_ns"].sum().sort_values(kind="stable")
-    # Runs that differ cannot be numbered by counting, so then each dispatch shows its first run.
+    # Runs that differ can't be numbered by counting, so each dispatch shows its first run.
     chosen = 0 if is_uneven or not len(totals) else totals.index[(len(totals) - 1) // 2]
     is_shown = (runs["replay_pass"] == chosen).to_numpy()
     records.keep(is_shown)
-    warnings = [
-        f"{path.name}: the runs of the program did not all launch the same kernels."
-    ] * is_uneven
+    warnings = [f"{path.name}: the program runs didn't all launch the same kernels."] * is_uneven
     shared = int(runs[is_shown].duplicated(["device", "dispatch_id"]).sum())
     if shared:
         warnings.append(
-            f"{path.name}: {shared} dispatch numbers stand for different kernels in different runs"
-            " of the program. Likely cause: its work varies between runs (autotuning, randomness)."
-            " Their counters are incomplete."
+            f"{path.name}: {shared} dispatch numbers refer to different kernels in different"
+            " program runs. Their counters are incomplete. Likely cause: the work varies between"
+            " runs, for example because of autotuning or randomness."
         )
     return _counter_table(runs, measured.values, texts), warnings + _gaps(
         path, runs["key"], measured.values, len(texts)
@@ -122,17 +118,16 @@ def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd
         },
         copy=False,
     )
-    # Rows are mostly in order already, and checking is quicker than sorting.
+    # The rows are usually in order, and a check is faster than sorting.
     is_ordered = frame["time_ns"].is_monotonic_increasing
     return frame if is_ordered else frame.sort_values("time_ns", kind="stable", ignore_index=True)
 
 
 def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[str]:
-    """Warnings where dispatches have no counters, or have different numbers of them."""
     if not len(values):
         return [
-            f"{path.name}: no counter values. Likely cause: only times were asked for, or the"
-            " counters are unknown to the profiler of this ROCm version (see log.txt)."
+            f"{path.name}: the file has no counter values. Likely cause: only times were selected,"
+            " or the profiler of this ROCm version doesn't support the counters (see log.txt)."
         ]
     pairs = pd.unique(
         key.to_numpy(np.int64)[values["row"].to_numpy()] * texts + values["name"].to_numpy()
@@ -142,7 +137,7 @@ def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[
     if counters.min() == counters.max():
         return []
     return [
-        f"{path.name}: dispatches have between {present.min()} and {present.max()} counters. Likely"
-        " cause: counters were rotated over launches (--iteration-multiplexing), or a run ended"
-        " early."
+        f"{path.name}: the dispatches have between {present.min()} and {present.max()} counters."
+        " Likely cause: counters were rotated over launches (--iteration-multiplexing), or a run"
+        " ended early."
     ]

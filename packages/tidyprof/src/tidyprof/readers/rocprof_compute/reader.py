@@ -1,6 +1,4 @@
-"""Reader for what rocprof-compute (formerly Omniperf) writes: workload folders and analysis
-databases.
-"""
+"""Reader for workload folders and analysis databases from rocprof-compute (formerly Omniperf)."""
 
 from __future__ import annotations
 
@@ -59,9 +57,9 @@ from tidyprof.tables.records import Records
 
 _DRIVER_IDS_FROM = 256
 MOST_TIMES, LEAST_SHARE = 2, 0.1
-"""Largest ratio of a kernel's times with and without counters: counting serializes kernels and
-flushes caches, but the work is the same. Only kernels with this share of all kernel time count,
-since a counter's overhead of microseconds can double a short kernel.
+"""Maximum ratio of a kernel's mean durations with and without counters. Counting serializes kernels
+and flushes caches, but the work is the same. Only kernels with at least this share of the kernel
+time count, because a counter overhead of microseconds can double the time of a short kernel.
 """
 
 
@@ -72,37 +70,47 @@ def read_rocprof_compute(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_HELD_BYTES,
 ) -> Profile:
-    """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute
+    """Read a workload folder from `rocprof-compute profile`, or a database from `rocprof-compute
     analyze`.
 
-    path -- the folder with pmc_perf.csv, or with the files of single runs that `profile` leaves
-            from ROCm 7.13 on (results_*.csv); a folder above it if there is only one such folder;
-            pmc_perf.csv itself (the files beside it are read too); or the .db file. CSV files may
-            be compressed.
-    origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- one of these. CSV files may be compressed.
+            - the folder with pmc_perf.csv, or with a file per run (results_*.csv), as `profile`
+              writes them since ROCm 7.13
+            - a folder above it, if it contains only one such folder
+            - pmc_perf.csv itself; the files next to it are also read
+            - the .db file
+    origin, maximum_bytes -- see `tidyprof.read`.
 
-    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have
-    no times. Of the columns of `tables.contract`, here
-      device           GPU_ID as the tool gives it: see `meta["device_numbering"]`
-      grid, block      work-items in all and in a workgroup, as text such as `[1024]`
-      replays, shortest_ns, longest_ns   in how many runs of the program the dispatch was timed, and
-        the extremes
+    `events` has one row per dispatch, with times in nanoseconds of the machine's clock. It is
+    empty if the files have no times. Columns of `tables.contract` with a special meaning here:
+      - device: the tool's GPU_ID; see `meta["device_numbering"]`
+      - grid, block: total work-items, and work-items per workgroup, as a string such as `[1024]`
+      - replays: number of program runs in which the dispatch was timed
+      - shortest_ns, longest_ns: extreme durations in these runs
 
-    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`,
-    `kernel`, and `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the
-    dispatch's start, 0 in a file without times. The program is run once per group of counters, so
-    counters of different passes belong to different launches. The sum of a level over cycles is
-    called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`. For a database `counters`
-    has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak, ...),
-    with the start of the kernel's first dispatch as `time_ns`.
+    `counters` has one row per dispatch and hardware counter (unit `count`):
+      - dispatch_id, kernel: the dispatch
+      - replay_pass: number of the program run that counted it, starting with 0. The program runs
+        once per group of counters, so different passes belong to different launches.
+      - time_ns: start of the dispatch, or 0 if the file has no times
 
-    `meta` has, besides the common entries and where stated: `layout` (wide, long, database),
-    `sysinfo` (typed; clocks of 0 are absent), `roofline` (measured ceilings per device),
-    `metric_tables` (name -> rows, of `analyze`), `kernel_rates` (database: FLOP rate and
-    intensities per kernel, without those that old releases get wrong), `replay_passes` (runs of the
-    program), `replays_read`, `rows`, `columns`, `counters_distinct`, `command`, `workload`.
+    The sum of a level over cycles is named `<level>_ACCUM` in every version, for example
+    `SQ_LEVEL_WAVES_ACCUM`.
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    For a database, `counters` has the tool's metrics instead, with `kernel`, `metric_id` and
+    `statistic` (Avg, Peak, ...). `time_ns` is the start of the kernel's first dispatch.
+
+    `meta` has the common entries and these, if known:
+      - layout: wide, long or database
+      - sysinfo: typed values, without clocks of 0
+      - roofline: measured ceilings per device
+      - metric_tables: name -> rows, from `analyze`
+      - kernel_rates: for a database, FLOP rate and intensities per kernel, without values that old
+        releases get wrong
+      - replay_passes: number of program runs
+      - replays_read, rows, columns, counters_distinct, command, workload
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     texts = Codes()
@@ -112,7 +120,7 @@ def read_rocprof_compute(
         (part, counters), dropped = read_analysis(path, maximum_bytes, texts), {}
     device = part.records.get("device")
     if device.max(initial=0) >= _DRIVER_IDS_FROM:
-        # Such an id is a hash, no index.
+        # This id is a hash instead of an index.
         part.facts["device_numbering"] = "driver id"
     profile = profile_of([part], texts, {"tool": "rocprof-compute"}, origin)
     profile.counters = counters
@@ -126,7 +134,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _counter_files(path: Path) -> tuple[list[Path], bool]:
-    """The files with the counters, and whether the files beside them belong to them."""
+    """Return the counter files, and True if the files next to them belong to them."""
     if not path.is_dir():
         return [path], path.name.startswith(COUNTER_FILE)
     found = workload_folders(path)
@@ -136,31 +144,30 @@ def _counter_files(path: Path) -> tuple[list[Path], bool]:
         shown = ", ".join(repr(str(folder.relative_to(path))) for folder in found[:4])
         raise SeveralRecordingsError(
             path,
-            f"{len(found)} workload folders ({shown}{', ...' if len(found) > 4 else ''})",
-            "several workloads, or one folder per rank",
-            "pass one of them",
+            f"the folder has {len(found)} workload folders"
+            f" ({shown}{', ...' if len(found) > 4 else ''})",
+            "it contains several workloads, or one folder per rank",
+            "pass one of these folders",
         )
     separate = sorted(file.name for file in path.glob(SEPARATE_RUNS)) if path.is_dir() else []
     if separate:
         raise ProfileReadError(
             path,
-            f"no {COUNTER_FILE}, but {len(separate)} files of single runs ({separate[0]!r} for"
-            " one)",
-            "from ROCm 7.13 on profile leaves it to analyze to join the runs of its CSV back end",
+            f"no {COUNTER_FILE}, but {len(separate)} files of single runs, such as {separate[0]!r}",
+            "since ROCm 7.13, analyze joins the CSV files that profile writes for single runs",
             "run once: rocprof-compute analyze -p with this folder",
         )
     raise ProfileReadError(
         path,
         f"no {COUNTER_FILE}",
-        "profiling failed (see log.txt), or the folder has only the results of analyze",
-        "pass the folder that rocprof-compute profile wrote, such as workloads/NAME/MI300X_A1",
+        "profiling failed (see log.txt), or the folder contains only results of analyze",
+        "pass the folder from rocprof-compute profile, such as workloads/NAME/MI300X_A1",
     )
 
 
 def _read_folder(
     files: list[Path], has_company: bool, texts: Codes, maximum_bytes: int
 ) -> tuple[Part, pd.DataFrame, dict[str, int]]:
-    """The dispatches, their counters, and reason -> counter values that were left out."""
     file, folder = files[0], files[0].parent
     read = [CounterCsv(own, maximum_bytes) for own in files]
     measured, text = together([read_layout(own, texts) for own in read]), read[0]
@@ -182,7 +189,7 @@ def _read_folder(
     part.warnings += warnings
     if not has_times:
         part.records.keep(np.zeros(len(part.records), bool))
-        part.warnings.append(f"{file.name}: no times, so there are no events and no rates.")
+        part.warnings.append(f"{file.name}: no times, so there are no events or rates.")
     replays = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
     part.facts |= {"counters_distinct": int(counters["name"].nunique()), "replays_read": replays}
     part.facts.setdefault("replay_passes", replays)
@@ -193,7 +200,7 @@ def _read_folder(
 
 
 def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Add the counters of runs that pmc_perf.csv leaves out, as versions up to ROCm 6.3 do."""
+    """Add counters of runs that versions up to ROCm 6.3 leave out of pmc_perf.csv."""
     for stem in PASS_FILES if measured.layout == "wide" else ():
         file = folder / f"{stem}.csv"
         if not file.is_file():
@@ -201,14 +208,15 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         text = CounterCsv(file)
         labels = list(texts)
         present = {labels[code] for code in measured.values["name"].unique()}
-        # Counters that come in every run belong to the run in which the new counters were counted,
-        # so they are taken along.
+        # A counter that every run has belongs to the run of the new counters, so read it again.
         if {column.counter for column in counter_columns(text.names)} <= present:
             continue
         more = read_layout(text, texts)
         rows = _rows_in(measured.dispatches, more.dispatches)
         if rows is None:
-            part.warnings.append(f"{file.name}: other dispatches than in {COUNTER_FILE}, left out.")
+            part.warnings.append(
+                f"{file.name} was left out because its dispatches differ from {COUNTER_FILE}."
+            )
             continue
         replay = more.values["replay_pass"] + measured.values["replay_pass"].max() + 1
         values = more.values.assign(row=rows[more.values["row"].to_numpy()], replay_pass=replay)
@@ -217,8 +225,8 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
 
 
 def _rows_in(known: Records, wanted: Records) -> np.ndarray | None:
-    """For each wanted dispatch its row in `known`, by number, device and kernel; None if a dispatch
-    is unknown there, or there twice.
+    """Return the row in `known` of each dispatch, by number, device and kernel. Return None if a
+    dispatch doesn't occur exactly once in `known`.
     """
     by = ["device", "dispatch_id", "name"]
     right, left = (pd.DataFrame({name: of[name] for name in by}) for of in (known, wanted))
@@ -228,8 +236,8 @@ def _rows_in(known: Records, wanted: Records) -> np.ndarray | None:
 
 
 def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Take times from timestamps.csv, which is of a run without counters, and dispatches that only
-    that run has. The numbers of dispatches may be shifted there, so their kernels are compared.
+    """Add times from timestamps.csv, which comes from a run without counters, and dispatches that
+    only that run has. Compare the kernels, because that run may number dispatches differently.
     """
     file = folder / TIMES_FILE
     if measured.layout != "wide" or not file.is_file():
@@ -245,22 +253,20 @@ def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> No
         measured.values = measured.values.assign(row=rows[measured.values["row"].to_numpy()])
         part.records = measured.dispatches = timed
         part.warnings.append(
-            f"{COUNTER_FILE} has {len(counted)} of the {len(timed)} dispatches in {file.name}; the"
-            " others have no counters."
+            f"{COUNTER_FILE} has only {len(counted)} of the {len(timed)} dispatches in {file.name},"
+            " so the others have no counters."
         )
     else:
         part.warnings.append(
-            f"{file.name}: {len(timed)} dispatches, which are others than the {len(counted)} in"
-            f" {COUNTER_FILE}, left out."
+            f"{file.name} was left out because its {len(timed)} dispatches differ from the"
+            f" {len(counted)} in {COUNTER_FILE}."
         )
         return
     part.files.append(file)
 
 
 def _contradictions(file: Path, timed: Records, counted: Records, texts: Codes) -> list[str]:
-    """Return a warning if a kernel's mean duration differs by more than MOST_TIMES between the run
-    without counters and that with counters.
-    """
+    """Return a warning if counters change a kernel's mean duration by more than MOST_TIMES."""
     runs = [
         pd.Series(records["duration_ns"]).groupby(records["name"]) for records in (timed, counted)
     ]
@@ -278,12 +284,11 @@ def _contradictions(file: Path, timed: Records, counted: Records, texts: Codes) 
     without, with_counters = mean[kernel] / 1e6
     return [
         f"{file.name} and {COUNTER_FILE} contradict each other: {list(texts)[kernel][:60]!r} takes"
-        f" {without:,.3f} and {with_counters:,.3f} ms."
+        f" {without:,.3f} ms in the first file and {with_counters:,.3f} ms in the second."
     ]
 
 
 def _add_company(folder: Path, part: Part) -> None:
-    """Add what the small files state to `part.facts`."""
     facts, read = part.facts, part.files
     if (folder / SYSTEM_FILE).is_file():
         sysinfo, warnings = read_system_facts(folder / SYSTEM_FILE)
@@ -292,7 +297,8 @@ def _add_company(folder: Path, part: Part) -> None:
         read.append(folder / SYSTEM_FILE)
     else:
         part.warnings.append(
-            f"no {SYSTEM_FILE} beside {COUNTER_FILE}: the GPU and its peaks are unknown."
+            f"{SYSTEM_FILE} is missing next to {COUNTER_FILE}, so the GPU and its peaks are"
+            " unknown."
         )
     if (folder / ROOFLINE_FILE).is_file():
         facts["roofline"] = read_ceilings(folder / ROOFLINE_FILE)
@@ -302,7 +308,8 @@ def _add_company(folder: Path, part: Part) -> None:
         read.append(folder / DISPATCH_FILE)
         if listed != facts["rows"] and facts["layout"] == "wide":
             part.warnings.append(
-                f"{DISPATCH_FILE} lists {listed} dispatches, {COUNTER_FILE} {facts['rows']}."
+                f"{DISPATCH_FILE} lists {listed} dispatches, but {COUNTER_FILE} has"
+                f" {facts['rows']}."
             )
     tables = read_metric_tables(folder)
     if (folder / KERNEL_TOP_FILE).is_file():

@@ -1,4 +1,4 @@
-"""Whether rocprof-compute wrote a folder or file."""
+"""Recognition of folders and files from rocprof-compute."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from tidyprof.readers.rocprof_v1.recognition import is_of_rocprofv2
 from tidyprof.readers.rocprofv3.columns import header_of
 
 COUNTER_FILE = "pmc_perf.csv"
-"""The counters of all runs of the program; from ROCm 10.2 on compressed, with the ending .gz."""
+"""Counters of all program runs. Since ROCm 10.2, the file is compressed, with the ending .gz."""
 
 RUN_FILES = ("results_*.csv", "results_*.csv.gz")
-"""The counters of one run each, with a row for each counter, as `profile` leaves them from ROCm
-7.13 on, compressed since 10.1. `analyze` joins them.
+"""Counters of one run per file, with one row per counter. `profile` writes them since ROCm 7.13
+(compressed since 10.1), and `analyze` joins them.
 """
 
 MARKER_TABLE = "compute_workload"
-"""A table that only this kind of database has."""
 
 SEPARATE_RUNS = "pmc_perf_*.csv"
-"""The same from the CSV back end of ROCm 7.13 to 10.0, with a column for each counter."""
+"""Counters of single runs from the CSV back end of ROCm 7.13 to 10.0, with a column per counter."""
 
 _COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,', re.DOTALL)
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether a path is a workload folder, a file of its counters, or an analysis database."""
+    """Return True if the path is a workload folder, a counter file, or an analysis database."""
     if path.is_dir():
         return bool(workload_folders(path)) or any(path.glob(SEPARATE_RUNS))
     return holds_table(head, MARKER_TABLE) or _begins_counters(path, head)
 
 
 def workload_folders(folder: Path) -> list[Path]:
-    """Folders with files of counters: this one, or those up to two levels below it."""
+    """Return this folder if it has counter files, otherwise such folders up to two levels below."""
     if counter_files(folder):
         return [folder]
     names = (COUNTER_FILE, f"{COUNTER_FILE}.gz", *RUN_FILES)
@@ -48,9 +47,7 @@ def workload_folders(folder: Path) -> list[Path]:
 
 
 def counter_files(folder: Path) -> list[Path]:
-    """The file with the counters of all runs of the program, or else the files of each run; empty
-    where there is none.
-    """
+    """Return the counter file of all program runs, or otherwise the files of single runs."""
     joined = [
         file for file in (folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz") if file.is_file()
     ]

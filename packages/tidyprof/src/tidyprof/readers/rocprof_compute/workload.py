@@ -1,5 +1,5 @@
-"""The small files beside the counters in a rocprof-compute folder: machine, ceilings, analysis
-tables, runs.
+"""Small files next to the counters in a rocprof-compute folder: machine, ceilings, analysis tables
+and runs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PASS_FILES = (
     "SQ_INST_LEVEL_VMEM",
     "SQ_LEVEL_WAVES",
 )
-"""Single runs of the program that old versions did not join into pmc_perf.csv."""
+"""Single program runs that old versions didn't join into pmc_perf.csv."""
 
 SMALL_FILE_BYTES = 2**26
-"""Uncompressed bytes that one of these files may have."""
+"""Size limit of each file in uncompressed bytes."""
 
 POSITIVE_FACTS = (
     *(
@@ -53,7 +53,7 @@ POSITIVE_FACTS = (
         "sqc_per_gpu",
     ),
 )
-"""Entries of sysinfo.csv that are positive numbers: 0 or text means that the tool did not know."""
+"""Positive entries of sysinfo.csv. The tool writes 0 or text if it doesn't know the number."""
 
 _TABLE_NAME = re.compile(r"(\d{1,2}\.\d{1,2})(?:_(.*))?\.csv", re.ASCII)
 _VERSION = re.compile(rb"(?:rocprof\w*-compute|omniperf) version:\s*(\d+\.\d+\.\d+)", re.IGNORECASE)
@@ -61,23 +61,23 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def small_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a small CSV file as typed values; absent cells are left out.
+    """Return the rows of a small CSV file as typed values, without empty cells.
 
-    Raises ProfileReadError if the file cannot be read, or a row has more cells than the header.
+    Raises ProfileReadError if the file can't be read, or if a row isn't as long as the header.
     """
     text = read_bytes(path, SMALL_FILE_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
     if not text.endswith("\n"):
-        raise _damaged(path, "its last line has no end")
+        raise _damaged(path, "the last line has no newline")
     try:
         header, *rows = [
             row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row
         ]
     except (csv.Error, ValueError) as error:
-        raise _damaged(path, f"no sound CSV ({error})") from None
+        raise _damaged(path, f"the file isn't valid CSV ({error})") from None
     wrong = next((number for number, row in enumerate(rows, 2) if len(row) != len(header)), None)
     if wrong is not None:
         raise _damaged(
-            path, f"{len(rows[wrong - 2])} cells in row {wrong} under a header of {len(header)}"
+            path, f"{len(rows[wrong - 2])} cells in row {wrong}, but {len(header)} in the header"
         )
     return [
         {name: typed(cell) for name, cell in zip(header, row, strict=True) if _is_stated(cell)}
@@ -94,8 +94,8 @@ def _is_stated(cell: str) -> bool:
 
 
 def typed(cell: str) -> int | float | str:
-    """A cell as a whole number, a finite number, or text without the line breaks of
-    rocprof-compute's own layout.
+    """Convert a cell to an integer or a finite number. Otherwise, return the text without line
+    breaks, which rocprof-compute inserts for layout.
     """
     text = cell.strip()
     if _WHOLE.fullmatch(text):
@@ -108,7 +108,7 @@ def typed(cell: str) -> int | float | str:
 
 
 def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any], list[str]]:
-    """The facts of sysinfo without clocks and counts of 0, and warnings about those."""
+    """Return the facts in sysinfo without clocks and counts of 0, and warnings about these."""
     unknown = [name for name in POSITIVE_FACTS if name in facts and not _is_positive(facts[name])]
     kept = {
         name: value for name, value in facts.items() if name not in unknown and value is not None
@@ -116,14 +116,14 @@ def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any],
     if not unknown:
         return kept, []
     return kept, [
-        f"{source}: {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} 0 or no number, so"
-        " unknown; peaks that depend on it cannot be computed. Likely cause: firmware or tool"
+        f"{source}: {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} 0 or not a number,"
+        " so peaks that depend on this can't be computed. Likely cause: the firmware or tool is"
         " older than the GPU."
     ]
 
 
 def common_facts(sysinfo: dict[str, Any]) -> dict[str, Any]:
-    """Entries of `meta` from sysinfo, under the names that all readers use."""
+    """Return `meta` entries from sysinfo, with the names that all readers use."""
     names = {"gpu": "gpu_model", "rocm": "rocm_version", "host": "hostname", "command": "command"}
     names["workload"] = "workload_name"
     return {"sysinfo": sysinfo} | {
@@ -136,19 +136,19 @@ def _is_positive(value: Any) -> bool:
 
 
 def read_system_facts(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The one row of sysinfo.csv. Raises ProfileReadError unless there is exactly one."""
+    """Return the row of sysinfo.csv. Raises ProfileReadError unless there is exactly one."""
     rows = small_table(path)
     if len(rows) != 1:
-        raise _damaged(path, f"{len(rows)} rows instead of one")
+        raise _damaged(path, f"the file has {len(rows)} rows instead of one")
     return system_facts(rows[0], path.name)
 
 
 def read_ceilings(path: Path) -> list[dict[str, float]]:
-    """The rates in roofline.csv that the benchmark reached, one entry per device, in GB/s and
-    GFLOP/s (GOP/s for integers).
+    """Return the benchmarked rates in roofline.csv, one entry per device, in GB/s and GFLOP/s
+    (GOP/s for integers).
 
-    Entries of 0 were not measured and are left out. Raises ProfileReadError for negative or
-    unreadable figures.
+    Entries of 0 were not measured and are left out. Raises ProfileReadError if a number is negative
+    or unreadable.
     """
     devices = []
     for row in small_table(path):
@@ -161,12 +161,12 @@ def read_ceilings(path: Path) -> list[dict[str, float]]:
             {name: value for name, value in row.items() if value > 0 or name == "device"}
         )
     if not devices:
-        raise _damaged(path, "no row below the header")
+        raise _damaged(path, "there is no row below the header")
     return devices
 
 
 def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The tables that `rocprof-compute analyze` wrote as CSV, by number and name: `2.1
+    """Return the CSV tables from `rocprof-compute analyze`, by number and name: `2.1
     Speed-of-Light` -> rows.
     """
     tables = {}
@@ -176,13 +176,13 @@ def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
             if match:
                 name = f"{match[1]} {(match[2] or '').replace('_', ' ')}".strip()
                 tables[name] = small_table(file)
-    # By their numbers: as text, 10.1 would come before 2.1.
+    # Sort by number, because 10.1 would precede 2.1 as a string.
     names = sorted(tables, key=lambda name: [int(part) for part in name.split()[0].split(".")])
     return {name: tables[name] for name in names}
 
 
 def tool_version(folder: Path) -> str | None:
-    """The version that log.txt names, None if there is none."""
+    """Return the version in log.txt, or None."""
     log = folder / "log.txt"
     if not log.is_file():
         return None
@@ -192,9 +192,7 @@ def tool_version(folder: Path) -> str | None:
 
 
 def planned_runs(folder: Path) -> int | None:
-    """How often the program was to be run: once for each `pmc:` line of the counter requests in
-    perfmon/.
-    """
+    """Return the planned number of program runs: the number of `pmc:` lines in perfmon/."""
     requests: Iterable[Path] = sorted((folder / "perfmon").glob("*.txt"))
     lines = sum(_request_lines(file) for file in requests)
     return lines or None

@@ -1,1 +1,1 @@
-"""The folders of rocprof-sys and of omnitrace."""
+"""Reader for folders from rocprof-sys and omnitrace."""

@@ -1,6 +1,4 @@
-"""Reader for the output of rocprof-sys (ROCm Systems Profiler) and of omnitrace, its
-predecessor.
-"""
+"""Reader for output from rocprof-sys (ROCm Systems Profiler) and omnitrace, its predecessor."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ _FACTS = {
     "rocm": ("ROCPROFSYS_ROCM_VERSION", "OMNITRACE_ROCM_VERSION", "OMNITRACE_HIP_VERSION"),
     "cpu": ("CPU_MODEL",),
 }
-"""Entries of `Profile.meta` -> the names that metadata files have for them."""
+"""Entries of `Profile.meta` -> their names in metadata files."""
 
 _SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
@@ -56,39 +54,46 @@ def read_rocprof_sys(
     progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read what rocprof-sys wrote: its Perfetto traces, and its profiles as tables.
+    """Read the Perfetto traces and profile tables from rocprof-sys.
 
-    path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`, or the folder
-                     above it if it holds one run), or a single trace or table.
-    rank          -- read only this rank; where nothing states one, the rank that the files have.
-    origin        -- where the recording comes from; not stated if None.
-    progress, maximum_bytes -- as in `read_perfetto`.
+    path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`), the folder
+                     above it if it contains only one run, or a single trace or table.
+    rank          -- read only this rank. If nothing contains a rank, assign this one.
+    origin        -- where the profile comes from; unknown if None.
+    progress, maximum_bytes -- see `read_perfetto`.
 
-    `events` and `counters` are those of `read_perfetto`, of all processes; without a trace they are
-    empty. A file's number is the process, and the rank if it is not the number of the process in
-    the file, as in a job of MPI.
+    `events` and `counters` are the tables of `read_perfetto` for all processes. Without a trace,
+    they are empty. The number in a file name is the process. If it isn't a process in the file, it
+    is the rank, as in an MPI job.
 
-    `meta` has, besides the entries of `read_perfetto` and where stated: `tool_version`, `rocm`,
-    `cpu`, `launched` (day and time), `ignored_files` (tables with several numbers for one label,
-    such as vectors of hardware counters), `settings` (those that were set, by the name of their
-    environment variable), `table_descriptions` (in the tool's words) and `tables`: metric
-    (`wall_clock`, `sampling_wall_clock`, `sampling_percent`, `trip_count`, ...) -> DataFrame with
-    one row per label and place in the call tree, in the order of the file (what is called right
-    below its caller), in these columns:
-      rank, process    Int32, Int64
-      thread           Int64, thread as the tool counts them from 0, not the system's number
-      label            function, region or kernel
-      depth            Int32, 0 outermost; always 0 in flat profiles and in `sampling_percent`
-      parent           Int64, row label of the caller
-      count            Int64, how often it was called, or for samples in how many frames it was
-      total_ns, min_ns, max_ns, self_ns   Int64; mean_ns, std_ns Float64: time. total_ns includes
-                       what is called; self_ns does not include what was called on the same thread
-      self_percent     Float64, self of total
-    and for metrics that are no time total, mean, min, max, std, self (Float64) and unit instead.
-    Tables come from JSON, or where it is missing from text, which has six decimals and cuts long
-    labels short.
+    `meta` has the entries of `read_perfetto` and these, if known:
+      - tool_version, rocm, cpu
+      - launched: day and time
+      - ignored_files: tables with several numbers per label, such as counter vectors
+      - settings: environment variable -> value, for all settings that were set
+      - table_descriptions: the tool's descriptions
+      - tables: metric (`wall_clock`, `sampling_wall_clock`, `sampling_percent`, `trip_count`, ...)
+        -> DataFrame
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    A table has one row per label and place in the call tree, in file order, so callees follow their
+    caller. Its columns:
+      - rank, process: Int32, Int64
+      - thread: Int64, the tool's own thread number, which starts with 0
+      - label: function, region or kernel
+      - depth: Int32; the outermost is 0. Always 0 in flat profiles and `sampling_percent`
+      - parent: Int64, row label of the caller
+      - count: Int64, number of calls; for samples, number of frames
+      - total_ns, min_ns, max_ns, self_ns: Int64. total_ns includes callees. self_ns excludes
+        callees on the same thread
+      - mean_ns, std_ns: Float64
+      - self_percent: Float64, self time as a share of the total
+
+    Metrics that aren't times have total, mean, min, max, std and self (Float64), and unit instead.
+
+    Tables come from JSON files. If these are missing, tables come from text files, which round to
+    six decimals and cut long labels.
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     run, texts = _find(path), Codes()
@@ -112,8 +117,6 @@ def read_rocprof_sys(
 
 @dataclass
 class _Run:
-    """The files of one run of the profiler."""
-
     traces: list[Path] = field(default_factory=list)
     tables: list[TableFile] = field(default_factory=list)
     metadata: list[Path] = field(default_factory=list)
@@ -121,8 +124,6 @@ class _Run:
 
 @dataclass
 class _TablePart(Part):
-    """A table with its rank and process."""
-
     table: Table | None = None
 
 
@@ -133,18 +134,18 @@ def _find(path: Path) -> _Run:
     if not runs:
         raise ProfileReadError(
             path,
-            "a folder without a trace or table of rocprof-sys",
-            "the profiler wrote elsewhere, or the run ended before it wrote",
-            "pass the folder that rocprof-sys names when it ends (rocprofsys-<program>-output/<day"
+            "the folder has no trace or table from rocprof-sys",
+            "the profiler wrote to another folder, or the run ended before it wrote",
+            "pass the folder that rocprof-sys prints when it ends (rocprofsys-<program>-output/<day"
             " and time>)",
         )
     if len(runs) > 1:
         raise ProfileReadError(
             path,
-            f"{len(runs)} runs"
+            f"the folder contains {len(runs)} runs"
             f" ({', '.join(repr(run.name) for run in runs[:3])}{', ...' if len(runs) > 3 else ''})",
-            "each run of rocprof-sys makes a folder of its own",
-            f"pass one of them, the latest by name being {runs[-1].name!r}",
+            "rocprof-sys creates a separate folder for each run",
+            f"pass one of these folders; the latest by name is {runs[-1].name!r}",
         )
     return _run_in(runs[0]) or _Run()
 
@@ -157,23 +158,22 @@ def _single(path: Path) -> _Run:
     if content_of(head) == "metadata":
         raise ProfileReadError(
             path,
-            "the description of a run of rocprof-sys, without a trace or table",
-            "it lies beside the files that hold the measurements",
+            "the file describes a rocprof-sys run but contains no trace or table",
+            "the measurements are in other files in the same folder",
             "pass the folder",
         )
     return _Run(traces=[path])
 
 
 def _run_in(folder: Path) -> _Run | None:
-    """The run whose files lie right in the folder."""
     tables, metadata = files_of_folder(folder)
     traces = [file for file in trace_files(folder) if file.parent == folder]
     return _Run(traces, tables, metadata) if traces or tables else None
 
 
 def _rank_of_trace(trace: Part) -> int | None:
-    """The rank that the name states, or the number at the name's end if it is not the number of a
-    process in the file.
+    """Return the rank in the file name. It can be the number at the end if no process in the file
+    has that number.
     """
     suffix = _SUFFIX.search(trace.path.name)
     number = int(suffix[1]) if suffix else None
@@ -182,11 +182,10 @@ def _rank_of_trace(trace: Part) -> int | None:
 
 
 def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
-    """The table with its rank and process, and warnings about its content."""
     number, process, path = table.file.suffix, table.process, table.file.path
     rank = rank_in_name(path)
-    # The number in the name is the process, or in a job of MPI the rank: what else is known of the
-    # process, of MPI or of the traces' ranks decides.
+    # The number in the file name is the process, or the rank in an MPI job. Compare it with the
+    # table's process, with MPI data, and with the ranks of traces.
     if process is not None:
         rank = number if number not in (None, process) else rank
     elif table.is_mpi or number in {trace.rank for trace in traces} - {None}:
@@ -196,29 +195,26 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
     doubts = []
     if table.cut:
         doubts.append(
-            f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all tables"
-            " in text; the JSON beside it would have them whole."
+            f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all text"
+            " tables. Next step: pass the folder with the JSON table, which has complete labels."
         )
     if table.rows and not any(row.total for row in table.rows):
         doubts.append(
-            f"{path.name}: {len(table.rows)} labels were counted, but all sums are zero: the metric"
-            " was not measured in this run."
+            f"{path.name}: all sums are zero for the {len(table.rows)} labels, so the metric was"
+            " not measured in this run."
         )
     processes = [] if process is None else [process]
     return _TablePart(path, rank=rank, processes=processes, warnings=doubts, table=table)
 
 
 def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
-    """One table per metric for all ranks and processes, the rows of one file after those of
-    another.
-    """
     of_metrics: dict[str, list[pd.DataFrame]] = {}
     for part in tables:
         rows = frame(part.table)
         rows.insert(0, "rank", pd.array([part.rank] * len(rows), "Int32"))
         rows.insert(1, "process", pd.array([next(iter(part.processes), None)] * len(rows), "Int64"))
         earlier = of_metrics.setdefault(part.table.metric, [])
-        # A parent is the number of a row, counted from 0 in each file.
+        # A parent is a row number, which starts with 0 in each file.
         rows["parent"] += sum(map(len, earlier))
         earlier.append(rows)
     return {
@@ -240,7 +236,6 @@ class _Tool(msgspec.Struct):
 
 
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
-    """Entries of `Profile.meta` that a metadata file states."""
     try:
         (name, tool), *_ = msgspec.json.decode(
             read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]
@@ -248,7 +243,7 @@ def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
             path,
-            f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})",
+            f"the file isn't rocprof-sys metadata in JSON ({' '.join(str(error).split())[:100]})",
             *CUT_SHORT,
         ) from None
     info = {

@@ -1,6 +1,4 @@
-"""The files that rocprof-sys writes beside its Perfetto trace: their contents, and what their names
-tell.
-"""
+"""Files that rocprof-sys writes next to its Perfetto trace, recognized by name and content."""
 
 from __future__ import annotations
 
@@ -28,9 +26,8 @@ _TEXT_TABLE = re.compile(
 class TableFile:
     """A file with a table.
 
-    metric -- the subject of the table by the file's name: `wall_clock`, `sampling_percent`, ...
-    suffix -- number at the end of the name: the process or, in a job of MPI, the rank; None without
-              one.
+    metric -- subject of the table from the file name: `wall_clock`, `sampling_percent`, ...
+    suffix -- number at the end of the name, or None. It is the process, or the rank in an MPI job.
     format -- `json` or `text`.
     """
 
@@ -41,8 +38,8 @@ class TableFile:
 
 
 def content_of(head: bytes) -> str | None:
-    """The content of a file that starts with `head`: `json` or `text` for a table, `metadata`, or
-    None.
+    """Return the content of a file that starts with `head`: `json` or `text` for a table,
+    `metadata`, or None.
     """
     if _JSON_TABLE.match(head):
         return "json"
@@ -52,7 +49,7 @@ def content_of(head: bytes) -> str | None:
 
 
 def table_file(path: Path, head: bytes) -> TableFile | None:
-    """The table in a file that starts with `head`, None if there is none."""
+    """Return the table in a file that starts with `head`, or None."""
     content = content_of(head)
     if content not in ("json", "text"):
         return None
@@ -65,10 +62,10 @@ def table_file(path: Path, head: bytes) -> TableFile | None:
 
 
 def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
-    """The tables in a folder, those in text only where there is no JSON of them; and its metadata
-    files.
+    """Return the tables and metadata files in a folder. A text table is left out if the folder has
+    the same table as JSON.
 
-    A file that cannot be opened is no error here; its reader raises it.
+    A file that can't be opened raises no error here, because its reader raises it later.
     """
     tables, metadata = [], []
     for path in sorted(folder.iterdir()):
@@ -89,18 +86,18 @@ def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
 
 
 def holds_tables(folder: Path) -> bool:
-    """Whether a folder holds a table or the metadata of a run of rocprof-sys."""
+    """Return True if a folder contains a rocprof-sys table or metadata file."""
     return any(files_of_folder(folder))
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """Folders in a folder that hold a run each."""
+    """Return the subfolders that contain a run."""
     return sorted(below for below in folder.glob("[!.]*") if below.is_dir() and holds_tables(below))
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it
-    holds a run of it.
+    """Return True if content that starts with `head` is a rocprof-sys table, or if a folder
+    contains a rocprof-sys run.
     """
     if not path.is_dir():
         return table_file(path, head) is not None

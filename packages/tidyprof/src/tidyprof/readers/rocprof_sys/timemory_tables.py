@@ -1,4 +1,4 @@
-"""Tables of rocprof-sys's profiles, written by the library timemory, from JSON or from text."""
+"""Profile tables that rocprof-sys writes with the timemory library, as JSON or text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tidyprof.io.byte_stream import in_lines, in_texts, read_bytes
 from tidyprof.readers.rocprof_sys.recognition import TableFile
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
-"""Units of time as timemory writes them (source/timemory/units.hpp of
-https://github.com/ROCm/timemory), in ns.
+"""Time units in timemory's spelling (source/timemory/units.hpp of
+https://github.com/ROCm/timemory) -> nanoseconds.
 """
 
 _CUT = "..."
@@ -66,8 +66,8 @@ class _Document(msgspec.Struct):
 
 
 class Row(NamedTuple):
-    """One line of a table. Numbers are in ns in a table of times, else in the table's unit; None
-    where the file has none.
+    """One line of a table. Times are in nanoseconds, other numbers in the table's unit. Missing
+    numbers are None.
     """
 
     thread: int | None
@@ -85,11 +85,11 @@ class Row(NamedTuple):
 class Table:
     """The table of one metric in a file.
 
-    rows    -- in the order of the file: every label right below its caller.
-    unit    -- unit of the numbers in the file, None where it has none.
-    process -- number of the process if the file states it; is_mpi -- whether the file says that it
-               is one rank of several.
-    cut     -- labels that the file has cut short.
+    rows    -- in file order, so every label follows its caller.
+    unit    -- unit of the numbers in the file, or None.
+    process -- process number, if the file contains it.
+    is_mpi  -- True if the file says that it is one of several ranks.
+    cut     -- number of labels that the file cuts short.
     """
 
     file: TableFile
@@ -103,10 +103,7 @@ class Table:
 
 
 def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
-    """The tables of one file, without metrics that have several numbers for one label.
-
-    Raises ProfileReadError where the file is damaged or its numbers make no sense.
-    """
+    """Return the tables of one file, without metrics that have several numbers per label."""
     data = read_bytes(file.path, maximum_bytes, in_lines if file.format == "text" else in_texts)
     tables = (
         _from_json(file, data)
@@ -145,8 +142,8 @@ def _from_json(file: TableFile, data: bytes) -> list[Table]:
 
 
 def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
-    """The document read less strictly: timemory writes NaN and infinite numbers, which JSON does
-    not have, and names as they are in the binary.
+    """Parse the document less strictly. timemory writes NaN and infinite numbers, which JSON
+    doesn't allow, and undecoded names from the binary.
     """
     if b"NaN" in data or b"Inf" in data or isinstance(error, UnicodeDecodeError):
         try:
@@ -159,7 +156,7 @@ def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
 def _row_of_node(node: _Node, unit: str | None) -> Row:
     entry = node.entry
     total = _number(entry.value if entry.repr_data is None else entry.repr_data, unit)
-    # Clocks store whole nanoseconds in `value`; what they show in `repr_data` is rounded.
+    # Clocks store whole nanoseconds in `value` and a rounded time in `repr_data`.
     if (
         unit in NANOSECONDS
         and isinstance(entry.value, int)
@@ -172,14 +169,13 @@ def _row_of_node(node: _Node, unit: str | None) -> Row:
 
 
 def _number(value: Any, unit: str | None) -> float | None:
-    """A finite number, in ns if it is a time; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
     return value * NANOSECONDS.get(unit or "", 1)
 
 
 def _taken_apart(prefix: str) -> tuple[int | None, str]:
-    """Thread and label of `|0>>>   |_label`; of two numbers the first is the rank."""
+    """Return thread and label of `|0>>>   |_label`. The first of two numbers is the rank."""
     found = _PREFIX.match(prefix)
     thread = (found[2] or found[1]) if found else None
     label = prefix[found.end() :] if found else prefix
@@ -194,12 +190,12 @@ def _from_text(file: TableFile, text: str) -> Table:
         None,
     )
     if header is None or header + 1 >= len(lines):
-        raise _damaged(file, "no line with the names of the columns")
-    # Labels may hold vertical bars: the rule below the names tells where columns end.
+        raise _damaged(file, "the line with the column names is missing")
+    # Labels may contain vertical bars, so the rule below the names defines the columns.
     edges = [column for column, character in enumerate(lines[header + 1]) if character == "|"]
     names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
     if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
-        raise _damaged(file, f"columns {', '.join(names)[:80]!r}")
+        raise _damaged(file, f"unexpected columns {', '.join(names)[:80]!r}")
     rows, cut = [], 0
     body = [line for line in lines[header + 2 :] if not line.startswith("|--")]
     cells: dict[str, str] = {}
@@ -214,7 +210,7 @@ def _from_text(file: TableFile, text: str) -> Table:
         cut += label.endswith(_CUT)
         rows.append(_row_of_cells(file, cells, label))
     if not lines[-1].startswith("|--"):
-        raise _damaged(file, "no rule at the end")
+        raise _damaged(file, "the rule at the end is missing")
     unit = cells.get("UNITS", "").strip() or None
     metric = cells.get("METRIC", "").strip() or file.metric
     return Table(file, metric, lines[1].strip("| "), unit, rows, cut=cut)
@@ -237,14 +233,13 @@ def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
 def _damaged(file: TableFile, what: str) -> ProfileReadError:
     return ProfileReadError(
         file.path,
-        f"no table of timemory in {'JSON' if file.format == 'json' else 'text'}"
+        f"the file isn't a timemory table in {'JSON' if file.format == 'json' else 'text'} format"
         f" ({' '.join(what.split())[:100]})",
         *CUT_SHORT,
     )
 
 
 def _refuse_nonsense(table: Table) -> None:
-    """Raise ProfileReadError for a label whose depth, count or sum is impossible."""
     for number, row in enumerate(table.rows, 1):
         total = row.total
         if (
@@ -255,14 +250,14 @@ def _refuse_nonsense(table: Table) -> None:
         ):
             raise ProfileReadError(
                 table.file.path,
-                f"entry {number} of {table.metric} has the count {row.count}, depth {row.depth} and"
+                f"entry {number} of {table.metric} has count {row.count}, depth {row.depth} and"
                 f" sum {total}",
                 *DAMAGED,
             )
 
 
 def frame(table: Table) -> pd.DataFrame:
-    """The table as `read_rocprof_sys` documents it, without rank and process."""
+    """Return the table that `read_rocprof_sys` documents, without rank and process."""
     is_time = table.unit in NANOSECONDS
     of_rows = {name: [getattr(row, name) for row in table.rows] for name in Row._fields}
     parent = _parents(of_rows["depth"])
@@ -275,7 +270,7 @@ def frame(table: Table) -> pd.DataFrame:
         "parent": pd.array(parent, "Int64"),
         "count": pd.array(of_rows["count"], "Int64"),
     }
-    # Means and deviations of whole nanoseconds have fractions.
+    # Means and standard deviations of whole nanoseconds have fractions.
     for name, values in numbers.items():
         if is_time and name not in ("mean", "std"):
             whole = [
@@ -296,7 +291,6 @@ def frame(table: Table) -> pd.DataFrame:
 
 
 def _parents(depths: list[int]) -> list[int | None]:
-    """For each row the last row before it that is less deep, None if there is none."""
     parents: list[int | None] = []
     above: list[tuple[int, int]] = []
     for row, depth in enumerate(depths):
@@ -310,8 +304,8 @@ def _parents(depths: list[int]) -> list[int | None]:
 def _self(
     totals: list[float | None], parents: list[int | None], threads: list[int | None]
 ) -> list[float]:
-    """The total of each row without those of the rows right below it. Rows of another thread run
-    beside it, not within.
+    """Return each row's total without the totals of its direct callees. Rows on another thread run
+    concurrently, so their totals aren't subtracted.
     """
     alone = [total or 0 for total in totals]
     for row, parent in enumerate(parents):

@@ -1,1 +1,1 @@
-"""CSV and JSON of the first rocprof."""
+"""Reader for CSV tables from rocprof 1 and rocprofv2."""

@@ -1,7 +1,6 @@
-"""Reader for tables of rocprof 1 and rocprofv2 (until ROCm 7): kernels, their counters, and
-statistics.
+"""Reader for tables from rocprof 1 and rocprofv2 (until ROCm 7): kernels, counters and statistics.
 
-The columns are those of bin/tblextr.py and plugin/file in https://github.com/ROCm/rocprofiler.
+bin/tblextr.py and plugin/file in https://github.com/ROCm/rocprofiler define the columns.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of
 
 _NO_KERNELS = (
-    "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended"
+    "the file has no kernels. Likely cause: only host calls were recorded, or the program ended"
     " before its kernels ran."
 )
 _ONLY_STATISTICS = (
-    "only statistics, no trace: totals are in meta['stats'], single events are not known."
+    "the file has only statistics. Totals are in meta['stats'], but single events are unknown."
 )
 
 _NAMES = {
@@ -68,35 +67,34 @@ _NAMES = {
     "Accum_VGPR": "accum_vgprs",
     "SGPR": "sgprs",
 }
-"""Columns of rocprof 1, then of rocprofv2 -> their names in `records_of`."""
+"""Columns of rocprof 1, then of rocprofv2 -> names in `records_of`."""
 
 _NOT_COUNTERS = frozenset(
     {"queue-index", "wave_size", "Wave_Size", "sig", "obj", "CompleteNs", "DurationNs"}
 )
 _BARRIER = "<barrier packet>"
-"""Barrier packets stand among the kernels; they keep order and run nothing."""
+"""Name of barrier packets in the list of kernels. They keep order but run nothing."""
 
 
 @guarded
 def read_rocprof_v1(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
 ) -> Profile:
-    """Read tables of rocprof 1 (`results.csv`, `results.*stats.csv`) and of rocprofv2
-    (`results_*.csv`). The database and the JSON of rocprof 1 are not read.
+    """Read tables from rocprof 1 (`results.csv`, `results.*stats.csv`) and rocprofv2
+    (`results_*.csv`). The database and the JSON file from rocprof 1 aren't supported.
 
-    path -- a file, the folder that the tool wrote to, or folder and start of the file names.
-    origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a file, the tool's output folder, or a folder plus the start of the file names.
+    origin, maximum_bytes -- see `tidyprof.read`.
 
-    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of
-    `read_rocprofv3`. Here
-      source_category  OPS: kernels
-      device           the agent, which counts CPUs too: rocprof's label `GPU2` does not mean HIP's
-                       device 2
-      grid, block      the products of their three sizes: `[1024]` work-items
-      launch_ns        time of the dispatch
-      stats            has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers
+    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are the same as in
+    `read_rocprofv3`. These entries have a special meaning here:
+      - source_category: OPS for kernels
+      - device: agent number, which also counts CPUs. rocprof's `GPU2` isn't HIP's device 2.
+      - grid, block: products of the three sizes: `[1024]` work-items
+      - launch_ns: time of the dispatch in nanoseconds
+      - stats: no min_ns, max_ns and std_ns; mean_ns is truncated to integers
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     runs, others = find_runs(path)
@@ -126,9 +124,7 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 
 def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int) -> None:
-    """Take the kernels of a table, and their counters. Raises ProfileReadError if it has
-    neither.
-    """
+    """Add the kernels and counters of a table."""
     kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
     own.warnings += warnings
     if {"start", "end"} <= set(kernels.column_names):
@@ -144,7 +140,6 @@ def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int
 
 
 def _counters_of_header(file: V1File) -> list[str]:
-    """The columns of a results.csv that are counters."""
     return [
         column
         for column in file.header
@@ -155,20 +150,18 @@ def _counters_of_header(file: V1File) -> list[str]:
 def _kernel_records(
     file: V1File, maximum_bytes: int
 ) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
-    """Dispatches of a results.csv, their counters (a row per dispatch and counter), the number of
-    rows that are cut short, and warnings.
-
-    Raises ProfileReadError if it is damaged.
+    """Return the dispatches of a results.csv, their counters (a row per dispatch and counter), the
+    number of incomplete rows, and warnings.
     """
     counters, named = _counters_of_header(file), [column for column in file.header if column]
     types: dict[str, pa.DataType] = {}
     for column in file.header:
         if column in counters:
-            # `None` stands for no value.
+            # `None` means that there is no value.
             types[column] = TEXT
         elif column in _NAMES:
             types[column] = TEXT if _NAMES[column] == "name" else pa.int64()
-    # The last cell tells whether a row is complete.
+    # The last cell shows whether a row is complete.
     types.setdefault(named[-1], TEXT)
     csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
     rows, cut = csv_file.complete_rows(csv_file.frame(types), named[-1])
@@ -186,18 +179,14 @@ def _kernel_records(
 
 
 def _value(path: Path, counter: str, text: str) -> float | None:
-    """The value of a counter, None where there is no value. Raises ProfileReadError for what is no
-    number.
-    """
     try:
         return None if text == "None" else float(text)
     except ValueError:
-        found = f"{text[:40]!r} in the column {counter!r}, where a number belongs"
+        found = f"{text[:40]!r} in the column {counter!r} isn't a number"
         raise ProfileReadError(path, found, *DAMAGED) from None
 
 
 def _samples(kernels: pa.Table, values: dict[str, pa.Array]) -> pa.Table:
-    """A row per dispatch and counter."""
     sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
     named = {
         sizes.get(name, name): kernels[name] for name in kernels.column_names if name != "launch"
@@ -209,7 +198,7 @@ def _refuse_nothing(source: V1File, own: Collected) -> None:
     if not any(records.total for records in own.events) and not own.counters:
         raise ProfileReadError(
             source.path,
-            "no record of any kind",
-            "the program used no GPU, or ended before rocprof wrote",
+            "the file contains no records",
+            "the program used no GPU, or ended before rocprof wrote its results",
             "record with --hip-trace, and check that the program runs on a GPU",
         )

@@ -1,4 +1,4 @@
-"""Which files rocprof 1 and rocprofv2 wrote, and their contents."""
+"""Recognition of files from rocprof 1 and rocprofv2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.readers.rocprofv3.columns import header_of
 
 HEAD_BYTES = 2**16
-"""Uncompressed bytes at the start of a file that tell what it holds."""
+"""Number of uncompressed bytes at the start of a file that are enough to recognize it."""
 
 STATISTICS_SUBJECTS = {
     "stats": "kernel",
@@ -22,23 +22,23 @@ STATISTICS_SUBJECTS = {
     "copy_stats": "memory_copy",
     "roctx_stats": "marker_api",
 }
-"""Last part of the name of a table of statistics -> its subject, in rocprofv3's words."""
+"""Last part of a statistics table's name -> its subject in rocprofv3's terms."""
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
 _OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
 _NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
 _TRACE_NAME = re.compile(r"\.(json|db)(\.gz|\.zst)?$", re.IGNORECASE)
 _JSON_START = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}')
-NOT_READ = "rocprof 1's trace, of which only the tables are read"
-"""Why results.json and results.db are left out."""
+NOT_READ = "tidyprof reads only the tables from rocprof 1, not its traces"
+"""Reason for leaving out results.json and results.db."""
 
 
 @dataclass(frozen=True)
 class V1File:
-    """One file.
+    """A file from rocprof 1 or rocprofv2.
 
-    role   -- `kernels` (of rocprof 1 or rocprofv2) or `statistics`.
-    prefix -- folder and start of the name, which all files of a run share.
+    role   -- `kernels` or `statistics`.
+    prefix -- folder and start of the file name, which all files of a run share.
     """
 
     path: Path
@@ -48,12 +48,12 @@ class V1File:
 
     @property
     def subject(self) -> str:
-        """The subject of a table of statistics."""
+        """The subject of a statistics table."""
         return STATISTICS_SUBJECTS.get(_NAME.sub("", self.path.name).rpartition(".")[2], "other")
 
 
 def v1_file(path: Path, head: bytes) -> V1File | None:
-    """The file that starts with `head`, None if rocprof did not write it."""
+    """Return the file that starts with `head`, or None if it isn't from rocprof."""
     stem = _NAME.sub("", path.name)
     header = header_of(head) or []
     names = {name.lower() for name in header}
@@ -71,16 +71,16 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
 
 
 def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
-    """Return True if rocprofv2 wrote a CSV file with this header. rocprof-compute keeps similar
-    columns in its own files, which have sysinfo.csv next to them.
+    """Return True if rocprofv2 wrote a CSV file with this header. rocprof-compute's files have
+    similar columns, but sysinfo.csv is next to them.
     """
     is_similar = path.name.startswith("pmc_perf") or (path.parent / "sysinfo.csv").exists()
     return {*header} >= _OF_ROCPROFV2 and not is_similar
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether a file that starts with `head` is rocprof's database or its JSON, whose times are
-    named `BeginNs`, if there are any.
+    """Return True if a file that starts with `head` is a rocprof database or JSON trace. Times in
+    these files are named `BeginNs`.
     """
     if head.startswith(SQLITE_MAGIC):
         return b'"BeginNs" INTEGER' in head or b"CREATE TABLE KERN " in head
@@ -90,7 +90,6 @@ def is_trace(head: bytes) -> bool:
 
 
 def _is_empty(trace: Path) -> bool:
-    """Return True if nothing was recorded in a trace."""
     head = head_or_nothing(trace, HEAD_BYTES)
     if not head.startswith(SQLITE_MAGIC):
         return b'"BeginNs"' not in head
@@ -101,8 +100,8 @@ def _is_empty(trace: Path) -> bool:
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether `path` is a file of rocprof that starts with `head`, read or not, or a folder that
-    holds one.
+    """Return True if `path` is a rocprof file that starts with `head`, or a folder that contains
+    one. Unsupported files count.
     """
     if not path.is_dir():
         return v1_file(path, head) is not None or is_trace(head)
@@ -119,9 +118,9 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
-    """The files at a path, run by run, and the files beside them that are not read -> why.
+    """Return the files at a path, grouped by run, and unsupported files next to them -> reason.
 
-    path is a file, a folder, or a folder and the start of the file names. Raises ProfileReadError
+    path is a file, a folder, or a folder plus the start of the file names. Raises ProfileReadError
     if there is no file.
     """
     if path.is_dir():
@@ -151,15 +150,15 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
     if not runs:
         raise ProfileReadError(
             path,
-            f"{len(candidates)} files in the folder, none of them with results of rocprof",
-            "the folder is another one, or the run ended before rocprof wrote",
+            f"none of the {len(candidates)} files in the folder contains rocprof results",
+            "this is the wrong folder, or the run ended before rocprof wrote its results",
             "pass the folder with results.csv or results.stats.csv",
         )
     return list(runs.values()), others
 
 
 def _not_read(trace: Path) -> ProfileReadError:
-    """The error about a trace. It names a table beside it, that of kernels if there is one."""
+    """Return the error for a trace. It names a table next to the trace, preferably of kernels."""
     tables = [
         file
         for file in _candidates(trace.parent)
@@ -169,18 +168,18 @@ def _not_read(trace: Path) -> ProfileReadError:
     tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
     again = "record again with rocprofv3 --runtime-trace"
     if _is_empty(trace):
-        cause = "the program launched none, or ended before rocprof wrote"
+        cause = "the program launched no kernel, or ended before rocprof wrote its results"
         return NothingRecordedError(trace, "rocprof 1 recorded no kernel", cause, again)
     return ProfileReadError(
         trace,
         NOT_READ,
         (
-            "its tables lie beside it"
+            "the tables are next to the trace"
             if tables
-            else "its tables were left behind, or --stats was not asked for"
+            else "the tables weren't copied, or --stats was not set"
         ),
         (
-            f"pass {tables[0].name} beside it, or their folder; for single calls {again}"
+            f"pass {tables[0].name}, which is next to it, or their folder; for single calls {again}"
             if tables
             else again
         ),
@@ -193,7 +192,7 @@ def _foreign(path: Path) -> ProfileReadError:
         return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
-        f"no output of rocprof 1 (starts with {head!r})",
-        "another tool wrote it, or it is damaged at its start",
-        "pass results.csv or a *.stats.csv of rocprof; its database and its JSON are not read",
+        f"the file isn't rocprof 1 output (it starts with {head!r})",
+        "another tool wrote the file, or its beginning is damaged",
+        "pass results.csv or a *.stats.csv from rocprof, but not its database or JSON file",
     )

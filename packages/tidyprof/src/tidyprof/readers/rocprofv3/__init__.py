@@ -1,1 +1,1 @@
-"""CSV and JSON of rocprofv3."""
+"""Reader for CSV and JSON files from rocprofv3."""

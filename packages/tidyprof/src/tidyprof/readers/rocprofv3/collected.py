@@ -1,4 +1,4 @@
-"""The contents of all files of one process, put together, for rocprofv3 and the first rocprof."""
+"""Combined contents of all files of one process, for rocprofv3, rocprofv2 and rocprof 1."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
 
 BARRIER = "BARRIER"
-"""The category of packets that rocprof v1 lists among the kernels, although they are no work."""
+"""Category of packets that rocprof 1 lists among the kernels, although they do no work."""
 
 _LAUNCHING = ("HIP", "HSA")
-"""The beginnings of the domains of calls that can launch."""
+"""Prefixes of the domains of calls that can launch work."""
 
 
 @dataclass
 class Collected:
-    """The contents of all files of one process.
+    """Contents of all files of one process.
 
-    name      -- the folder and start of the file names, for messages.
-    rank, process -- None where unknown.
+    name      -- folder and start of the file names, for messages.
+    rank, process -- None if unknown.
     stats     -- subject -> table in STATISTICS_COLUMNS.
     agents    -- a dict per CPU and GPU.
-    facts     -- further entries of `Profile.meta`.
-    numbering -- what `device` counts, see `read_rocprofv3`.
-    dropped   -- reason -> values of counters that were left out.
+    facts     -- more entries of `Profile.meta`.
+    numbering -- kind of numbers in `device`, see `read_rocprofv3`.
+    dropped   -- reason -> number of left-out counter values.
     """
 
     name: Path
@@ -54,24 +54,24 @@ class Collected:
 
     @property
     def has_device_work(self) -> bool:
-        """Whether something ran on a device, or was sampled there."""
+        """True if anything ran or was sampled on a device."""
         wanted = ON_DEVICE | (np.arange(len(ON_DEVICE)) == KIND_CODE["sample"])
         return any(wanted[records["kind"]].any() for records in self.events)
 
     @property
     def has_records(self) -> bool:
-        """Whether the process recorded anything, damaged or not."""
+        """True if the process recorded anything, even if it is damaged."""
         return any(records.total for records in self.events) or bool(self.counters or self.stats)
 
     def settle_process(self) -> None:
-        """Take the number of the process from its records. Raises ProfileReadError if they name
-        several processes.
+        """Set the process number from the records. Raises ProfileReadError if they name several
+        processes.
         """
         tables = [records.columns for records in self.events] + self.counters
         columns = [table["process"] for table in tables if "process" in table]
         numbers = {number for column in columns for number in np.asarray(pd.unique(column))}
         named = sorted({int(one) for one in numbers if not pd.isna(one) and one != ABSENT})
-        # In files that rocpd merged each row has a process by its guid.
+        # In files that rocpd merged, the guid identifies the process of each row.
         if any({"guid", "process"} <= set(records.columns) for records in self.events):
             return
         if len(named) > 1:
@@ -79,8 +79,8 @@ class Collected:
                 self.name,
                 f"the files of one run name {len(named)} different processes, such as {named[0]}"
                 f" and {named[1]}",
-                "several processes or runs wrote to one --output-file name and overwrote each"
-                " other",
+                "several processes or runs used the same --output-file name and overwrote each"
+                " other's files",
                 "record with %pid% in the name, or read the files one by one",
             )
         self.process = named[0] if named else self.process
@@ -93,8 +93,8 @@ class Collected:
         self.counters = [table.assign(process=self.process) for table in self.counters]
 
     def part(self, texts: Codes) -> Part:
-        """The process as a part of a profile, with device work linked to its calls: correlation ids
-        are unique within a process.
+        """Return the process as a part of a profile. Device work is linked to its calls, because
+        correlation ids are unique within a process.
         """
         records = joined(self.events)
         records.dropped = records.dropped + self.dropped
@@ -127,11 +127,10 @@ class Collected:
 
 
 def _processes_of_guids(records: Records) -> np.ndarray:
-    """Give rows of merged files the process that other rows with their guid have, and return the
-    guids, within which correlation ids are unique.
+    """Fill in the process of rows in merged files from other rows with the same guid, and return
+    the guids. Correlation ids are unique within a guid.
 
-    Files that rocpd merged state by a guid which process a row belongs to; kernels have no other
-    mark of it.
+    Files that rocpd merged identify each row's process by a guid. Kernels have no process number.
     """
     guid, process = records["guid"], records.get("process")
     known = (guid != ABSENT) & (process != ABSENT)
@@ -143,8 +142,8 @@ def _processes_of_guids(records: Records) -> np.ndarray:
 
 
 def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
-    """Raise ProfileReadError for the same events in two files, which would count twice."""
-    # By number, kind, extent and sum: to compare all events would take as long as reading them.
+    """Raise ProfileReadError if two files contain the same events, which would count twice."""
+    # Compare only summaries, because comparing all events would take as long as reading them.
     seen: dict[tuple[Any, ...], Path] = {}
     for process in processes:
         for records in process.events:
@@ -156,21 +155,19 @@ def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
             if key in seen:
                 raise ProfileReadError(
                     path,
-                    f"the files of {str(seen[key])!r} and {str(process.name)!r} hold the same"
+                    f"the files of {str(seen[key])!r} and {str(process.name)!r} contain the same"
                     " events",
-                    "a copy of a file in the same folder",
-                    "remove the copy, or read one of them",
+                    "a file was copied into the same folder",
+                    "remove the copy, or read only one of the files",
                 )
             seen[key] = process.name
 
 
 def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
-    """Entries of `Profile.meta` that are of all processes together: machine, recorded time, tables
-    of statistics.
-    """
+    """Return `Profile.meta` entries about all processes: machine, recorded time and statistics."""
     meta: dict[str, Any] = {}
     agents = [agent for process in processes for agent in process.agents]
-    # Dicts have no hash, and there are few of them.
+    # Dicts aren't hashable, but there are only a few.
     distinct = [agent for number, agent in enumerate(agents) if agent not in agents[:number]]
     if distinct:
         meta["agents"] = distinct
@@ -202,7 +199,7 @@ def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
 
 
 def gpu_names(agents: Sequence[dict[str, Any]]) -> list[str]:
-    """Distinct names of the GPUs; the architecture (gfx942) where there is no product name."""
+    """Return distinct GPU names, or the architecture (gfx942) if there is no product name."""
     names = [
         agent.get("product_name") or agent.get("name")
         for agent in agents

@@ -1,8 +1,8 @@
-"""The names of rocprofv3's columns and domains, from ROCm 6.2 to 7.x, and the contents of a file
-with these columns.
+"""Column and domain names of rocprofv3, from ROCm 6.2 to 7.x, and the role of a file with these
+columns.
 
-The names are those of source/lib/output/generateCSV.cpp of https://github.com/ROCm/rocprofiler-sdk
-and of rocpd's converter, which writes `Lds_Block_Size` and the like: letter case does not matter.
+The names come from source/lib/output/generateCSV.cpp of https://github.com/ROCm/rocprofiler-sdk.
+rocpd's converter uses a different case, such as `Lds_Block_Size`, so case is ignored.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _READ = {
     "replay_pass": "replay_pass",
     "pass_id": "replay_pass",
 }
-"""Column, in small letters -> its name here."""
+"""Column in lowercase -> its name in tidyprof."""
 
 UNUSED = frozenset(
     {"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"}
 )
-"""Columns that this reader knows and does not use: their content is in other columns, or has no
-place in a Profile.
+"""Known columns that this reader doesn't use, because other columns have the same content or a
+Profile can't store it.
 """
 
 _NAMES = frozenset(_READ.values())
@@ -85,13 +85,13 @@ TEXTS = frozenset(
         "guid",
     }
 )
-"""Columns of text; all others are numbers."""
+"""String columns. All other columns are numeric."""
 
 SIZES = frozenset(
     {"lds_bytes", "scratch_bytes", "vgprs", "accum_vgprs", "sgprs", "wave_issued", "wave_count"}
     | {f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"}
 )
-"""Columns of numbers that the hardware bounds to 32 bits."""
+"""Numeric columns that the hardware limits to 32 bits."""
 
 _STATISTICS = {
     "name",
@@ -116,27 +116,27 @@ _COUNTER = re.compile(
     r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+(_(sum|avr|avg|max|min))?(\[\d+\])*"
     r"|[A-Z][A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*|Wavefronts"
 )
-"""How the counters of source/share/rocprofiler-sdk/counter_defs.yaml are named: `SQ_WAVES`,
-`TCC_HIT_sum`, `TCC_HIT[3]`, `L2CacheHit`, `VALUBusy`. The tool's own columns are named
+"""Counter names in source/share/rocprofiler-sdk/counter_defs.yaml, such as `SQ_WAVES`,
+`TCC_HIT_sum`, `TCC_HIT[3]`, `L2CacheHit` and `VALUBusy`. The tool's own columns have names like
 `Dispatch_Id`.
 """
 
 
 def canonical(column: str) -> str:
-    """The name of a column here, whatever the release calls it; unknown columns keep their name, in
-    small letters.
+    """Return a column's name in tidyprof, independent of the release. Unknown columns keep their
+    name in lowercase.
     """
     column = column.lower()
     return _READ.get(column, column)
 
 
 def is_known(column: str) -> bool:
-    """Whether rocprofv3 is known to write a column of this name."""
+    """Return True if rocprofv3 is known to write this column."""
     return column.lower() in _READ.keys() | UNUSED or column in _NAMES
 
 
 def header_of(head: bytes) -> list[str] | None:
-    """The columns that the first line of a file names, None if it has no line of CSV."""
+    """Return the columns in the first line of a file, or None if it isn't CSV."""
     line, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if not end:
         return None
@@ -147,17 +147,17 @@ def header_of(head: bytes) -> list[str] | None:
 
 
 def role_of(header: list[str]) -> str | None:
-    """The content of a CSV file with this header, None if rocprofv3 did not write it.
+    """Return the role of a CSV file with this header, or None if it isn't from rocprofv3.
 
-    `trace`, `samples` (of the program counter), `counters` (a row per dispatch and counter), `wide
-    counters` (a column per counter), `statistics` or `agents`.
+    The roles are `trace`, `samples` (of the program counter), `counters` (a row per dispatch and
+    counter), `wide counters` (a column per counter), `statistics` and `agents`.
     """
     names = {column.lower() for column in header}
     if names >= _STATISTICS:
         return "statistics"
     if names >= {"node_id", "agent_type"}:
         return "agents"
-    # rocprof-compute writes similar tables, long and wide, but says GPU_ID and Dispatch_ID.
+    # rocprof-compute writes similar long and wide tables, but with GPU_ID and Dispatch_ID.
     if names >= {"counter_name", "counter_value", "dispatch_id"} and "gpu_id" not in names:
         return "counters"
     if names >= {"sample_timestamp", "instruction"}:
@@ -175,21 +175,19 @@ def role_of(header: list[str]) -> str | None:
 
 
 def counter_columns(header: list[str]) -> list[str]:
-    """The columns of a `wide counters` file that are counters."""
+    """Return the counter columns of a `wide counters` file."""
     return [column for column in header if not is_known(column)]
 
 
 def without_a_counters_name(columns: Iterable[str]) -> list[str]:
-    """Those of `counter_columns` that are named as no counter is: columns that are not known here,
-    perhaps of a newer release.
+    """Return the columns in `counter_columns` that don't look like counters. They may come from a
+    newer release.
     """
     return [column for column in columns if not _COUNTER.fullmatch(column)]
 
 
 def kind_of_domain(domain: str) -> str | None:
-    """The kind of event (see `contract.KINDS`) that the records of a domain are, None for records
-    that are not kept.
-    """
+    """Return a domain's kind of event (see `contract.KINDS`), or None if records aren't kept."""
     for pattern, kind in _KINDS:
         if re.fullmatch(pattern, domain, re.IGNORECASE):
             return kind

@@ -1,4 +1,4 @@
-"""Records and counters of tables of Arrow, for rocprofv3 and rocprof 1."""
+"""Records and counters from Arrow tables, for rocprofv3 and rocprof 1."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ _AGENTS = ("agent", "source_agent", "destination_agent")
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
 _DECIMALS = ("value",)
 _TIMES = ("start", "end")
-# rocprofv3 encloses texts in quotes and does not double those within (csv_encoder in
+# rocprofv3 encloses strings in quotes but doesn't double the quotes inside them (csv_encoder in
 # source/lib/output/csv.hpp of https://github.com/ROCm/rocprofiler-sdk).
 _QUOTED_MARKS = (
     (
-        "a marker's text, or a range of --kernel-rename, has quotes in it, which rocprofv3 writes"
-        " as they are; or the file is damaged"
+        "a marker or a --kernel-rename range contains quotes, which rocprofv3 doesn't escape, or"
+        " the file is damaged"
     ),
-    "record with --output-format json or rocpd, or without quotes in the marked texts",
+    "record with --output-format json or rocpd, or remove the quotes from the markers",
 )
 
 
 class RowFrame:
-    """The rows of one file.
+    """Rows of one file.
 
-    rows     -- the known columns of the file: times and identifiers as int64 or null, texts as
-                TEXT, agents as int32.
-    cut      -- rows that lack their last cells; they are not in `rows`.
-    indexed  -- whether agents are numbered among the GPUs only (`GPU 0` instead of `Agent 4`).
-    warnings -- sentences about what was mended.
+    rows     -- known columns: times and identifiers as int64 or null, strings as TEXT, agents as
+                int32.
+    cut      -- number of incomplete rows, which aren't in `rows`.
+    indexed  -- True if agent numbers count only GPUs (`GPU 0` instead of `Agent 4`).
+    warnings -- warnings about corrected text.
     """
 
     def __init__(self, rows: pa.Table, cut: int, indexed: bool, warnings: list[str]) -> None:
@@ -80,9 +80,7 @@ class RowFrame:
 
 
 def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
-    """All rows of a file of traces, samples or counters. Raises ProfileReadError if it is
-    damaged.
-    """
+    """Read all rows of a file with traces, samples or counters."""
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
     rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
     warnings = csv_file.warnings + csv_file.open_end()
@@ -97,8 +95,8 @@ def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
 
 
 def _types(file: OutputFile) -> dict[str, pa.DataType]:
-    """Types of the columns that are read. The last column always is, since it tells whether a row
-    is complete.
+    """Return the types of the columns to read. The last column is always read, because it shows
+    whether a row is complete.
     """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     types: dict[str, pa.DataType] = {}
@@ -116,14 +114,14 @@ def _types(file: OutputFile) -> dict[str, pa.DataType]:
         elif name in SIZES:
             types[column] = pa.uint32()
         else:
-            # Identifiers have 64 bits without a sign; a tool may write all ones for `none`.
+            # Identifiers are unsigned 64-bit numbers. A tool may write all ones for `none`.
             types[column] = pa.int64() if name in _TIMES else pa.uint64()
     return types
 
 
 def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
-    """Columns under their names here; the first of several columns with one meaning. Identifiers
-    become int64.
+    """Return the columns under their names in tidyprof, with identifiers as int64. If several
+    columns have the same meaning, the first one counts.
     """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     chosen: dict[str, pa.Array] = {}
@@ -137,11 +135,10 @@ def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
 
 
 def _signed(values: pa.Array) -> pa.Array:
-    """Numbers without a sign as int64; null for numbers that are too large."""
     too_large = pc.greater_equal(values, pa.scalar(2**63, pa.uint64()))
     if pc.any(too_large).as_py():
         values = pc.if_else(too_large, None, values)
-    # The same bits without a copy.
+    # Reinterpret the same bits without a copy.
     return values.view(pa.int64())
 
 
@@ -151,7 +148,7 @@ def _agent_number(text: str) -> int | None:
 
 
 def counters_long(rows: pa.Table, counters: Iterable[str]) -> pa.Table:
-    """A row for each dispatch and counter with a value, from a table with a column per counter."""
+    """Convert a table with a column per counter to one row per dispatch and counter value."""
     counters = list(counters)
     others = rows.drop_columns(counters)
     parts = []
@@ -178,11 +175,13 @@ def records_of(
     texts: Codes,
     cut: int = 0,
 ) -> Records:
-    """The rows of a frame that become events. cut -- how many more rows ended early.
+    """Return the rows of a frame that are events.
 
-    kind_of_domain -- the kind of a domain's records, None for records that are no events. Copies
-                      that are named as fills become `fill`.
-    Raises ProfileReadError if too many cannot be used.
+    kind_of_domain -- returns the kind of a domain's records, or None if they aren't events. Copies
+                      whose name says fill become `fill`.
+    cut            -- number of additional rows that end early.
+
+    Raises ProfileReadError if too many rows can't be used.
     """
     start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])
     category = text_codes(frame["category"], texts)
@@ -191,8 +190,7 @@ def records_of(
     records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
     records["source_category"] = category
     records["kind"] = _kinds(category, name, kind_of_domain, texts)
-    # A range may be marked with an empty text; only an instruction that could not be decoded has no
-    # text.
+    # A marker can be an empty string. Only an instruction that couldn't be decoded has no string.
     name[(name == NO_TEXT) & (records["kind"] != KIND_CODE["sample"])] = texts[""]
     for column in frame.column_names:
         target = _NAMES.get(column, column)
@@ -222,14 +220,14 @@ def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
     records.dropped += Counter({CUT_SHORT: cut})
     faults = {}
     if "dispatch_id" in records and "exec_mask" not in records:
-        faults["with the dispatch id of another"] = _is_repeated(records)
+        faults["with the dispatch id of another row"] = _is_repeated(records)
     without_damage(path, records, faults)
     return records
 
 
 def _is_repeated(records: Records) -> np.ndarray:
-    """Mask of the dispatches whose number an earlier one has. A process numbers its dispatches, so
-    such a record is a copy, or of another process.
+    """Return a mask of the dispatches that repeat an earlier dispatch's number. Numbers are unique
+    in a process, so such a record is a copy or comes from another process.
     """
     number = records["dispatch_id"]
     frame = pd.DataFrame({"number": number, "guid": records.get("guid")})
@@ -242,7 +240,6 @@ def _kinds(
     kind_of_domain: Callable[[str], str | None],
     texts: Codes,
 ) -> np.ndarray:
-    """Positions in KINDS, int8; _NO_KIND for what is no event."""
     of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
     kind = by_code(of_category, category, _NO_KIND, np.int8)
     is_fill = by_code(
@@ -253,24 +250,23 @@ def _kinds(
 
 
 def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
-    """Add devices and threads: the device that an event occupies, which for a copy is the GPU of
-    its source and target.
+    """Add devices and threads. A copy belongs to its GPU, or to the target if both ends are GPUs.
 
-    Between two GPUs it is the target. The agent of a host call is the one whose memory the call is
-    about. Work on a device has no thread: the tool states the thread that launched it.
+    For a host call, the agent is the owner of the memory. Device work has no thread, because the
+    tool records the thread that launched it.
     """
     on_device = ON_DEVICE[records["kind"]]
     if {"source_agent", "destination_agent"} <= set(frame.column_names):
         source = whole_numbers(frame["source_agent"])
         target = whole_numbers(frame["destination_agent"])
-        # An agent may be a CPU, so the name of the copy says at which end the GPU is.
+        # An agent may be a CPU, so the name of the copy shows which end is the GPU.
         to_device = by_code(("TO_DEVICE" in text for text in texts), records["name"], False)
         to_host = by_code(("DEVICE_TO_HOST" in text for text in texts), records["name"], False)
         records["device"] = np.where(to_device, target, np.where(to_host, source, ABSENT))
         records["source_device"], records["destination_device"] = source, target
     elif "agent" in frame.column_names:
         agent = whole_numbers(frame["agent"])
-        # Launches of graphs are annotations that have an agent.
+        # Graph launches are annotations with an agent.
         is_of_device = on_device | (records["kind"] == KIND_CODE["annotation"])
         records["device"] = np.where(is_of_device, agent, ABSENT)
         if not on_device.all():
@@ -287,10 +283,11 @@ def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
 def counters_of(
     frame: pa.Table, path: Path, cut: int = 0
 ) -> tuple[pd.DataFrame, Counter[str], list[str]]:
-    """The rows of a frame with a value per dispatch and counter, in columns of COUNTER_COLUMNS.
+    """Return the rows with a value per dispatch and counter, in columns of COUNTER_COLUMNS. Also
+    return reason -> number of left-out values, and warnings.
 
-    Also reason -> how many values were left out, and warnings. A value that is no number is damage,
-    like an impossible time. Raises ProfileReadError if there are too many.
+    A value that isn't a number is damage, like an impossible time. Raises ProfileReadError if there
+    are too many.
     """
     start, end = (
         whole_numbers(frame[name]) if name in frame.column_names else None
@@ -299,8 +296,8 @@ def counters_of(
     has_times = start is not None and end is not None
     count = len(frame)
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
-    # Counters of ROCm 6.2 have no times, and are in the order of dispatches: the number of the
-    # dispatch stands for its start.
+    # In ROCm 6.2, counters have no times but are in dispatch order. The dispatch number replaces
+    # the start time.
     order = np.maximum(whole_numbers(frame["dispatch_id"]), 0) + 1
     records = Records(
         {"start_ns": order if start is None or end is None else start, "duration_ns": duration}
@@ -311,7 +308,7 @@ def counters_of(
     wrong = ~np.isfinite(value) | frame["counter"].is_null().to_numpy()
     refuse_damage(path, "rows", Counter({CUT_SHORT: cut}), count + cut)
     without_damage(
-        path, records, {"whose value is no number": wrong, "whose value is negative": value < 0}
+        path, records, {"whose value isn't a number": wrong, "whose value is negative": value < 0}
     )
     records.dropped += Counter({CUT_SHORT: cut})
     frame = frame.take(pa.array(records["row"]))
@@ -327,16 +324,14 @@ def counters_of(
     if start is None:
         table["time_ns"] = np.zeros(len(frame), np.int64)
         warnings.append(
-            f"{path.name}: no times, as in ROCm 6.2 and before, so time_ns is 0 in the counters."
+            f"{path.name}: counters have no times in ROCm 6.2 and earlier, so their time_ns is 0."
         )
     known = {name: values for name, values in table.items() if name in COUNTER_COLUMNS}
     return pd.DataFrame(known), records.dropped, warnings
 
 
 def _told_apart(frame: pa.Table) -> dict[str, np.ndarray]:
-    """The columns that distinguish counters of one dispatch, and of different dispatches, as
-    numbers.
-    """
+    """Return the columns that distinguish counters within and between dispatches, as numbers."""
     columns = {
         name: array_of(frame[name])
         for name in frame.column_names

@@ -1,6 +1,6 @@
-"""rocprofv3's JSON results as tables of records, like those of its CSV files.
+"""rocprofv3's JSON results as tables of records, like the tables in its CSV files.
 
-The members are those of source/lib/output/generateJSON.cpp and cxx/serialization/save.hpp in
+The members come from source/lib/output/generateJSON.cpp and cxx/serialization/save.hpp in
 https://github.com/ROCm/rocprofiler-sdk.
 """
 
@@ -66,7 +66,7 @@ class _Sample(msgspec.Struct, gc=False):
 
 
 class _Record(msgspec.Struct, gc=False):
-    """One record of any domain; fields that a domain does not have stay None."""
+    """A record of any domain. Fields that a domain doesn't have are None."""
 
     kind: int | None = None
     operation: int | None = None
@@ -183,11 +183,12 @@ class _Results(msgspec.Struct, gc=False):
 
 @dataclass
 class JsonResults:
-    """The results of one process.
+    """Results of one process.
 
-    records  -- tables with columns named as those of the CSV files, one per list of the file.
-    counters -- as in the CSV files, None without counters.
-    facts    -- entries of `Profile.meta`; agents -- one dict per CPU and GPU.
+    records  -- tables with the column names of the CSV files, one per list in the file.
+    counters -- table like in the CSV files, or None.
+    agents   -- a dict per CPU and GPU.
+    facts    -- entries of `Profile.meta`.
     """
 
     records: list[pa.Table]
@@ -198,9 +199,7 @@ class JsonResults:
 
 
 def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
-    """The processes of a results file. Raises ProfileReadError if it is damaged or contradicts
-    itself.
-    """
+    """Read the processes in a results file."""
     text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
@@ -208,7 +207,7 @@ def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
         raise _undecodable(path, error) from None
     tools = results.tools if isinstance(results.tools, list) else [results.tools]
     if not tools:
-        raise _contradiction(path, "no process in it")
+        raise _contradiction(path, "the file contains no process")
     return [_Reader(path, tool).results() for tool in tools]
 
 
@@ -217,7 +216,7 @@ def _undecodable(path: Path, error: Exception) -> ProfileReadError:
     if "truncated" in message:
         return ProfileReadError(path, "the JSON text ends early", *CUT_SHORT)
     return ProfileReadError(
-        path, f"not the JSON that rocprofv3 writes ({' '.join(message.split())[:160]})", *DAMAGED
+        path, f"the file isn't JSON from rocprofv3 ({' '.join(message.split())[:160]})", *DAMAGED
     )
 
 
@@ -225,14 +224,12 @@ def _contradiction(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(
         path,
         finding,
-        "another program changed the file, or its release is not known",
+        "another program changed the file, or its release isn't supported",
         "read the CSV output instead",
     )
 
 
 class _Reader:
-    """Looks up what the records of one process refer to."""
-
     def __init__(self, path: Path, tool: _Tool) -> None:
         self._path = path
         self._tool = tool
@@ -241,7 +238,7 @@ class _Reader:
         }
         self._symbols = {symbol.kernel_id: symbol for symbol in tool.kernel_symbols}
         if len(self._symbols) < len(tool.kernel_symbols):
-            raise _contradiction(path, "two kernel symbols with one kernel_id")
+            raise _contradiction(path, "two kernel symbols have the same kernel_id")
         self._markers = {text.key: text.value for text in tool.strings.marker_api}
 
     def results(self) -> JsonResults:
@@ -268,7 +265,6 @@ class _Reader:
         }
 
     def _records(self, name: str, records: list[_Record]) -> pa.Table:
-        """One list of records as a table. name -- the member that the list is in."""
         if name in _SAMPLES:
             return self._samples(_SAMPLES[name], records)
         operations = [self._operation(record) for record in records]
@@ -290,13 +286,13 @@ class _Reader:
         return _frame(columns)
 
     def _operation(self, record: _Record) -> tuple[str, str]:
-        """Names of a record's domain and operation; a marker has its text for a name."""
+        """Return the names of a record's domain and operation. A marker's name is its message."""
         domains = self._tool.strings.buffer_records
         kind, operation = _or(record.kind, -1), _or(record.operation, 0)
         operations = domains[kind].operations if 0 <= kind < len(domains) else []
         if not operations or not 0 <= operation < len(operations):
             raise _contradiction(
-                self._path, f"a record of kind {kind} and operation {operation}, which have no name"
+                self._path, f"a record has kind {kind} and operation {operation}, which are unknown"
             )
         name = operations[operation]
         if name.startswith(_MARKER_NAMES):
@@ -304,7 +300,6 @@ class _Reader:
         return domains[kind].kind, name
 
     def _dispatches(self, dispatches: list[_DispatchInfo]) -> dict[str, list[Any]]:
-        """Columns on which kernel ran where, and with which resources."""
         symbols = [self._symbol(dispatch) for dispatch in dispatches]
         columns: dict[str, list[Any]] = {
             "name": [_name(symbol) for symbol in symbols],
@@ -332,11 +327,11 @@ class _Reader:
         except KeyError:
             raise _contradiction(
                 self._path,
-                f"a dispatch of kernel_id {dispatch.kernel_id}, which no kernel symbol has",
+                f"a dispatch has kernel_id {dispatch.kernel_id}, but no kernel symbol has this id",
             ) from None
 
     def _places(self, records: list[_Record]) -> dict[str, list[Any]]:
-        """Columns of records that are no kernels: agents, queue and bytes."""
+        """Return columns of records other than kernels: agents, queue and bytes."""
         columns: dict[str, list[Any]] = {
             "bytes": [_or(record.bytes, record.allocation_size) for record in records],
             "queue": [_handle(record.queue_id) for record in records],
@@ -349,8 +344,8 @@ class _Reader:
         return columns
 
     def _device(self, agent: _Handle | None) -> int | None:
-        """The number of an agent, as the CSV files have it by default; None where there is no
-        agent, as where memory is freed.
+        """Return an agent's number, as in the CSV files by default. Return None if there is no
+        agent, for example when memory is freed.
         """
         return None if agent is None else self._agents.get(agent.handle)
 
@@ -376,11 +371,11 @@ class _Reader:
         )
 
     def _counters(self) -> pa.Table | None:
-        """One row per dispatch and counter. The values of a counter's instances are added up, as in
-        the CSV file.
+        """Return one row per dispatch and counter. Values of a counter's instances are summed, as
+        in the CSV file.
         """
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
-        # One entry of each for every row: a dispatch comes again for each of its counters.
+        # Repeat each dispatch for each of its counters.
         dispatches: list[_CounterRecord] = []
         sums: list[tuple[str, float]] = []
         for record in self._tool.callback_records.counter_collection:
@@ -389,7 +384,7 @@ class _Reader:
                 handle = value.counter_id.handle
                 if handle not in names:
                     raise _contradiction(
-                        self._path, f"a value of counter {handle}, which has no name"
+                        self._path, f"a value belongs to counter {handle}, which has no name"
                     )
                 totals[names[handle]] = totals.get(names[handle], 0.0) + value.value
             dispatches += [record] * len(totals)
@@ -417,7 +412,7 @@ _TEXT_COLUMNS = ("category", "name", "counter", "source_line")
 
 
 def _frame(columns: dict[str, list[Any]]) -> pa.Table:
-    """Columns of texts and of integers; an integer that does not fit into 64 bits is missing."""
+    """Return string and integer columns. An integer that doesn't fit in 64 bits becomes null."""
     return pa.table({name: _column(name, values) for name, values in columns.items()})
 
 
@@ -445,7 +440,7 @@ def _inner(correlation: _Correlation | None) -> int | None:
 
 
 def _item(texts: list[str], index: int | None) -> str | None:
-    """A text by its index; -1 stands for an instruction that could not be decoded."""
+    """Return a string by its index. The index -1 means an instruction that couldn't be decoded."""
     return texts[index] if index is not None and 0 <= index < len(texts) else None
 
 

@@ -1,4 +1,4 @@
-"""Reader for what rocprofv3 writes as CSV and JSON."""
+"""Reader for CSV and JSON files from rocprofv3."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of, read_recorded
 
 _NO_KERNELS = (
-    "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace,"
-    " --hsa-trace, --rccl-trace and --marker-trace do not include."
+    "the files have no kernels. Likely cause: the program was recorded without --kernel-trace,"
+    " which --hip-trace, --hsa-trace, --rccl-trace and --marker-trace don't include."
 )
 _NOTHING = (
-    "no record of any kind",
-    "only the list of agents was written: the program used no GPU, or nothing was asked to be"
-    " recorded",
+    "there are no records",
+    "only the list of agents was written, because the program used no GPU or no kind of record was"
+    " selected",
     "record with --kernel-trace, and check that the program runs on a GPU",
 )
 _ONLY_STATISTICS = (
-    "only statistics, no trace: totals are in meta['stats'], single events are not known. "
-    "Likely cause: the *_trace.csv files were left behind or removed."
+    "the files have only statistics. Totals are in meta['stats'], but single events are unknown. "
+    "Likely cause: the *_trace.csv files weren't copied or were removed."
 )
 
 
@@ -60,15 +60,14 @@ def read_process(
     maximum_bytes: int,
     others: Collection[Path] = (),
 ) -> list[Collected]:
-    """The process of these files; results in JSON can hold several processes.
+    """Read the process of these files. JSON results can contain several processes.
 
-    rank   -- the rank where their names state none.
-    others -- files beside them that are not read.
-    Raises ProfileReadError if a file is damaged.
+    rank   -- rank to use if the file names don't contain one.
+    others -- unsupported files in the same folder.
     """
     traces = process.of_role("trace", "samples")
     counters = process.of_role("counters", "wide counters")
-    # JSON results hold all that the CSV traces and counters hold, which would count twice.
+    # JSON results contain everything in the CSV traces and counters, which would count twice.
     rows = traces + counters
     results = process.of_role("json")
     own = Collected(
@@ -134,8 +133,8 @@ def _add_counters(own: Collected, file: OutputFile, rows: RowFrame) -> None:
         frame = counters_long(frame, counters)
         if doubtful := without_a_counters_name(counters):
             own.warnings.append(
-                f"{file.path.name}: columns that are not known here were taken as counters, though"
-                f" no counter is named like {', '.join(doubtful)}."
+                f"{file.path.name}: unknown columns were read as counters, although no counter has"
+                f" a name like {', '.join(doubtful)}."
             )
     _take_counters(own, frame, file.path, rows.cut)
     own.warnings += rows.warnings
@@ -149,7 +148,7 @@ def _take_counters(own: Collected, frame: pa.Table, path: Path, cut: int = 0) ->
 
 
 def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes) -> Collected:
-    """A process of a JSON file. Facts in the file's name hold where the content states none."""
+    """Return a process of a JSON file. The file name provides facts that the content lacks."""
     own = Collected(
         files.name,
         rank=files.rank,
@@ -163,12 +162,12 @@ def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes)
 
 
 def _suspicions(process: ProcessFiles, found: list[Collected], lost: list[str]) -> list[str]:
-    """Likely reasons why kernels are missing. lost -- names of files that should hold kernels and
-    were not read.
+    """Return likely reasons for missing kernels. `lost` has the names of unread files that should
+    contain kernels.
     """
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
     no_kernels = (
-        f"no kernel in it, and {lost[0]} was not read: it is damaged, or no file."
+        f"the files have no kernels. {lost[0]} wasn't read because it is damaged or not a file."
         if lost
         else _NO_KERNELS
     )
@@ -187,40 +186,43 @@ def read_rocprofv3(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read the CSV and JSON output of rocprofv3 (ROCm 6.2 to 7.x), also where rocpd converted a
-    database to CSV.
+    """Read CSV and JSON output from rocprofv3 (ROCm 6.2 to 7.x), including CSV files that rocpd
+    converted from a database.
 
-    path -- a file, a folder (`--output-directory`), or a folder and the start of the file names of
-            one process (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every
-            process is read, in folders below it too. Where a process has JSON results, its CSV
-            traces are ignored: they hold the same.
-    only -- files in a folder, of which no others are read.
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a file, a folder (`--output-directory`) with subfolders, or a folder plus the start of
+            one process's file names, such as `out/908` for `out/908_kernel_trace.csv`. If a process
+            has JSON results, its CSV traces are ignored because they contain the same events.
+    only -- the only files in a folder to read.
+    rank, origin, maximum_bytes -- see `tidyprof.read`.
 
-    `events` (times in ns since the node was started) has the columns of `tables.contract`. Here
-      device           number in `Agent 4`, which counts CPUs too and is not HIP's device number
-      source_category  domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
-                       MARKER_CORE_API, ...
-      dispatch_id      of samples too
-      grid             counts work-items, not workgroups
-      bytes            of copies (JSON only) and of memory allocations
-      lds_bytes        of a workgroup; CSV rounds up to 512
-      source_device, destination_device  agents of a copy; `device` is the one that is a GPU, and
-          between two GPUs the destination
-      source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count  of program
-                       counter samples, whose `name` is the instruction and duration 0
-    Correlation ids are unique within a process. Kernels and copies have a process, but no thread.
+    `events` has times in nanoseconds since the node booted. Columns of `tables.contract` with a
+    special meaning here:
+      - device: number in `Agent 4`, which counts CPUs and isn't HIP's device number
+      - source_category: domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
+        MARKER_CORE_API, ...
+      - dispatch_id: also set for samples
+      - grid: work-items, not workgroups
+      - bytes: for copies (JSON only) and memory allocations
+      - lds_bytes: per workgroup; CSV files round up to 512
+      - source_device, destination_device: agents of a copy. `device` is the agent that is a GPU, or
+        the destination if both are GPUs.
+      - source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count: for samples
+        of the program counter. Their `name` is the instruction, and their duration is 0.
 
-    `counters` has a row per dispatch and counter, at the start of the dispatch, which ran alone
-    while it was measured. Files of ROCm 6.2 state no times: time_ns is then 0 and duration_ns <NA>.
-    The unit is not stated.
+    Correlation ids are unique within a process. Kernels and copies have a process but no thread.
 
-    `meta` has, besides the common entries and where stated: `stats` (of `--stats`; subject such as
-    `kernel`, `hip_api` or `domain` -> table in the columns STATISTICS_COLUMNS), `agents` (a dict
-    per CPU and GPU), `device_numbering` (`agent`, or `index` with `--agent-index type-relative`),
-    `command`, `record_window_ns`.
+    `counters` has a row per dispatch and counter. The time is the start of the dispatch, which ran
+    alone during the measurement. ROCm 6.2 writes no times, so time_ns is 0 and duration_ns is <NA>.
+    The unit is unknown.
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    `meta` has the common entries and these, if known:
+      - stats: subject, such as `kernel`, `hip_api` or `domain` -> table from `--stats` with
+        STATISTICS_COLUMNS
+      - agents: a dict per CPU and GPU
+      - device_numbering: `agent`, or `index` with `--agent-index type-relative`
+      - command, record_window_ns
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     processes, others = find_processes(path, only)
@@ -243,7 +245,6 @@ def read_rocprofv3(
 
 
 def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> list[ProcessFiles]:
-    """The processes of this rank; all if rank is None, or if the only process states none."""
     known = sorted({process.rank for process in processes if process.rank is not None})
     if rank is None or (not known and len(processes) == 1):
         return processes
@@ -254,8 +255,8 @@ def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> lis
         (
             f"no rank {rank}, only {', '.join(map(str, known))}"
             if known
-            else f"{len(processes)} processes whose names state no rank"
+            else f"the file names of {len(processes)} processes contain no rank"
         ),
-        "a wrong rank was asked for, or %rank% was not in the name of the output file",
-        "leave rank out to read them all",
+        "the rank is wrong, or %rank% was not in the name of the output file",
+        "omit rank to read all processes",
     )

@@ -1,4 +1,4 @@
-"""Which files rocprofv3 wrote, and which of them belong to one process."""
+"""Recognition of rocprofv3 files, and their grouping by process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidyprof.io.guard import no_files
 from tidyprof.readers.rocprofv3.columns import header_of, role_of
 
 HEAD_BYTES = 2**16
-"""Uncompressed bytes at the start of a file that tell what it holds."""
+"""Number of uncompressed bytes at the start of a file that are enough to recognize it."""
 
 DEEPEST = 3
-"""Folders below the given one that are searched: rocprofv3 makes `pass_1/HOST/`."""
+"""Number of folder levels to search, because rocprofv3 creates folders such as `pass_1/HOST/`."""
 
 _DATA_NAME = re.compile(r"\.(csv|json)(\.gz|\.zst)?$", re.IGNORECASE)
 _SUBJECTS = (
@@ -42,12 +42,12 @@ _OTHER_TOOLS_MARKS = ("sysinfo.csv",)
 
 @dataclass(frozen=True)
 class OutputFile:
-    """One file.
+    """A file from rocprofv3.
 
-    role    -- that of `role_of`, or `json`.
+    role    -- a role from `role_of`, or `json`.
     header  -- columns of a CSV file.
     prefix  -- folder and start of the name, which all files of a process share.
-    subject -- the subject in the name, e.g. `kernel` or `hip_api`.
+    subject -- subject in the name, such as `kernel` or `hip_api`.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class ProcessFiles:
-    """The files of one process. Its number and rank are None where the names do not state them."""
+    """Files of one process. Its number and rank are None if the file names don't contain them."""
 
     prefix: Path
     files: tuple[OutputFile, ...]
@@ -67,12 +67,12 @@ class ProcessFiles:
     process: int | None
 
     def of_role(self, *roles: str) -> list[OutputFile]:
-        """The files with one of these roles."""
+        """Return the files with one of these roles."""
         return [file for file in self.files if file.role in roles]
 
 
 def output_file(path: Path, head: bytes) -> OutputFile | None:
-    """The file that starts with `head`, None if rocprofv3 did not write it."""
+    """Return the file that starts with `head`, or None if it isn't from rocprofv3."""
     name = _DATA_NAME.sub("", path.name)
     match = _OUTPUT_NAME.fullmatch(name)
     prefix = (match["prefix"] if match["subject"] else match["prefix_only"]) if match else name
@@ -86,8 +86,8 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names
-    that has one.
+    """Return True if `path` is a rocprofv3 file that starts with `head`, a folder that contains
+    one, or the start of such a file's name.
     """
     if not path.exists():
         return any(_recognized(file) is not None for file in _with_prefix(path))
@@ -99,19 +99,19 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def _recognized(path: Path) -> OutputFile | None:
-    """As `output_file`; None for a file that cannot be opened."""
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 
 def find_processes(
     path: Path, only: Collection[Path] = ()
 ) -> tuple[list[ProcessFiles], dict[Path, str]]:
-    """The files at a path, by process; and what lies beside them and is not read -> why.
+    """Return the files at a path by process, and unsupported files in the folder -> reason.
 
-    path -- a file, a folder, or a folder and the start of the file names (`out/908` for
+    path -- a file, a folder, or a folder plus the start of the file names (`out/908` for
             out/908_kernel_trace.csv).
-    only -- the files of a folder to look at; all if empty. Raises ProfileReadError if there is no
-            file.
+    only -- the only files in a folder to check; all if empty.
+
+    Raises ProfileReadError if there is no file.
     """
     if path.is_dir():
         candidates, root = [file for file in _candidates(path) if not only or file in only], path
@@ -123,7 +123,7 @@ def find_processes(
     for file in candidates:
         head = ByteStream(file).head(HEAD_BYTES)
         known = output_file(file, head)
-        # An empty file with such a name may be a trace that was lost, so it is not passed over.
+        # An empty file with such a name may be a lost trace, so it isn't ignored.
         if known is None and (not head.strip() or file == path):
             raise _foreign(file, head)
         if known is None:
@@ -138,9 +138,7 @@ def find_processes(
 
 
 def may_hold_kernels(path: Path) -> bool:
-    """Whether a file has the name that rocprofv3 gives to a trace of kernels, or to results that
-    hold everything.
-    """
+    """Return True if a file has rocprofv3's name for a kernel trace or for complete results."""
     match = _OUTPUT_NAME.fullmatch(_DATA_NAME.sub("", path.name))
     return match is not None and (
         match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results")
@@ -148,8 +146,8 @@ def may_hold_kernels(path: Path) -> bool:
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
-    """CSV and JSON files in a folder and a few levels below, in order; no links, no hidden
-    folders.
+    """Yield CSV and JSON files in a folder and up to DEEPEST levels below, in order. Skip linked
+    and hidden folders.
     """
     for place, folders, names in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
@@ -160,8 +158,8 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _with_prefix(prefix: Path) -> list[Path]:
-    """Files whose name starts with the prefix; only those of exactly this process, if there are
-    any.
+    """Return files whose name starts with the prefix, or only those of exactly this process if
+    there are any.
     """
     folder = prefix.parent
     if not prefix.name or not folder.is_dir():
@@ -178,8 +176,8 @@ def _with_prefix(prefix: Path) -> list[Path]:
     if not files:
         raise ProfileReadError(
             prefix,
-            "no such file or folder, and no file whose name starts like this",
-            "a wrong path, or the profiler wrote nothing",
+            "there is no such file or folder, and no file name starts with this text",
+            "the path is wrong, or the profiler wrote nothing",
             "check the path",
         )
     return own or files
@@ -198,8 +196,8 @@ def _by_process(files: list[OutputFile], root: Path) -> list[ProcessFiles]:
 
 
 def _stated_process(prefix: Path, root: Path) -> int | None:
-    """The number of the process in a prefix. By default the prefix is just that number; in the name
-    of a folder, a number can be anything.
+    """Return the process number in a prefix. By default, the prefix of a file is only that number.
+    A number in a folder name can mean anything.
     """
     if _NUMBER_ALONE.fullmatch(prefix.name) and not prefix.is_dir():
         return int(prefix.name)
@@ -207,9 +205,7 @@ def _stated_process(prefix: Path, root: Path) -> int | None:
 
 
 def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
-    """A number in the prefix, or else in the name of the nearest folder that has one, up to the
-    root.
-    """
+    """Return a number in the prefix or in the name of the nearest parent folder, up to the root."""
     for name in (
         prefix.name,
         *(folder.name for folder in prefix.parents if folder.is_relative_to(root)),
@@ -231,24 +227,24 @@ def _foreign(path: Path, head: bytes) -> ProfileReadError:
     )
     return ProfileReadError(
         path,
-        f"no output of rocprofv3 ({found or f'starts with {head[:24]!r}'})",
-        "another tool wrote it, or it is damaged at its start",
-        "pass a CSV or JSON file of rocprofv3, or the folder given to --output-directory",
+        f"the file isn't rocprofv3 output ({found or f'it starts with {head[:24]!r}'})",
+        "another tool wrote the file, or its beginning is damaged",
+        "pass a CSV or JSON file from rocprofv3, or the folder passed to --output-directory",
     )
 
 
 def _nothing(path: Path, candidates: list[Path]) -> ProfileReadError:
     if candidates:
         found = (
-            f"{len(candidates)} CSV or JSON files, none of them written by rocprofv3"
-            f" ({candidates[0].name!r} first)"
+            f"none of the {len(candidates)} CSV or JSON files is from rocprofv3"
+            f" (the first is {candidates[0].name!r})"
         )
     else:
-        found = "no CSV or JSON file"
+        found = "there is no CSV or JSON file"
     return ProfileReadError(
         path,
         found,
         "ROCm 7 writes a database by default (*_results.db), or the run ended before rocprofv3"
-        " wrote",
+        " wrote its results",
         "record with --output-format csv, or read the database",
     )

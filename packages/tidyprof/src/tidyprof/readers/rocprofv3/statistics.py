@@ -1,4 +1,4 @@
-"""Tables of statistics that ROCm's profilers write: calls and durations by name."""
+"""Statistics tables from ROCm's profilers: calls and durations by name."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TEXTS = ("name", "product_name", "model_name")
 
 
 def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
-    """The rows of an agent_info.csv: `type` (CPU or GPU), `logical_node_id` (as in `Agent 4`),
-    names and sizes.
+    """Return the rows of an agent_info.csv: `type` (CPU or GPU), `logical_node_id` (as in
+    `Agent 4`), names and sizes.
 
-    Raises ProfileReadError for rows that are no agents.
+    Raises ProfileReadError if a row isn't an agent.
     """
     text = read_bytes(path, maximum_bytes, in_lines).decode("utf-8-sig", "replace")
     agents = []
@@ -43,7 +43,7 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     except (csv.Error, KeyError, ValueError) as error:
         raise ProfileReadError(
             path,
-            f"a row {len(agents) + 1} that describes no CPU or GPU"
+            f"row {len(agents) + 1} doesn't describe a CPU or GPU"
             f" ({' '.join(str(error).split())[:80]})",
             *DAMAGED,
         ) from None
@@ -62,10 +62,8 @@ STATISTICS_COLUMNS = {
     "std_ns": "Float64",
     "percent": "float64",
 }
-"""Columns of a table in `meta["stats"]`. percent (0-100) is the share of the table that the tool
-wrote, std_ns the sample standard deviation.
-
-rocprof 1 does not write min_ns, max_ns and std_ns.
+"""Columns of a table in `meta["stats"]`. percent (0-100) is the share within the tool's table.
+std_ns is the sample standard deviation. rocprof 1 doesn't write min_ns, max_ns and std_ns.
 """
 
 _NAMES = {
@@ -81,7 +79,7 @@ _NAMES = {
 _WHOLE = ("calls", "total_ns", "min_ns", "max_ns")
 _DECIMAL = ("mean_ns", "std_ns")
 _ROUNDING_NS = 1.0
-"""rocprof 1 cuts mean durations to whole nanoseconds."""
+"""Rounding error in nanoseconds, because rocprof 1 truncates mean durations to integers."""
 
 
 def read_statistics(
@@ -91,10 +89,9 @@ def read_statistics(
     rank: int | None = None,
     process: int | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of a `*_stats.csv` file in the columns STATISTICS_COLUMNS, in the file's order; and
-    warnings.
+    """Return the rows of a `*_stats.csv` file with STATISTICS_COLUMNS in file order, and warnings.
 
-    Raises ProfileReadError for cells of a wrong type and for figures that contradict each other.
+    Raises ProfileReadError if a cell has the wrong type or the numbers are inconsistent.
     """
     types: dict[str, Any] = {}
     for column in header:
@@ -119,8 +116,8 @@ def read_statistics(
 
 
 def _with_quoted_names(text: bytes) -> bytes:
-    """Return the text of a table with all names in quotes. rocprof 1 may write none, although names
-    contain commas: all cells but the last four, the figures, are the name.
+    """Return the text of a table with all names in quotes. rocprof 1 may omit the quotes even if a
+    name contains commas. The last four cells are numbers, so all cells before them are the name.
     """
     lines = text.split(b"\n")
     for number, line in enumerate(lines[1:], 1):
@@ -131,8 +128,8 @@ def _with_quoted_names(text: bytes) -> bytes:
 
 
 def _decimal(text: str | None) -> float:
-    """A number of the column `percent`; NaN for `-nan`, which the tool writes where nothing took
-    time.
+    """Return a number in the column `percent`. `-nan`, which the tool writes if nothing took time,
+    becomes NaN.
     """
     try:
         return float(text or "nan")
@@ -141,17 +138,13 @@ def _decimal(text: str | None) -> float:
 
 
 def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int) -> None:
-    """Raise ProfileReadError for rows with missing or impossible figures, which no profiler wrote.
-
-    short -- number of rows that lack cells and so are not in the columns.
-    """
     figures = {
         name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"
     }
     calls, total, mean, percent = (
         figures[name] for name in ("calls", "total_ns", "mean_ns", "percent")
     )
-    # Missing figures are NaN, with which no comparison is true.
+    # Missing numbers are NaN, so all comparisons with them are False.
     with np.errstate(invalid="ignore", divide="ignore"):
         right = (calls >= 1) & (total >= 0) & np.isfinite(mean)
         right &= np.abs(total / calls - mean) <= _ROUNDING_NS + 1e-3 * np.abs(mean)
@@ -162,9 +155,9 @@ def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int
         right &= np.isfinite(figures["std_ns"]) & (figures["std_ns"] >= 0)
     wrong = np.flatnonzero(~right)
     if len(wrong) or short:
-        first = f" ({str(columns['name'][wrong[0]])[:40]!r} first)" if len(wrong) else ""
+        first = f" (the first is {str(columns['name'][wrong[0]])[:40]!r})" if len(wrong) else ""
         found = (
-            f"{len(wrong) + short} of {len(right) + short} rows with missing or contradictory"
-            f" figures{first}"
+            f"{len(wrong) + short} of {len(right) + short} rows have missing or contradictory"
+            f" numbers{first}"
         )
         raise ProfileReadError(path, found, *DAMAGED)

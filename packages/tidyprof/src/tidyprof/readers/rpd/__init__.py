@@ -1,1 +1,1 @@
-"""The databases of rocmProfileData."""
+"""Reader for databases from rocmProfileData."""

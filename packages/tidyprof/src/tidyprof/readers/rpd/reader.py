@@ -1,4 +1,4 @@
-"""Reader for the files of rocmProfileData (`.rpd`)."""
+"""Reader for rocmProfileData files (`.rpd`)."""
 
 from __future__ import annotations
 
@@ -58,13 +58,12 @@ _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
 
 
 def link_operations(database: Database, operations: Records, calls: Records, texts: Codes) -> int:
-    """Add to operations the facts that their launch states, and to calls the operator around them.
+    """Add facts from the launching calls to operations, and add the enclosing operator to calls.
 
-    Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi, and names kernels without a name.
-    Returns the number of calls that launched several operations, as hipGraphLaunch does.
+    Follow rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi, and name kernels without a name. Return
+    the number of calls that launched several operations, such as hipGraphLaunch.
     """
-    # Streams of calls are noted step by step, since three tables state them; so the operations come
-    # last.
+    # Three tables contain streams of calls, so the operations get their streams last.
     call_id = _launching_calls(database, operations, calls)
     call = first_equal(calls["correlation_id"], call_id)
     stream = np.full(len(calls), ABSENT, np.int64)
@@ -92,10 +91,9 @@ def link_operations(database: Database, operations: Records, calls: Records, tex
 
 
 def _launching_calls(database: Database, operations: Records, calls: Records) -> np.ndarray:
-    """For each operation the identifier of the call that launched it, ABSENT where the file links
-    none.
+    """Return the identifier of each operation's launching call, or ABSENT if there is no link.
 
-    Of several calls it is the first to begin, and of these the longest, as in `tables.launches`.
+    If there are several calls, use the earliest, and the longest of these, as in `tables.launches`.
     """
     links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
     if len(np.unique(links["op_id"])) < len(links["op_id"]):
@@ -109,16 +107,16 @@ def _launching_calls(database: Database, operations: Records, calls: Records) ->
 
 
 def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
-    """Mask of the chosen operations that are the only chosen one of their call.
+    """Return a mask of the chosen operations that share their call with no other chosen operation.
 
-    The file keeps one row per call, which does not say which of several operations it describes.
+    The file has one row per call, which doesn't say which of several operations it describes.
     """
     linked = chosen & (call >= 0)
     return linked & (np.bincount(call[linked], minlength=calls)[call] == 1) if calls else linked
 
 
 def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.ndarray:
-    """Bytes of each copying call, which the file leaves blank above 2 GiB. Fills in `stream`."""
+    """Return the bytes of each copy call, which are blank above 2 GiB. Fill in `stream`."""
     sizes = np.full(len(calls), ABSENT, np.int64)
     if "rocpd_copyapi" in database.tables:
         found = database.integers("rocpd_copyapi", LARGE_TABLES["rocpd_copyapi"])
@@ -132,7 +130,6 @@ def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.n
 def _read_kernels(
     database: Database, calls: Records, stream: np.ndarray, texts: Codes
 ) -> dict[str, np.ndarray]:
-    """Codes of `grid`, `block` and kernel `name` of each launching call. Fills in `stream`."""
     shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
     if "rocpd_kernelapi" in database.tables:
         found = database.integers("rocpd_kernelapi", LARGE_TABLES["rocpd_kernelapi"])
@@ -146,7 +143,7 @@ def _read_kernels(
 
 
 def _streams(database: Database, table: str) -> np.ndarray:
-    """The stream of each row as a number: HIP's pointer to it, 0 for the default stream."""
+    """Return the stream of each row as HIP's pointer. The default stream is 0."""
     codes, texts = database.coded_texts(table, "stream")
     return np.array([_address(text) for text in texts], np.int64)[codes]
 
@@ -162,7 +159,7 @@ def _address(text: str) -> int:
 
 
 def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) -> None:
-    """Give kernels whose only name is their type the name that their launch states, if any."""
+    """Replace a kernel's name by the name in its launch if its only name is its type."""
     nameless = (operations["name"] == operations["source_category"]) & (launched_name >= 0)
     if nameless.any():
         operations["name"][nameless] = launched_name[nameless]
@@ -172,16 +169,14 @@ def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) 
 def _read_graph_streams(
     database: Database, calls: Records, stream: np.ndarray, texts: Codes
 ) -> None:
-    """Fill in the streams of launches of HIP graphs, which state them in the text of their
-    arguments only.
-    """
+    """Fill in the streams of HIP graph launches, which are only in the text of their arguments."""
     names = [code for text, code in texts.items() if text.endswith("GraphLaunch")]
     rows = np.flatnonzero(np.isin(calls["name"], names))
     if not len(rows):
         return
     arguments = database.integers("rocpd_api", ("id", "args_id"))
     ids = taken(arguments["args_id"], first_equal(arguments["id"], calls["correlation_id"][rows]))
-    # Each distinct text is looked at once. Schema 3 keeps those of arguments in a table apart.
+    # Parse each distinct string once. Schema 3 stores argument strings in a separate table.
     positions, unique = pd.factorize(ids)
     table = "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string"
     texts_of = database.texts(table, unique)
@@ -191,7 +186,7 @@ def _read_graph_streams(
 
 
 def _operators_of_calls(calls: Records) -> np.ndarray:
-    """For every runtime call the code of the innermost operator's name around it, else -1."""
+    """Return the name code of the innermost operator around each runtime call, or -1."""
     names = np.full(len(calls), -1, np.int32)
     outer = np.flatnonzero(calls["kind"] == KIND_CODE["operator"])
     inner = np.flatnonzero(calls["kind"] == KIND_CODE["runtime"])
@@ -208,16 +203,13 @@ def _operators_of_calls(calls: Records) -> np.ndarray:
 
 _SDK_COPY_TYPE = "MEMORY_COPY_"
 _MONITOR_UNITS = {"sclk": "MHz"}
-"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have no
-unit.
-"""
+"""Units in the tracer's source (rpd_tracer/RocmSmiDataSource.cpp). Other monitors have no unit."""
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
-    """One file, and the number of its calls that launched several operations. texts -- collects the
-    names.
+    """Read one file, and return the number of calls that launched several operations.
 
-    Raises ProfileReadError where it is no sound rpd file.
+    texts -- collects the names.
     """
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
@@ -241,8 +233,8 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
 def _forget_false_devices(
     path: Path, operations: Records, texts: Codes, warnings: list[str]
 ) -> None:
-    """Take the device from copies that rocprofiler-sdk recorded: they all say GPU 0, whichever it
-    was (rpd_tracer/RocprofDataSource.cpp).
+    """Remove the device from copies that rocprofiler-sdk recorded, because these copies always
+    contain GPU 0 (rpd_tracer/RocprofDataSource.cpp).
     """
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
     copies = np.isin(operations["source_category"], types)
@@ -250,14 +242,14 @@ def _forget_false_devices(
     if copies.any() and (others != 0).any():
         operations["device"][copies] = ABSENT
         warnings.append(
-            f"{path.name}: the file does not say on which GPU its {int(copies.sum())} copies ran"
-            " (the tracer writes 0 for all); they have no device."
+            f"{path.name}: the GPU of {int(copies.sum())} copies is unknown because the tracer"
+            " writes 0 for all copies. They have no device."
         )
 
 
 def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
-    """Samples of the monitors, each a value that held from `start` to `end`, with `device` as
-    rocm-smi numbers it; and how many samples were unusable.
+    """Return monitor samples, and the number of unusable samples. Each sample is a value that
+    applied from `start` to `end`. `device` is rocm-smi's number.
     """
     if "rocpd_monitor" not in database.tables:
         return pd.DataFrame(), Counter()
@@ -286,7 +278,6 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
 
 
 def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
-    """Whether a row of rocpd_monitor has whole numbers for device and times, and a finite value."""
     are_numbers = all(isinstance(number, int) for number in (device, start, end))
     if not are_numbers or not isinstance(name, str):
         return False
@@ -299,9 +290,6 @@ def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool
 def _hardware_counters(
     database: Database, operations: Records, texts: Codes
 ) -> tuple[pd.DataFrame, Counter[str]]:
-    """Values of hardware counters (schema 3), each of one kernel; and how many of them were there
-    twice.
-    """
     if "rocpd_counter" not in database.tables:
         return pd.DataFrame(), Counter()
     found = database.integers("rocpd_counter", ("op_id", "name_id"))
@@ -333,35 +321,38 @@ def read_rpd(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a file of rocmProfileData, schema version 2 or 3.
+    """Read a rocmProfileData file (schema version 2 or 3).
 
-    path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in the name
-            of each file or of its folder.
-    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+    path -- a .rpd file, or a folder with one file per rank. The name of each file or of its folder
+            contains `rank0`, `rank1`, ...
+    rank, origin, maximum_bytes -- see `tidyprof.read`.
 
-    `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
-      source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...); of host calls
-                       the domain, which schema 2 does not have
-      operator         known if the program ran in torch.autograd.profiler.emit_nvtx()
-      bytes            <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4
-                       GiB
-      grid             the argument of the launching call: workgroups for hipLaunchKernel,
-                       work-items for hipExtModuleLaunchKernel and with rocprofiler-sdk
-      correlation_id   identifier of the call, also for what it launched; several operations of one
-                       call (hipGraphLaunch) share it, and have no grid, block or bytes
-      stream           HIP's pointer to the stream, 0 for the default one
-    Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations,
-    named by their text. Events on a device have no thread; their process is that of the call.
+    `events` has times in nanoseconds of the node's monotonic clock. Columns of `tables.contract`
+    with a special meaning here:
+      - source_category: operation type (`KernelExecution`, `CopyHostToDevice`, ...). For host
+        calls, the domain, which schema 2 doesn't have.
+      - operator: known if the program ran in torch.autograd.profiler.emit_nvtx()
+      - bytes: <NA> above 2 GiB, because the file leaves it blank; modulo 2**32 above 4 GiB
+      - grid: argument of the launching call: workgroups for hipLaunchKernel, work-items for
+        hipExtModuleLaunchKernel and with rocprofiler-sdk
+      - correlation_id: identifier of the call, also for work that it launched. Several operations
+        of one call (hipGraphLaunch) share it and have no grid, block or bytes.
+      - stream: HIP's pointer to the stream; 0 for the default stream
 
-    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in
-    schema 3 hardware counters.
+    Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations
+    named after their message. Device events have no thread, and their process comes from the call.
 
-    `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `clock`,
-    `device_numbering` (`index`; files of before June 2024 number ROCm's agents, which nothing in
-    them states), `node_stride` (in schema 3 the device is node * node_stride + GPU),
-    `calls_with_several_operations`.
+    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` is rocm-smi's number) and,
+    in schema 3, hardware counters.
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    `meta` has the common entries and these, if known:
+      - schema_version, sessions, clock
+      - device_numbering: `index`. Files from before June 2024 number ROCm agents instead, but the
+        file doesn't say so.
+      - node_stride: in schema 3, the device is node * node_stride + GPU
+      - calls_with_several_operations
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     files, ignored = database_files(path, is_rpd, PATTERNS, "rpd files")

@@ -1,4 +1,4 @@
-"""Whether a file is a file of rocmProfileData."""
+"""Recognition of rocmProfileData files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PATTERNS = tuple(
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it
-    holds one.
+    """Return True if a file that starts with `head` (unpacked) is an rpd file, or if a folder
+    contains one.
     """
     if path.is_dir():
         return any(
@@ -25,5 +25,5 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_rpd(file: Path) -> bool:
-    """Whether a file is a file of rocmProfileData, whatever its name and compression."""
+    """Return True if a file is from rocmProfileData, whatever its name and compression."""
     return recognizes(file, head_or_nothing(file, HEAD_BYTES))

@@ -1,7 +1,7 @@
-"""The tables of an rpd file as columns: operations on the GPUs, and calls on the host.
+"""Tables of an rpd file as columns: operations on the GPUs, and calls on the host.
 
-Schema: rocpd_python/rocpd/schema_data/tableSchema.cmd of https://github.com/ROCm/rocmProfileData,
-versions 2 and 3.
+The schema is rocpd_python/rocpd/schema_data/tableSchema.cmd of
+https://github.com/ROCm/rocmProfileData, versions 2 and 3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidyprof.tables.damage import durations, refuse_repeated, without_damage
 from tidyprof.tables.records import Records
 
 SCHEMA_VERSIONS = ("2", "3")
-"""Versions of the schema that this reader knows: those of 2024 and of 2026."""
+"""Schema versions that this reader supports, from 2024 and 2026."""
 
 REQUIRED_TABLES = {
     "rocpd_op": ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"),
@@ -31,9 +31,9 @@ REQUIRED_TABLES = {
     "rocpd_api_ops": ("api_id", "op_id"),
     "rocpd_string": ("id", "string"),
 }
-"""Tables and columns without which nothing can be read."""
+"""Required tables and columns."""
 
-_CALLS, _OPERATIONS = "host calls", "operations of a GPU"
+_CALLS, _OPERATIONS = "host calls", "GPU operations"
 LINKS = (
     Link("rocpd_api_ops", "op_id", "rocpd_op", _OPERATIONS, vital=True),
     Link("rocpd_api_ops", "api_id", "rocpd_api", _CALLS),
@@ -42,24 +42,24 @@ LINKS = (
     Link("ext_autogradapi", "api_ptr_id", "rocpd_api", _CALLS),
     Link("rocpd_counter", "op_id", "rocpd_op", _OPERATIONS),
 )
-"""References between tables. The tracer writes an operation and its link at once
-(OpTable::writeRows of rpd_tracer), so neither is there alone.
+"""References between tables. The tracer writes an operation and its link together
+(OpTable::writeRows of rpd_tracer), so a file with only one of them is incomplete.
 """
 
 _ACTIVE_LOCK = "resourceLock::"
 
 
 def read_facts(database: Database) -> dict[str, Any]:
-    """Entries of `Profile.meta` from rocpd_metadata; raises ProfileReadError if the schema is not
-    rpd's.
+    """Return `Profile.meta` entries from rocpd_metadata. Raises ProfileReadError if the schema
+    isn't from rpd.
     """
     tables = database.tables
     if any(name.startswith("rocpd_kernel_dispatch") for name in tables):
         raise ProfileReadError(
             database.path,
-            "a rocpd database of ROCm 7, not a file of rocmProfileData",
+            "the file is a rocpd database from ROCm 7, not a rocmProfileData file",
             "both tools use the name rocpd",
-            "read it with read_rocpd",
+            "read the file with read_rocpd",
         )
     database.require("rocpd_metadata", ("tag", "value"))
     stated = dict(database.rows("SELECT tag, value FROM rocpd_metadata"))
@@ -68,7 +68,7 @@ def read_facts(database: Database) -> dict[str, Any]:
         raise ProfileReadError(
             database.path,
             f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
-            "a version of rocmProfileData that is older or newer than this reader",
+            "the rocmProfileData version is older or newer than this reader supports",
             f"use a version that writes schema {' or '.join(SCHEMA_VERSIONS)}",
         )
     for table, columns in REQUIRED_TABLES.items():
@@ -94,24 +94,24 @@ def read_facts(database: Database) -> dict[str, Any]:
 
 
 def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
-    """Refuse a file in which nothing was recorded."""
+    """Raise ProfileReadError if a file has no records."""
     if not operations.total and not calls.total:
         raise NothingRecordedError(
             path,
-            "no GPU operation and no host call in it",
+            "the file has no GPU operation and no host call",
             "recording was never switched on (loadTracer.sh sets RPDT_AUTOSTART=0), or the program"
-            " ended at once",
+            " ended immediately",
             "record with runTracer.sh, or call rpdTracerControl().start()",
         )
 
 
 def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
-    """What the device numbers count, where that is certain: an entry of `Profile.meta`.
+    """Return an entry of `Profile.meta` that says what the device numbers count, if it is certain.
 
-    rpd counts GPUs from 0 since June 2024 (commit 194259a of rocmProfileData); before, it wrote
-    ROCm's agents, of which number 0 is a CPU. The columns of the view `top` are younger than that
-    (f90a3a6), and so is the domain of calls (a8b269d). A file without them may be of either time;
-    its schema version does not tell.
+    Since June 2024 (commit 194259a of rocmProfileData), rpd numbers GPUs, starting with 0. Earlier
+    versions wrote ROCm agents, and agent 0 is a CPU. The columns of the view `top` (f90a3a6) and
+    the domain of calls (a8b269d) are newer than this change. A file without them may be older or
+    newer, because the schema version didn't change.
     """
     known = device[device >= 0]
     view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
@@ -122,50 +122,46 @@ def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
 
 
 def warnings_of_losses(database: Database) -> list[str]:
-    """A warning where rows refer to others that are gone. Raises ProfileReadError where nearly all
-    operations are.
+    """Return warnings about rows with broken references. Raises ProfileReadError if nearly all
+    operations have broken references.
     """
     cause = (
-        "rows were deleted (rpd_trim leaves some that name calls and operations outside of its"
+        "rows were deleted (rpd_trim leaves rows that refer to calls and operations outside of its"
         " range)"
     )
     return losses_told(database, dangling(database, LINKS), cause)
 
 
 def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:
-    """Sentences about what is readable but suspicious."""
+    """Return warnings about suspicious content."""
     found = []
     if not len(operations):
         found.append(
-            f"{path.name}: no operation on a GPU. Likely cause: the program did not use one, or"
-            " another profiler (torch.profiler, rocprofv3) ran at the same time and got the GPU's"
-            " records."
+            f"{path.name}: the file has no GPU operations. Likely cause: the program didn't use a"
+            " GPU, or another profiler (torch.profiler, rocprofv3) ran at the same time and"
+            " received the GPU's records."
         )
     elif not np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"])).any():
         found.append(
-            f"{path.name}: copies but no kernel. Likely cause: recording stopped before the first"
-            " kernel ended, or the file was cut with rpd_trim."
+            f"{path.name}: the file has copies but no kernels. Likely cause: recording stopped"
+            " before the first kernel ended, or the file was cut with rpd_trim."
         )
     if facts.pop("unfinished"):
         found.append(
             f"{path.name}: the tracer was not shut down properly, so the last records may be"
-            " missing. Likely cause: the program was killed, or still runs."
+            " missing. Likely cause: the program was killed or is still running."
         )
     return found
 
 
 MARKER = "UserMarker"
-"""Name of the calls that stand for ranges which a program marked. Their text is in the
-arguments.
-"""
+"""Name of the calls for ranges that a program marked. The message is in the arguments."""
 
 KERNEL_TYPES = ("KernelExecution", "Task")
-"""Operation types of kernels. Kernels that run in a HIP graph are of type `Task`, roctracer's name
-for them.
-"""
+"""Operation types of kernels. roctracer uses `Task` for kernels in a HIP graph."""
 
 NOT_KEPT = -1
-"""Kind of operations that are no work of the device, such as barriers."""
+"""Kind of operations that aren't device work, such as barriers."""
 
 GRID = ("gridX", "gridY", "gridZ")
 BLOCK = ("workgroupX", "workgroupY", "workgroupZ")
@@ -176,7 +172,7 @@ LARGE_TABLES = {
     "rocpd_copyapi": ("api_ptr_id", "size"),
     "rocpd_kernelapi": ("api_ptr_id", *GRID, *BLOCK, "kernelName_id"),
 }
-"""Tables with a row for each call or operation -> columns that are read."""
+"""Tables with a row per call or operation -> columns to read."""
 
 UNUSED = frozenset(
     {
@@ -208,7 +204,7 @@ UNUSED = frozenset(
         "depth",
     }
 )
-"""Columns that this reader knows and does not use."""
+"""Known columns that this reader doesn't use."""
 
 OPTIONAL_TABLES = {
     "rocpd_monitor": (),
@@ -219,7 +215,7 @@ OPTIONAL_TABLES = {
     "ext_autogradapi": (),
     "rocpd_api": ("domain_id",),
 }
-"""Tables and columns that not every file has."""
+"""Tables and columns that some files lack."""
 
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
@@ -230,7 +226,7 @@ _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?"
 
 
 def read_operations(database: Database, texts: Codes) -> Records:
-    """Work on the GPUs: `id` and columns of the event table. The name of a copy is its type.
+    """Return GPU work with `id` and columns of the event table. The name of a copy is its type.
 
     Raises ProfileReadError if too many rows are unusable.
     """
@@ -260,20 +256,18 @@ def read_operations(database: Database, texts: Codes) -> Records:
 
 
 def unread_operations(operations: Records) -> Counter[str]:
-    """Operations that were not kept although they may be work: type -> how many."""
+    """Return type -> number of operations that were left out although they may be work."""
     types = operations.not_kept.items()
     return Counter({name: count for name, count in types if not _NO_WORK.search(name)})
 
 
 def read_calls(database: Database, texts: Codes) -> Records:
-    """Calls and ranges on the host in columns of the event table; in schema 3 with a category
-    (domain).
-
-    The correlation id is the row's identifier.
+    """Return host calls and ranges in columns of the event table, with a category (domain) in
+    schema 3. The correlation id is the row's identifier.
     """
     found = database.integers("rocpd_api", LARGE_TABLES["rocpd_api"])
     name = text_codes(database, found["apiName_id"], texts)
-    # The last kind answers the code -1 of names that are not in the file.
+    # The last kind is for names that are missing from the file (code -1).
     kind_of_text = np.array(
         [*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8
     )
@@ -301,8 +295,8 @@ def read_calls(database: Database, texts: Codes) -> Records:
 
 
 def _operation_kinds(category: np.ndarray, name: np.ndarray, texts: Codes) -> np.ndarray:
-    """Kinds of operations, int8, by their type; an operation of an unknown type is a `kernel` if it
-    has a name besides the type.
+    """Return kinds of operations (int8) by their type. An operation of unknown type is a `kernel`
+    if its name differs from its type.
     """
     of_type = np.array([*(_operation_kind(text) for text in texts), NOT_KEPT], np.int8)
     kind = of_type[category]
@@ -319,22 +313,20 @@ def _operation_kind(category: str) -> int:
 
 
 def _call_kind(name: str) -> int:
-    """Runtime calls and the overhead of the tracer are `runtime`, all else are ranges that somebody
-    marked.
-    """
+    """Return `runtime` for runtime calls and tracer overhead. Other calls are marked ranges."""
     is_call = _RUNTIME_CALL.match(name) or _TRACER_CALL.fullmatch(name)
     return KIND_CODE["runtime" if is_call else "annotation"]
 
 
 def _name_markers(database: Database, records: Records, texts: Codes, name_ids: np.ndarray) -> None:
-    """Give markers their text as name. Markers that PyTorch's emit_nvtx writes for operators become
-    operators.
+    """Name markers after their messages. Markers that PyTorch's emit_nvtx writes for operators
+    become operators.
     """
     if not len(name_ids):
         return
     condition = f'"apiName_id" IN ({", ".join(map(str, name_ids.tolist()))})'
     markers = database.integers("rocpd_api", ("id", "args_id"), where=condition)
-    # Each distinct text is looked at once. Schema 3 keeps those of arguments in a table apart.
+    # Parse each distinct string once. Schema 3 stores argument strings in a separate table.
     positions, unique = pd.factorize(markers["args_id"])
     table = "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string"
     texts_of = database.texts(table, unique)
@@ -353,9 +345,7 @@ def _name_markers(database: Database, records: Records, texts: Codes, name_ids: 
 
 
 def _add_operators(database: Database, records: Records, texts: Codes) -> None:
-    """Take over the operators that `rocpd.autograd` of rocmProfileData found among the markers and
-    put into a table.
-    """
+    """Add operators from the table that rocmProfileData's `rocpd.autograd` creates from markers."""
     if "ext_autogradapi" not in database.tables:
         return
     found = database.integers("ext_autogradapi", ("api_ptr_id", "autogradName_id"))

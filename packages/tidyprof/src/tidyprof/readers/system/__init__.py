@@ -1,1 +1,1 @@
-"""Logs of system monitors."""
+"""Reader for system monitor logs."""

@@ -1,4 +1,4 @@
-"""CSV logs of system monitors: of amd-smi, rocm-smi, omnistat's export, and of scripts."""
+"""CSV logs of system monitors: amd-smi, rocm-smi, omnistat's export, and scripts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OMNISTAT_LEVELS = ("metric", "instance", "card")
 
 
 def csv_header(text: bytes) -> list[str] | None:
-    """The header of a monitor's CSV among the first lines of the text, None if there is none."""
+    """Return a system monitor's CSV header in the first lines of the text, or None."""
     for line in text[:4096].splitlines()[:6]:
         names = _cells(line.decode("utf-8", "replace"))
         if is_header(names):
@@ -52,7 +52,7 @@ def csv_header(text: bytes) -> list[str] | None:
 
 
 def is_header(names: Sequence[str]) -> bool:
-    """Whether these columns are those of a system monitor."""
+    """Return True if these columns are from a system monitor."""
     lower = [name.strip().lower() for name in names]
     if lower[:1] == ["metric"] and any(
         name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower
@@ -67,16 +67,16 @@ def is_header(names: Sequence[str]) -> bool:
 
 
 def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """The readings in a CSV log. Raises ProfileReadError if it is no log, or damaged."""
+    """Return the readings in a CSV log."""
     readings = Readings(path)
     lines = _lines(readings, text)
     start = next((number for number, line in enumerate(lines) if is_header(_cells(line))), None)
     if start is None:
         raise ProfileReadError(
             path,
-            f"no header of a system monitor (it begins with {lines[0][:40]!r})",
-            "another tool wrote it, or the header was cut off",
-            "pass the log of amd-smi monitor --csv, rocm-smi --csv or omnistat-query --export",
+            f"the file has no system monitor header (it starts with {lines[0][:40]!r})",
+            "another tool wrote the file, or the header was cut off",
+            "pass the log from amd-smi monitor --csv, rocm-smi --csv or omnistat-query --export",
         )
     names = _cells(lines[start])
     if names[0].strip().lower() == "metric":
@@ -94,20 +94,19 @@ def _cells(line: str) -> list[str]:
 
 
 def _lines(readings: Readings, text: bytes) -> list[str]:
-    """The lines of the log, without blank lines and a last line that was not finished."""
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     lines = decoded.split("\n")
     if lines[-1].strip():
-        # A sampler that is killed leaves a line without an end: its last number may be cut short.
+        # A killed sampler leaves a line without a newline, and its last number may be cut short.
         readings.warnings.append(
-            f"{readings.path.name}: the last line was not finished and is left out."
+            f"{readings.path.name}: the last line is unfinished, so it was left out."
         )
         readings.facts["unfinished_lines"] = 1
     lines = [line for line in lines[:-1] if line.strip()]
     if not lines:
         raise ProfileReadError(
             readings.path,
-            "not one complete line",
+            "the file has no complete line",
             "the tool was stopped before its first sample",
             "record again",
         )
@@ -115,32 +114,32 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
 
 
 def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
-    """Columns of the rows below a header. Headers that watch mode repeats are left out; missing
-    last cells are empty.
+    """Return the columns of the rows below a header, without the headers that watch mode repeats.
+    Missing last cells are empty.
 
-    Some loggers never write the last cells, so a row counts as cut short only if fewer than one row
-    in _RARE ends where it does. It is left out and counted, and so are lines that are no rows.
-    Raises ProfileReadError for a column that comes twice, and for a row with more cells than the
-    header, unless these are empty.
+    Some loggers never write the last cells. Therefore, a row counts as cut short only if fewer
+    than one row in _RARE has its length. Such rows, and lines that aren't rows, are left out and
+    counted. Raises ProfileReadError if a column occurs twice, or if a row has more non-empty cells
+    than the header.
     """
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise _two_logs(
-            readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times"
+            readings.path, f"the column {repeated[:40]!r} occurs {header.count(repeated)} times"
         )
     width, rows = len(header), []
     lengths: Counter[int] = Counter()
     for number, line in enumerate(lines, 2):
         cells = _cells(line) if '"' in line else line.split(",")
         if any(cells[width:]):
-            raise _two_logs(readings.path, f"more cells in row {number} than in the header")
+            raise _two_logs(readings.path, f"row {number} has more cells than the header")
         if cells == header or line.startswith("'CTRL'"):
             continue
-        # A logger that had nothing to log writes a time and a comma.
+        # If a logger has no data, it writes a time and a comma.
         is_row = cells and "\0" not in line and "," in line
         length = _UNREADABLE if not is_row else min(len(cells), width) * any(cells[1:])
         lengths[length] += 1
-        # All rows are put together again with the header's number of cells, and read as one table.
+        # All rows are rebuilt with the header's number of cells and read as one table.
         if '"' in line or "\r" in line:
             cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
         rows.append((length, ",".join(cells[:width]) + "," * (width - len(cells))))
@@ -152,9 +151,9 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     }
     sound = [row for length, row in rows if length not in {_UNREADABLE, *rare}]
     if lost := len(rows) - len(sound):
-        readings.dropped["of rows that are cut short or not separated by commas"] += lost
+        readings.dropped["from rows that are cut short or not separated by commas"] += lost
     text = "\n".join(["," * (width - 1), *sound, ""]).encode("utf-8", "replace")
-    # Imported here since a log is recognized without pyarrow.
+    # Imported here because logs are recognized without pyarrow.
     from tidyprof.io.csv_files import TEXT, coded, rows_of
 
     table = rows_of(text, header, dict.fromkeys(header, TEXT), len(text))
@@ -162,7 +161,6 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
 
 
 def _text_column(codes: np.ndarray, texts: list[str]) -> TextColumn:
-    """Return the column, in which empty cells have the text at the end of the list."""
     return TextColumn(np.where(codes < 0, np.int32(len(texts)), codes), [*texts, ""])
 
 
@@ -170,8 +168,8 @@ def _two_logs(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(
         path,
         finding,
-        "two programs wrote into one file, or the columns changed within it",
-        "keep one log per file",
+        "two programs wrote to the same file, or the columns changed within it",
+        "write each log to a separate file",
     )
 
 
@@ -180,9 +178,6 @@ def _first_of(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
 
 
 def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzinfo | None) -> None:
-    """Add the readings of a table with one column per quantity, as amd-smi and rocm-smi print it
-    and most scripts write it.
-    """
     lower = {name.strip().lower(): name for name in texts}
     time, device, part, host = (
         _first_of(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST)
@@ -199,8 +194,8 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
     hosts = texts[host].texts()[kept].tolist() if host else None
     of_host = {} if device else host_memory(values)
     known = meanings(values) | of_host
-    # What a column means can depend on its values and on other columns: sizes on the total, a share
-    # or a counter on the values, and only then is clear which columns are of one quantity.
+    # A column's meaning can depend on values and other columns: sizes depend on the total, and a
+    # share or counter depends on its values. Only then are columns of the same quantity known.
     columns = {}
     for name in values:
         column = _column(readings, known[name], name, texts[name], kept)
@@ -219,29 +214,29 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
 def _each_once(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """The columns, of which only the first with numbers of a quantity has its name; others of the
-    same quantity keep the tool's names.
+    """Return the columns. If several columns have the same quantity, only the first with numbers
+    gets its name, and the others keep the tool's names.
     """
     first: dict[str, str] = {}
     for name, (what, numbers) in columns.items():
         if not np.isfinite(numbers).any() or first.setdefault(what.name, name) == name:
             continue
         readings.warnings.append(
-            f"{readings.path.name}: {first[what.name]} and {name} would both be {what.name}; {name}"
-            " keeps its name."
+            f"{readings.path.name}: the columns {first[what.name]} and {name} both mean"
+            f" {what.name}, so {name} keeps its name."
         )
         columns = columns | {name: (own_name(name, what.unit), numbers)}
     unclear = [name for name, (what, _) in columns.items() if what.name == "mem"]
     readings.warnings += [
-        f"{readings.path.name}: what {name} means is not stated; it keeps its name."
+        f"{readings.path.name}: the meaning of {name} is unknown, so it keeps its name."
         for name in unclear
     ]
     return columns
 
 
 def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:
-    """Mask of the rows without any value: some loggers write one per sample for a line that they
-    could not parse.
+    """Return a mask of the rows without any value. Some loggers write such a row for each sample
+    if they couldn't parse a line.
     """
     empty = np.ones(len(next(iter(texts.values()))), bool)
     for name in values:
@@ -261,7 +256,7 @@ def _times(
     if column is None:
         readings.facts["times"] = "absent"
         return np.zeros(len(kept), np.int64)
-    # Each distinct text once, in order of the texts, so that an error names the same one each time.
+    # Parse each distinct string once, in sorted order, so an error always names the same string.
     codes = column.codes[kept]
     used = sorted(np.unique(codes).tolist(), key=column.values.__getitem__)
     times = Times(
@@ -274,7 +269,7 @@ def _times(
         readings.facts["time_zone"] = times.zone
         if zone is None:
             readings.warnings.append(
-                f"{readings.path.name}: its times state no zone and were read as UTC; pass"
+                f"{readings.path.name}: the times have no time zone and were read as UTC. Pass"
                 " time_zone if they are local."
             )
     return nanoseconds[codes]
@@ -283,7 +278,6 @@ def _times(
 def _numbers(
     readings: Readings, column: TextColumn | None, kept: np.ndarray, what: str
 ) -> pd.array:
-    """Numbers of devices or partitions, <NA> where the cell is empty."""
     if column is None:
         return pd.array([pd.NA] * len(kept), "Int32")
     numbers = {}
@@ -293,9 +287,9 @@ def _numbers(
         if numbers[code] is None and text.strip() not in ABSENT_TEXTS:
             raise ProfileReadError(
                 readings.path,
-                f"{text[:40]!r} instead of the number of a {what}",
-                "devices are named by bus address or UUID, or the columns are shifted",
-                "log the number of the GPU (amd-smi and rocm-smi do)",
+                f"{text[:40]!r} isn't a {what} number",
+                "devices are identified by bus address or UUID, or the columns are shifted",
+                "log the GPU number, as amd-smi and rocm-smi do",
             )
     return pd.array([numbers[code] for code in column.codes[kept].tolist()], "Int32")
 
@@ -303,13 +297,13 @@ def _numbers(
 def _column(
     readings: Readings, what: Meaning | None, header: str, column: TextColumn, kept: np.ndarray
 ) -> tuple[Meaning, np.ndarray] | None:
-    """Meaning (with the unit that its cells state) and numbers of a column, None if it holds no
-    numbers.
+    """Return a column's meaning, with the unit in its cells, and its numbers. Return None if it has
+    no numbers.
     """
     codes = column.codes[kept]
     used = np.unique(codes).tolist()
     cells = {code: cell_value(column.values[code]) for code in used}
-    # Texts, and otherwise no number: a column of texts. With a number, a text is damage.
+    # A column with only strings is a text column. If it also has numbers, strings are damage.
     if all(cell is None or np.isnan(cell[0]) for cell in cells.values()) and None in cells.values():
         readings.text_columns.add(header)
         return None
@@ -325,15 +319,15 @@ def _column(
             what = in_unit if cell[1] else what
     wrong = int(unreadable[codes].sum())
     if wrong:
-        readings.dropped[f"{what.name} that are no number in its unit"] += wrong
+        readings.dropped[f"{what.name} values that aren't numbers in the right unit"] += wrong
     return what, numbers[codes]
 
 
 def _sized(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """The columns with amounts of memory in bytes. Where the header states no unit, the size of the
-    total tells whether it is GB, MB or bytes.
+    """Convert memory columns to bytes. If the header has no unit, the size of the total shows
+    whether it is GB, MB or bytes.
     """
     unsized = [name for name, (what, _) in columns.items() if is_memory(what) and not what.stated]
     if not unsized:
@@ -345,29 +339,26 @@ def _sized(
     ]
     if not totals:
         readings.warnings.append(
-            f"{readings.path.name}: the unit of {', '.join(unsized)} is not stated."
+            f"{readings.path.name}: the unit of {', '.join(unsized)} is unknown."
         )
         return columns | {
             name: (Meaning(columns[name][0].name, None, 1.0, True), columns[name][1])
             for name in unsized
         }
-    # The smallest Instinct has 16 GB, the largest less than 2000.
+    # AMD Instinct GPUs have at least 16 GB and less than 2,000 GB of memory.
     largest = max(float(np.nanmax(numbers)) for numbers in totals)
     factor = 2.0**30 if largest < 2000 else 2.0**20 if largest < 2e6 else 1.0
     return columns | {name: (columns[name][0], columns[name][1] * factor) for name in unsized}
 
 
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:
-    """Add the readings of `omnistat-query --export`: header rows of labels, then one row per time
-    and one column per series.
-    """
     rows = [_cells(line) for line in lines]
     width = len(rows[0])
     end = next((i for i, row in enumerate(rows) if row and row[0].strip().lower() in _TIME), None)
     if end is None or any(len(row) != width for row in rows[:end]):
         raise ProfileReadError(
             readings.path,
-            "header rows of omnistat without the row 'timestamp'",
+            "the omnistat header has no row 'timestamp', or its rows have different lengths",
             "the file is cut off",
             "export again with omnistat-query --export",
         )
@@ -376,9 +367,9 @@ def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) ->
     texts = _table(readings, names, lines[end + 1 :])
     readings.rows = len(texts["c0"])
     kept = np.arange(readings.rows)
-    # omnistat makes dates of Unix times without a zone (omnistat/query.py), so they are UTC.
+    # omnistat converts Unix times to dates without a zone (omnistat/query.py), so they are UTC.
     times = _times(readings, texts["c0"], kept, zone or UTC, already_ns=False)
-    # Column 0 has the times, and names the rows of labels.
+    # Column 0 contains the times and the names of the label rows.
     for number, metric in enumerate(levels["metric"], 1):
         labels = {
             name: values[number - 1].strip() for name, values in levels.items() if name != "metric"

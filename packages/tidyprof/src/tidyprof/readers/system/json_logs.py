@@ -1,4 +1,4 @@
-"""JSON of amd-smi (monitor, metric; one document or one per sample) and of rocm-smi."""
+"""JSON logs of amd-smi (monitor and metric, one document or one per sample) and rocm-smi."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from tidyprof.readers.system.readings import (
 )
 
 _DEPTH = 8
-_NO_DEVICE = "of a GPU or partition that has no number"
+_NO_DEVICE = "from a GPU or partition without a number"
 _ENTRY_KEYS = ("gpu", "xcp", "timestamp", "process_list", "process_info")
 
 
 class Reading(NamedTuple):
-    """One value of a sensor. time -- as text, None if not stated; value -- None if not
-    available.
+    """One sensor value.
+
+    time  -- as a string, or None.
+    value -- None if not available.
     """
 
     time: str | None
@@ -42,9 +44,7 @@ class Reading(NamedTuple):
 
 
 def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """The readings in JSON of an SMI tool. Raises ProfileReadError if it has none, or is
-    damaged.
-    """
+    """Return the readings in JSON from an SMI tool."""
     readings = Readings(path)
     found = [
         reading for document in _documents(path, text) for reading in _entries(readings, document)
@@ -52,18 +52,18 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
     if not found and not readings.dropped:
         raise ProfileReadError(
             path,
-            "JSON without readings of a GPU",
-            "another tool wrote it, or the command was one that reports no sensors (list, static,"
-            " process)",
+            "the JSON has no GPU readings",
+            "another tool wrote the file, or it comes from a command without sensors (list, static"
+            " or process)",
             "pass the output of amd-smi monitor --json, amd-smi metric --json or rocm-smi --json",
         )
     timed = {reading.time for reading in found}
     if None in timed and len(timed) > 1:
         raise ProfileReadError(
             path,
-            "samples with and without a time",
-            "logs of several commands in one file",
-            "keep one log per file",
+            "the file has samples with and without a time",
+            "it contains logs from several commands",
+            "write each log to a separate file",
         )
     times = None if None in timed else Times(sorted(timed), path, zone)
     readings.facts["times" if times is None else "time_unit"] = (
@@ -76,8 +76,8 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
 
 
 def _documents(path: Path, text: bytes) -> Iterator[Any]:
-    """The JSON documents in the text. Watch mode prints one per sample, and lines for people before
-    the first.
+    """Yield the JSON documents in the text. Watch mode writes one document per sample, and a few
+    lines of other text before the first.
     """
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff")
     starts = [start for start in (decoded.find("["), decoded.find("{")) if start >= 0]
@@ -89,9 +89,9 @@ def _documents(path: Path, text: bytes) -> Iterator[Any]:
         except (ValueError, RecursionError) as error:
             raise ProfileReadError(
                 path,
-                f"no complete JSON ({' '.join(str(error).split())[:80]})",
+                f"the JSON is incomplete ({' '.join(str(error).split())[:80]})",
                 "the tool was stopped while it wrote, or the file is cut off",
-                "remove the unfinished sample at its end, or log with --csv",
+                "remove the unfinished sample at the end, or log with --csv",
             ) from None
         yield _whole_characters(document)
         while position < len(decoded) and decoded[position] in " \t\r\n,":
@@ -99,8 +99,8 @@ def _documents(path: Path, text: bytes) -> Iterator[Any]:
 
 
 def _whole_characters(node: Any) -> Any:
-    """The document with half characters replaced: JSON can spell them (\\ud800), but no table can
-    hold them.
+    """Replace lone surrogates in the document. JSON can contain these half characters (\\ud800),
+    but tables can't.
     """
     if isinstance(node, dict):
         return {_whole_characters(key): _whole_characters(value) for key, value in node.items()}
@@ -110,9 +110,8 @@ def _whole_characters(node: Any) -> Any:
 
 
 def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
-    """The readings of one document, for each GPU."""
-    # A list of entries, or since ROCm 7.14 an object around it, is amd-smi's; an object with a
-    # member for each card is rocm-smi's.
+    # A list of entries is from amd-smi. Since ROCm 7.14, an object contains this list. An object
+    # with a member per card is from rocm-smi.
     if isinstance(document, dict) and isinstance(_small(document).get("gpu_data"), list):
         document = _small(document)["gpu_data"]
     if isinstance(document, list):
@@ -136,7 +135,7 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
 
 
 def _small(entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry with its keys in small letters: amd-smi writes capitals since ROCm 7.14."""
+    """Return the entry with lowercase keys. amd-smi writes uppercase keys since ROCm 7.14."""
     return {key.lower(): value for key, value in entry.items()}
 
 
@@ -149,23 +148,22 @@ def _amd_smi(readings: Readings, entry: dict[str, Any]) -> Iterator[Reading]:
         {k: v for k, v in entry.items() if k not in _ENTRY_KEYS}, "", _DEPTH
     ):
         if device is None or (partition is None and not is_whole):
-            # The reading is of some GPU: without its number it would pass for the machine's, or for
-            # another GPU's.
+            # Without a number, the reading would look like a reading of the machine or another GPU.
             readings.dropped[_NO_DEVICE] += value is not None
         else:
             yield Reading(time, device, partition, key, value, unit)
 
 
 def _number(stated: Any) -> int | None:
-    """The number of a GPU or partition, None for a value that is none, such as a fraction, a truth
-    value or an address.
+    """Return the number of a GPU or partition. Return None for other values, such as fractions,
+    booleans and addresses.
     """
     is_number = isinstance(stated, int | str) and not isinstance(stated, bool)
     return device_number(str(stated)) if is_number else None
 
 
 def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None, str]]:
-    """Path, e.g. `usage gfx_activity`, value and unit of each number below a node."""
+    """Yield path (such as `usage gfx_activity`), value and unit of each number below a node."""
     if isinstance(node, dict):
         if "value" in node and not isinstance(node["value"], dict | list):
             yield from _leaf(node["value"], key, str(node.get("unit") or ""))
@@ -190,7 +188,7 @@ def _leaf(value: Any, key: str, unit: str) -> Iterator[tuple[str, float | None, 
 
 
 def _meaning_of(key: str) -> Meaning | None:
-    """The meaning of a whole path, or of its last part if only that is known (`mem_usage
+    """Return the meaning of a whole path, or of its last part if only that is known (`mem_usage
     used_vram`).
     """
     whole = meaning(key)
@@ -212,7 +210,7 @@ def _collect(readings: Readings, found: list[Reading], times: Times | None) -> N
             readings.dropped[f"{what.name} in {unit[:12]!r}"] += int(rows["value"].notna().sum())
             continue
         value = rows["value"].to_numpy(float) * in_unit.factor
-        # A running counter is known by the whole path or by its last part, as the meaning is.
+        # The whole path or its last part identifies a running counter, like the meaning above.
         quantity = busy_or_counter(key, in_unit, value)
         quantity = busy_or_counter(key.rpartition(" ")[2], quantity, value)
         device, partition = (rows[name].astype("Int32").array for name in ("device", "partition"))

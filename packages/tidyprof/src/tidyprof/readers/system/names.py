@@ -1,6 +1,4 @@
-"""The meanings of columns and keys of system monitors: one name and one unit per quantity, whatever
-the tool calls it.
-"""
+"""Meanings of columns and keys in system monitor logs, with one name and one unit per quantity."""
 
 from __future__ import annotations
 
@@ -39,8 +37,8 @@ QUANTITIES: Mapping[str, tuple[str, float, float]] = {
     "cpu_system": _PERCENT,
     "cpu_idle": _PERCENT,
 }
-"""Names of quantities, each with its unit and the range of possible values. Other quantities keep
-the tool's name.
+"""Names of quantities, with unit and range of possible values. Other quantities keep the tool's
+name.
 """
 
 _ALIASES: Mapping[str, str] = {
@@ -100,13 +98,13 @@ _LAYOUTS = {
         "gfx_activity umc_activity mm_activity socket_power gfx_0_clk mem_0_clk edge hotspot"
     ),
 }
-"""Meaning of `mem` -> columns of the layout in which it has that meaning: of `amd-smi monitor`, and
-of `amd-smi metric` (amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi).
+"""Meaning of `mem` -> other columns of the layout with this meaning. The layouts are from `amd-smi
+monitor` and `amd-smi metric` (amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi).
 """
 
 _COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
-"""Busy shares -> the running counter that some tools write into their column instead; its values
-exceed 100.
+"""Busy shares -> running counters that some tools write to the same column. Counter values exceed
+100.
 """
 
 _COUNTER_ALIASES = frozenset({"gfx_activity", "memory_activity", "umc_activity"})
@@ -135,8 +133,8 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     }.items()
     for written, factor in spellings.items()
 }
-"""Unit as tools write it, in lower case -> unit used here, and the factor to it. AMD's tools divide
-by 2^20 and call it MB (amdsmi_cli, `vram_used // (1024 * 1024)`).
+"""Unit in the log, in lowercase -> tidyprof's unit and conversion factor. AMD's tools divide by
+2^20 and call the result MB (amdsmi_cli, `vram_used // (1024 * 1024)`).
 """
 
 _SHORT_SUFFIXES = ("w", "c", "b", "v", "mv", "mw", "uw")
@@ -151,11 +149,12 @@ _IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|mode
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of a column.
+    """Meaning of a column.
 
-    name   -- one of QUANTITIES, or the tool's name in lower case. unit -- None if not known.
-    factor -- from the file's unit to this unit.
-    stated -- whether the file states the unit, so that values need not tell it.
+    name   -- one of QUANTITIES, or the tool's name in lowercase.
+    unit   -- None if unknown.
+    factor -- factor from the file's unit to this unit.
+    stated -- True if the file contains the unit, so it needn't be derived from values.
     """
 
     name: str
@@ -165,11 +164,11 @@ class Meaning:
 
     @property
     def known(self) -> bool:
-        """Whether the quantity is one of QUANTITIES."""
+        """True if the quantity is one of QUANTITIES."""
         return self.name in QUANTITIES
 
     def in_unit(self, unit: str | None) -> Meaning | None:
-        """The same quantity where a value itself states a unit; None if it cannot have that
+        """Return the same quantity in a unit from a cell, or None if the quantity can't have that
         unit.
         """
         if not unit:
@@ -183,10 +182,10 @@ class Meaning:
 
 
 def meaning(header: str) -> Meaning | None:
-    """The meaning of a column's header or of a key (`Temperature (Sensor edge) (C)`,
+    """Return the meaning of a column header or key (`Temperature (Sensor edge) (C)`,
     `vram_used_bytes`).
 
-    None for an identifier of a device, and where the quantity cannot have the stated unit.
+    Return None for a device identifier, and if the quantity can't have the unit in the header.
     """
     text, unit = _unit_in_brackets(header.strip())
     stem = _stem(text)
@@ -196,16 +195,15 @@ def meaning(header: str) -> Meaning | None:
         stem, unit = _unit_in_suffix(stem)
     name = _ALIASES.get(stem, stem)
     plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
-    # Counters have names of their own: see busy_or_counter. Bytes of unknown size are left to the
-    # values.
+    # busy_or_counter handles counters. The size of a memory unit may depend on the values.
     return plain if unit is None else plain.in_unit(unit)
 
 
 def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
-    """The meaning of each column of a CSV file. The columns beside it decide what `mem` means,
-    which two layouts have.
+    """Return the meaning of each column of a CSV file. `mem` has two meanings, so its meaning
+    depends on the other columns.
 
-    Where they leave it open it keeps its name, without a unit.
+    If the other columns don't decide it, `mem` keeps its name, without a unit.
     """
     each = {header: meaning(header) for header in headers}
     stems = {_stem(header) for header in headers}
@@ -216,13 +214,13 @@ def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
 
 
 def own_name(header: str, unit: str | None) -> Meaning:
-    """The meaning of a column under the tool's name."""
+    """Return the meaning of a column under the tool's name."""
     return Meaning(_stem(header), unit, 1.0, True)
 
 
 def busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> Meaning:
-    """The meaning of a column that is called activity: a share in some tools, a running counter in
-    others.
+    """Return the meaning of an activity column, which is a share in some tools and a running
+    counter in others.
     """
     is_activity = _stem(header) in _COUNTER_ALIASES and what.name in _COUNTER_OF
     is_counter = is_activity and np.nanmax(numbers, initial=0) > 100
@@ -234,16 +232,15 @@ def _stem(text: str) -> str:
 
 
 def is_memory(meaning: Meaning) -> bool:
-    """Whether the column is an amount of GPU memory."""
+    """Return True if the column is an amount of GPU memory."""
     return meaning.name in _MEMORY
 
 
 def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
-    """Meanings of the columns of `free` (total, used, available, ...) in a file about the host,
-    empty if it has no such columns.
+    """Return the meanings of columns from `free` (total, used, available, ...) in a file about the
+    host, or {} if there are none.
 
-    `free` prints powers of 2 or of 10, depending on its options, so amounts keep the unit that the
-    file states.
+    `free` uses powers of 2 or of 10, depending on its options, so the amounts keep the file's unit.
     """
     split = {name: _unit_in_suffix(_stem(name)) for name in names}
     if not {stem for stem, _ in split.values()} >= _HOST_MEMORY:

@@ -1,6 +1,4 @@
-"""Reader for logs of system monitors: power, temperature, utilization, clocks and memory of GPUs
-over time.
-"""
+"""Reader for system monitor logs with GPU power, temperature, utilization, clocks and memory."""
 
 from __future__ import annotations
 
@@ -43,29 +41,41 @@ def read_system(
     time_zone: str | None = None,
     maximum_bytes: int = MAXIMUM_HELD_BYTES,
 ) -> Profile:
-    """Read the log of a system monitor, or a folder with logs of one run.
+    """Read a system monitor's log, or a folder with the logs of one run.
 
-    path          -- CSV or JSON of `amd-smi monitor` or `amd-smi metric` (one sample or watch
-                     mode), of `rocm-smi`, CSV of `omnistat-query --export`, or CSV of a script with
-                     a time, a device and one column per quantity.
-    origin        -- where the recording comes from; not stated if None.
-    time_zone     -- of dates that state none, e.g. `Europe/Berlin`; they are UTC if None.
-    maximum_bytes -- refuse files that unpack to more than this.
+    path          -- one of these logs:
+                     - CSV or JSON from `amd-smi monitor` or `amd-smi metric`, with one sample or
+                       in watch mode
+                     - CSV or JSON from `rocm-smi`
+                     - CSV from `omnistat-query --export`
+                     - CSV from a script, with a time, a device and a column per quantity
+    origin        -- where the profile comes from; unknown if None.
+    time_zone     -- zone of dates that don't include one, such as `Europe/Berlin`; UTC if None.
+    maximum_bytes -- limit for the size of an unpacked file.
 
-    `counters` has one row per value: `time_ns` since 1970, `device` as the tool numbers it (SMI's
-    numbers need not be HIP's), `name` and `unit` as in QUANTITIES whatever the tool calls them
-    (amounts of GPU memory in bytes; other quantities keep the tool's name), and
-      partition  Int32, the compute partition (XCP) where the tool has one
-      host       the machine, where the file states it; where device is <NA>, the row is about the
-                 machine itself
-    `events` is empty. Cells such as N/A, and 65535 (the driver's way of saying so), give no row.
+    `counters` has one row per value:
+      - time_ns: nanoseconds since 1970
+      - device: the tool's number, which can differ from HIP's number
+      - name, unit: name and unit in QUANTITIES, with GPU memory in bytes. Other quantities keep the
+        tool's name.
+      - partition: Int32, the compute partition (XCP), if the tool writes it
+      - host: the machine, if the file contains it. If device is <NA>, the row describes the machine
+        itself.
 
-    `meta` has, besides the common entries: `rows`, `empty_rows` (without any value), `missing`
-    (quantity -> cells without a value), `samples` (distinct times), `interval_s` (median),
-    `devices`, `quantities`, `time_unit`, `time_zone` where assumed, `times` (`absent` for a
-    snapshot: time_ns is then 0), `text_columns`, `warnings`.
+    `events` is empty. There is no row for cells such as N/A, or 65535, which the driver writes for
+    an unknown value.
 
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    `meta` has the common entries and these:
+      - rows, empty_rows: number of rows, and of rows without any value
+      - missing: quantity -> number of cells without a value
+      - samples: number of distinct times
+      - interval_s: median time between samples in seconds
+      - devices, quantities, time_unit, warnings
+      - time_zone: only if assumed
+      - times: `absent` for a snapshot, whose time_ns is 0
+      - text_columns: columns without any number
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     zone = zone_of(time_zone, path)
@@ -83,14 +93,16 @@ def read_system(
 
 
 def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Logs in a folder, and its other files of these types. The same log twice is an error."""
+    """Return the logs in a folder, and other files with log names. Raise ProfileReadError for
+    copies.
+    """
     named = candidates(folder)
     logs = [file for file in named if is_log(head_or_nothing(file, HEAD_BYTES))]
     if not logs:
         raise ProfileReadError(
             folder,
-            f"{len(named)} CSV or JSON files in the folder, none of them a log of a system monitor",
-            "the folder is another one",
+            f"none of the {len(named)} CSV or JSON files in the folder is a system monitor log",
+            "this is the wrong folder",
             "pass the folder with the logs, or one log",
         )
     seen: dict[str, Path] = {}
@@ -100,7 +112,7 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             raise ProfileReadError(
                 folder,
                 f"{seen[digest].name!r} and {file.name!r} are the same log",
-                "a copy of a log",
+                "a log was copied",
                 "keep each log once",
             )
         seen[digest] = file
@@ -116,7 +128,6 @@ def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
-    """`Profile.meta` of all logs together."""
     times = np.unique(counters["time_ns"].to_numpy())
     meta: dict[str, Any] = {
         "tool": "system monitor",
@@ -149,7 +160,6 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
 
 
 def _suspicions(counters: pd.DataFrame) -> list[str]:
-    """Sentences on readings that are possible but not credible."""
     pair = counters[counters["name"].isin(["temperature_edge", "temperature_junction"])]
     wide = pair.pivot_table(
         index=["time_ns", "device"], columns="name", values="value", observed=True
@@ -161,6 +171,7 @@ def _suspicions(counters: pd.DataFrame) -> list[str]:
     if not len(both) or higher <= len(both) / 2:
         return []
     return [
-        f"The edge is warmer than the junction in {higher} of {len(both)} samples, which cannot be:"
-        " the two labels are doubtful. Likely cause: the logger took the columns in another order."
+        f"The edge is warmer than the junction in {higher} of {len(both)} samples, which is"
+        " impossible, so the two labels are unreliable. Likely cause: the logger swapped the"
+        " columns."
     ]

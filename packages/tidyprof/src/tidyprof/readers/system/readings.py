@@ -1,6 +1,4 @@
-"""Readings of a system monitor, collected from any of its formats, checked, and turned into a
-counter table.
-"""
+"""System monitor readings: collection from any format, checks, and a counter table."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import REPEATED, refuse_damage
 
 FIRST_SECOND, LAST_SECOND = 10**9, 4 * 10**9
-"""Unix times of logs lie between these: September 2001 and the year 2096."""
+"""Range of Unix times in logs, from September 2001 to the year 2096."""
 
 _NUMBER = re.compile(r"\d{1,20}(\.\d{1,12})?", re.ASCII)
 _UNITS_NS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
@@ -31,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str | None, path: Path) -> tzinfo | None:
-    """The zone of this name (`UTC`, `Europe/Berlin`). Raises ProfileReadError if there is none."""
+    """Return the time zone (`UTC`, `Europe/Berlin`). Raises ProfileReadError if it is unknown."""
     if name is None:
         return None
     try:
@@ -39,17 +37,17 @@ def time_zone(name: str | None, path: Path) -> tzinfo | None:
     except (KeyError, ValueError, OSError):
         raise ProfileReadError(
             path,
-            f"the time zone {name[:40]!r} is not known",
-            "a typing error",
+            f"the time zone {name[:40]!r} is unknown",
+            "the name is misspelled",
             "pass a name such as 'Europe/Berlin'",
         ) from None
 
 
 class Times:
-    """Texts of times as nanoseconds since 1970. All times of a file are in one unit.
+    """Time strings as nanoseconds since 1970. All times of a file have the same unit.
 
-    unit -- what the numbers count (`seconds`, ..., or `dates`); zone -- the zone in which dates
-    without one were read, None if there were no such dates.
+    unit -- unit of the numbers (`seconds`, ...), or `dates`.
+    zone -- zone that was used for dates without a zone, or None if there were none.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Times:
         self._zone = zone
         numbers = {text: self._number(text) for text in texts}
         known = [number for number in numbers.values() if number is not None]
-        # Where most are numbers a text is damage, and no date.
+        # If most times are numbers, any other string is damage instead of a date.
         if not already_ns and known and 2 * len(known) >= len(numbers):
             self.unit = self._unit_of(known)
         elif not already_ns:
@@ -81,9 +79,9 @@ class Times:
                 return unit
         raise ProfileReadError(
             self._path,
-            f"times from {min(numbers)} to {max(numbers)}, which are no Unix times",
-            "they count from the start of the run, or are in different units",
-            "write Unix times",
+            f"the times from {min(numbers)} to {max(numbers)} aren't Unix times",
+            "they count from the start of the run, or have different units",
+            "write Unix times to the log",
         )
 
     def _nanoseconds(self, text: str, number: Decimal | None) -> int:
@@ -92,7 +90,7 @@ class Times:
         else:
             found = self._date(text.strip())
         if found is None or not 0 <= found < LARGEST_WHOLE:
-            raise ProfileReadError(self._path, f"{text[:40]!r} instead of a time", *DAMAGED)
+            raise ProfileReadError(self._path, f"{text[:40]!r} isn't a time", *DAMAGED)
         return found
 
     def _date(self, text: str) -> int | None:
@@ -112,8 +110,8 @@ class Times:
         return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
     def _refuse_ambiguous(self, text: str, date: datetime, zone: tzinfo) -> None:
-        """Raise ProfileReadError for a clock time that comes twice, or not at all, because clocks
-        were changed between summer and winter time.
+        """Raise ProfileReadError if a local time occurs twice or never because of daylight saving
+        time.
         """
         offsets = {
             date.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1)
@@ -121,17 +119,16 @@ class Times:
         if len(offsets) > 1:
             raise ProfileReadError(
                 self._path,
-                f"{text[:40]!r} is not one time in the zone {zone}",
-                "it lies in the hour in which clocks were changed",
+                f"the time {text[:40]!r} is ambiguous in the zone {zone}",
+                "clocks were changed for daylight saving time during that hour",
                 "pass time_zone with a fixed offset, such as 'Etc/GMT-1'",
             )
 
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
-"""Columns of `counters` and their dtypes."""
 
 MAX_VALUE = 1e300
-"""Numbers from here on are damage."""
+"""Smallest number that counts as damage."""
 
 _CELL = re.compile(
     r"\(?\s*([+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z%°/]{0,8})\s*\)?",
@@ -143,9 +140,7 @@ _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of text: for each row the index (int32) of its text in `values`, which are
-    distinct.
-    """
+    """A text column: the index (int32) of each row's string in `values`, which are distinct."""
 
     codes: np.ndarray
     values: list[str]
@@ -154,18 +149,20 @@ class TextColumn:
         return len(self.codes)
 
     def texts(self) -> np.ndarray:
-        """The text of each row."""
+        """Return the string of each row."""
         return np.array(self.values, dtype=object)[self.codes]
 
 
 @dataclass
 class Readings:
-    """Blocks of readings of one file, and what was left out.
+    """Blocks of readings from one file, and counts of left-out data.
 
     blocks  -- tables with the columns COLUMNS.
-    rows    -- rows or samples of the file; empty_rows -- rows without any value.
+    rows    -- number of rows or samples in the file.
+    empty_rows -- number of rows without any value.
     missing -- quantity -> number of cells without a value, such as N/A.
-    text_columns -- columns without any number. dropped -- reason -> values left out.
+    text_columns -- columns without any number.
+    dropped -- reason -> number of left-out values.
     """
 
     path: Path
@@ -187,7 +184,7 @@ class Readings:
         partition: pd.array | None = None,
         host: Sequence[str | None] | None = None,
     ) -> None:
-        """Add values of one quantity in its unit. NaN means not available; impossible values are
+        """Add values of one quantity in its unit. NaN means not available. Impossible values are
         dropped and counted.
         """
         present = ~np.isnan(value)
@@ -207,25 +204,29 @@ class Readings:
         good = (value >= low) & (value <= high)
         wrong = int((present & ~good).sum())
         if wrong:
-            self.dropped[f"{found.name} out of {low:g} to {high:g} {unit}".rstrip()] += wrong
+            self.dropped[f"{found.name} beyond {low:g} to {high:g} {unit}".rstrip()] += wrong
         return good
 
     def refuse_several_snapshots(self) -> None:
-        """Raise ProfileReadError for several samples without times: nothing tells their order."""
+        """Raise ProfileReadError if there are several samples without times, because their order is
+        unknown.
+        """
         if not self.blocks:
             return
         if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
             raise ProfileReadError(
                 self.path,
-                "several samples without times",
-                "snapshots were appended to one file",
+                "the file has several samples without times",
+                "snapshots were appended to the same file",
                 "log with a time: amd-smi monitor -w 1 with --csv or --json",
             )
-        self.warnings.append(f"{self.path.name}: one snapshot without a time; time_ns is 0.")
+        self.warnings.append(
+            f"{self.path.name}: the log is a snapshot without a time, so time_ns is 0."
+        )
 
     def finished(self) -> pd.DataFrame:
-        """All readings in order of time. Raises ProfileReadError if there are none, or if too many
-        are unusable.
+        """Return all readings in time order. Raises ProfileReadError if there are none, or if too
+        many are unusable.
         """
         kept = sum(len(block) for block in self.blocks)
         refuse_damage(
@@ -233,28 +234,26 @@ class Readings:
             "values",
             self.dropped,
             kept + self.dropped.total(),
-            "units other than the columns say, shifted columns, or a damaged file",
-            "check the header against the values",
+            "units differ from the header, columns are shifted, or the file is damaged",
+            "compare the header with the values",
         )
         if not kept:
             raise ProfileReadError(
                 self.path,
-                f"no reading in {self.rows} rows",
-                "the tool saw no GPU, or was stopped before its first sample",
-                "run it on the node with the GPU, for at least one interval",
+                f"the {self.rows} rows contain no readings",
+                "the tool found no GPU, or was stopped before its first sample",
+                "run the tool on the node with the GPU for at least one interval",
             )
         table = combined(self.blocks)
         if (again := int(table.duplicated().sum())) == 0:
             return table
         self.dropped[f"readings {REPEATED}"] = again
-        self.warnings.append(
-            f"{self.path.name}: {again} readings are there twice; one of each was kept."
-        )
+        self.warnings.append(f"{self.path.name}: {again} repeated readings were left out.")
         return table.drop_duplicates(ignore_index=True)
 
 
 def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Blocks of readings as one table in the columns COLUMNS, in order of time."""
+    """Combine blocks of readings into one table with the columns COLUMNS, in time order."""
     parts = [
         block.astype({"partition": "Int32", "device": "Int32", "host": "object"})
         for block in blocks
@@ -266,8 +265,8 @@ def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def cell_value(text: str) -> tuple[float, str] | None:
-    """Number and unit of a cell such as `171 W` or `(800Mhz)`: NaN where nothing is stated, None
-    for other text.
+    """Return number and unit of a cell such as `171 W` or `(800Mhz)`. Return NaN for an empty cell
+    and None for other text.
     """
     text = text.strip()
     if text in ABSENT_TEXTS:
@@ -279,13 +278,11 @@ def cell_value(text: str) -> tuple[float, str] | None:
 
 
 def available(number: float) -> float:
-    """The number, NaN for a number with all bits set, which the driver writes for an unknown
-    value.
-    """
+    """Return the number, or NaN if all its bits are set, which is the driver's unknown value."""
     return float("nan") if number in _UNAVAILABLE else number
 
 
 def device_number(text: str) -> int | None:
-    """The number in `card0`, `GPU[0]` or `0`; None if the text is none of these."""
+    """Return the number in `card0`, `GPU[0]` or `0`, or None for other text."""
     match = _DEVICE.fullmatch(text.strip())
     return int(match[1]) if match and int(match[1]) < 2**31 else None

@@ -1,4 +1,4 @@
-"""Whether text is a log of a system monitor."""
+"""Recognition of system monitor logs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether text that starts with `head` is a log of a system monitor; of a folder, whether it
-    holds one.
+    """Return True if text that starts with `head` is a system monitor log, or if a folder contains
+    one.
     """
     if path.is_dir():
         return any(is_log(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
@@ -26,20 +26,20 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_log(head: bytes) -> bool:
-    """Whether text that starts with `head` is a log of a monitor."""
+    """Return True if text that starts with `head` is a system monitor log."""
     if is_json(head):
         start = head[:65_536]
         return bool(
             (_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head)
         )
-    # Imported here since all other files are recognized without numpy.
+    # Imported here because other files are recognized without numpy.
     from tidyprof.readers.system.csv_logs import csv_header
 
     return csv_header(head) is not None
 
 
 def is_json(text: bytes) -> bool:
-    """Whether the text is JSON, perhaps after lines for people that watch mode prints."""
+    """Return True if the text is JSON. Watch mode writes a few lines of other text before it."""
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     lines = [line.strip() for line in start.splitlines()[:6]]
     return start.startswith((b"[", b"{")) or any(
@@ -48,7 +48,7 @@ def is_json(text: bytes) -> bool:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files in a folder that are named as logs are."""
+    """Return the files in a folder with log file names."""
     return sorted(
         file for file in folder.iterdir() if file.is_file() and _LOG_NAME.search(file.name)
     )

@@ -1,1 +1,1 @@
-"""The Chrome traces of torch.profiler."""
+"""Reader for Chrome traces from torch.profiler."""

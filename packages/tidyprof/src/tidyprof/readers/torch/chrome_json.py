@@ -1,11 +1,11 @@
-"""Cuts the JSON of a Chrome trace into batches of events while it is still arriving.
+"""Division of a Chrome trace's JSON into batches of events while it is being read.
 
 The format is an object with the member `traceEvents`, a list of events, and other members before
-and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). The
-list is cut where one event ends and the next begins. Such places are guessed from the text and
-proven by decoding: with brackets put around it, a text that starts at an event is a list of events
-exactly if it was cut between two events. A cut within an event or a string leaves a bracket or a
-quotation mark open.
+and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+
+The list is cut between two events. Likely places are found in the text and checked by decoding.
+With brackets around it, text that starts at an event is a valid list only if it ends between two
+events. A cut within an event or a string leaves a bracket or quotation mark open.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ Event = TypeVar("Event")
 EVENT_LIST = "traceEvents"
 
 MAXIMUM_UNDIVIDED_BYTES = 64 * 2**20
-"""Longest stretch without an end of an event, and longest text before and after the event list.
+"""Maximum length of text without an end of an event, and of text before and after the event list.
 
-In real files both are below a megabyte; the bound keeps a damaged file from being collected in
-memory.
+In real files, both are below a megabyte. The limit prevents a damaged file from filling memory.
 """
 
 _CUTS_TRIED = 4
@@ -46,8 +45,8 @@ _UNESCAPED = re.compile(
     r"|(?P<backslash>\\)",
     re.DOTALL,
 )
-"""Names between the members that Kineto and torch's own exporter write around them; and backslashes
-elsewhere, those that begin an escape and those that don't.
+"""Names between the members that Kineto and torch's own exporter write around them, and backslashes
+in other places, with and without a valid escape.
 """
 
 _MEMBER = re.compile(r'"(ph|pid)"\s*:')
@@ -60,14 +59,14 @@ _DECODER = json.JSONDecoder(strict=False)
 class ChromeTrace(Generic[Event]):
     """One pass over a Chrome trace.
 
-    path     -- named in errors.
-    chunks   -- the file's uncompressed bytes, piece by piece.
-    decode   -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError.
-    metadata -- the members beside the event list; complete after `batches` is exhausted.
-    tolerated -- batches that are no strict JSON (NaN, control characters, broken UTF-8) but were
-                 understood.
-    mended    -- batches with quotation marks or backslashes that were not escaped, read as
-                 themselves.
+    path     -- path for error messages.
+    chunks   -- uncompressed bytes of the file in chunks.
+    decode   -- converts the bytes of a JSON list to events. Raises msgspec.DecodeError.
+    metadata -- members outside the event list; complete when `batches` is exhausted.
+    tolerated -- number of batches that aren't strict JSON (NaN, control characters, invalid UTF-8)
+                 but could be read.
+    mended    -- number of batches in which quotation marks or backslashes weren't escaped. They
+                 were read literally.
     """
 
     def __init__(
@@ -79,21 +78,21 @@ class ChromeTrace(Generic[Event]):
         self.mended = 0
         self._chunks = chunks
         self._decode = decode
-        # The text that was read and not used yet; within the event list it begins with a bracket.
+        # Text that was read but not used yet. Within the event list, it starts with a bracket.
         self._text = b""
         self._complete = False
         self._list_ended = False
         self._decoded = 0
 
     def batches(self) -> Iterator[tuple[list[Event], bytes]]:
-        """Successive events and the JSON list that they were decoded from.
+        """Yield batches of events, and the JSON list of each batch.
 
-        Raises ProfileReadError where the text is no Chrome trace, ends too early or has a wrong
+        Raises ProfileReadError if the text isn't a Chrome trace, ends too early or has a wrong
         type.
         """
         self._read_members_before()
-        # From the quickest way to the slowest: nearly every batch is strict JSON. What is read
-        # tolerantly must be cut off first, so that only the damaged part pays for it.
+        # The fastest method comes first, because nearly every batch is strict JSON. Cutting before
+        # tolerant decoding limits the slow path to the damaged part.
         while not self._list_ended:
             batch = (
                 self._cut(self._strict)
@@ -111,8 +110,8 @@ class ChromeTrace(Generic[Event]):
         self._read_members_after()
 
     def _read_more(self) -> None:
-        """Append a chunk, or as much text as is there already, so that the time for reading again
-        stays linear.
+        """Append at least as much text as is already there, so the total time for rereading stays
+        linear.
         """
         wanted = 2 * len(self._text)
         collected = [self._text]
@@ -123,7 +122,7 @@ class ChromeTrace(Generic[Event]):
             collected.append(chunk)
             size += len(chunk)
             if size > MAXIMUM_UNDIVIDED_BYTES and len(collected) > 2:
-                raise self._malformed(f"{size} bytes without a place to divide them")
+                raise self._malformed(f"no event ends within {size} bytes")
         self._text = b"".join(collected)
 
     def _cut(
@@ -137,8 +136,8 @@ class ChromeTrace(Generic[Event]):
         return None
 
     def _last(self) -> tuple[list[Event], bytes] | None:
-        """The events up to the end of the list, or None where the list goes on beyond the text that
-        was read.
+        """Return the events up to the end of the list, or None if the list continues beyond the
+        text that was read.
         """
         text = self._text.decode("utf-8", "surrogateescape")
         try:
@@ -153,7 +152,7 @@ class ChromeTrace(Generic[Event]):
         return batch
 
     def _last_mended(self) -> tuple[list[Event], bytes] | None:
-        """The events up to what looks like the end of the list, where they have to be mended to be
+        """Return the events up to the likely end of the list, if they must be corrected to be valid
         JSON.
         """
         ends = (match.end() for match in _LIST_END.finditer(self._text)) if self._complete else ()
@@ -166,7 +165,7 @@ class ChromeTrace(Generic[Event]):
         return None
 
     def _strict(self, piece: bytes) -> tuple[list[Event], bytes] | None:
-        # What looks like an escape is none in a file that had to be mended.
+        # If the file has unescaped names, a backslash may not start an escape.
         if self.mended and b"\\" in piece:
             return None
         try:
@@ -177,8 +176,8 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
-        """Decode what the standard library understands, or would understand if names were escaped;
-        NaN and infinite numbers become null.
+        """Decode text that the standard library can read, if necessary with escaped names. NaN and
+        infinite numbers become null.
         """
         text = piece.decode("utf-8", "replace")
         batch = None if self.mended else self._lenient(text)
@@ -198,7 +197,7 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _read_members_before(self) -> None:
-        # Bytes of a character that is cut in two become surrogates, and these the same bytes again.
+        # Bytes of an incomplete character become surrogates, which become the same bytes again.
         while True:
             self._read_more()
             text = self._text.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
@@ -212,7 +211,7 @@ class ChromeTrace(Generic[Event]):
                 break
             except (ValueError, IndexError, RecursionError) as error:
                 if self._complete:
-                    raise self._unreadable(text, error, "before the event list begins") from None
+                    raise self._unreadable(text, error, "before the event list starts") from None
         if not found:
             raise self._no_event_list()
         before = text[:position].encode("utf-8", "surrogateescape")
@@ -234,7 +233,7 @@ class ChromeTrace(Generic[Event]):
         except (ValueError, IndexError, RecursionError) as error:
             raise self._unreadable(text, error, "after the event list") from None
         if found or rest:
-            raise self._malformed("more text follows where the trace should end")
+            raise self._malformed("more text follows the end of the trace")
 
     def _no_object(self, text: str) -> ProfileReadError:
         what = (
@@ -244,9 +243,9 @@ class ChromeTrace(Generic[Event]):
         )
         return ProfileReadError(
             self.path,
-            f"{what} instead of a JSON object",
-            "another tool wrote this file",
-            "pass the file that torch.profiler's export_chrome_trace wrote",
+            f"the file contains {what} instead of a JSON object",
+            "another tool wrote the file",
+            "pass the file that torch.profiler's export_chrome_trace writes",
         )
 
     def _empty(self) -> ProfileReadError:
@@ -255,9 +254,9 @@ class ChromeTrace(Generic[Event]):
     def _no_event_list(self) -> ProfileReadError:
         return ProfileReadError(
             self.path,
-            f"a JSON object without a list named {EVENT_LIST!r}",
-            "it is no Chrome trace, perhaps a configuration or a table",
-            "pass the file that torch.profiler's export_chrome_trace wrote",
+            f"the JSON object has no list named {EVENT_LIST!r}",
+            "the file isn't a Chrome trace but, for example, a configuration or a table",
+            "pass the file that torch.profiler's export_chrome_trace writes",
         )
 
     def _broken(self) -> ProfileReadError:
@@ -269,7 +268,6 @@ class ChromeTrace(Generic[Event]):
         return self._malformed(f"in the event list, after event {self._decoded}")
 
     def _unreadable(self, text: str, error: Exception, where: str) -> ProfileReadError:
-        """The error about text that cannot be read: it was cut short, or it is wrong."""
         if isinstance(error, json.JSONDecodeError):
             if error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated"):
                 if error.msg.startswith("Invalid \\") or _WITHIN_NAME.search(text[: error.pos]):
@@ -285,16 +283,16 @@ class ChromeTrace(Generic[Event]):
     def _malformed(self, finding: str) -> ProfileReadError:
         return ProfileReadError(
             self.path,
-            f"not valid JSON ({finding})",
-            "the file is damaged, edited by hand, or was written by several processes at once",
+            f"the file isn't valid JSON ({finding})",
+            "the file is damaged, was edited manually, or was written by several processes at once",
             "record again with one file name per rank",
         )
 
     def _unescaped(self, where: str) -> ProfileReadError:
         return ProfileReadError(
             self.path,
-            f"not valid JSON (a quotation mark or backslash that is not escaped, {where})",
-            "a torch that wrote names of code and paths as they are (pytorch/pytorch#113001)",
+            f"the file isn't valid JSON (an unescaped quotation mark or backslash, {where})",
+            "this torch version doesn't escape code names and paths (pytorch/pytorch#113001)",
             "record again with a newer torch, or without with_stack=True",
         )
 
@@ -309,13 +307,13 @@ class ChromeTrace(Generic[Event]):
             self.path,
             f"{str(error).partition(' - at')[0]}{where}",
             "another tool wrote or changed this trace",
-            "pass the file as torch.profiler wrote it",
+            "pass the original file from torch.profiler",
         )
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """A match of `_UNESCAPED` as JSON wants it. A name that seems to hold a member stays as it is:
-    more is wrong with it than quotation marks.
+    """Return a match of `_UNESCAPED` as valid JSON. A name that seems to contain a member is
+    unchanged, because more than its quotation marks is wrong.
     """
     for before, name, after in (("before", "name", "after"), ("begin", "first", "end")):
         if match[name] is not None:
@@ -326,9 +324,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
-    """The end of an event and the start of the next, for places that look like it, the last
-    first.
-    """
+    """Yield likely positions of an event's end and the next event's start, last position first."""
     start = len(text)
     for _ in range(_BRACES_SEARCHED):
         start = text.rfind(b"{", 0, start)
@@ -344,11 +340,10 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
-    """Read `"key": value` pairs of an object from `position` into `members`.
+    """Read `"key": value` pairs of an object from `position` into `members`. Return the position
+    after the event list's opening bracket and True, or after the object's closing brace and False.
 
-    Returns the position after the opening bracket of the event list and True, or the position after
-    the object's closing brace and False. Raises ValueError or IndexError where the text is
-    incomplete or wrong.
+    Raises ValueError or IndexError if the text is incomplete or invalid.
     """
     while True:
         position = _skip_space(text, position)
@@ -357,7 +352,7 @@ def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[in
         key, position = _DECODER.raw_decode(text, position)
         position = _skip_space(text, position)
         if not isinstance(key, str) or text[position] != ":":
-            raise json.JSONDecodeError("a member needs a name and a colon", text, position)
+            raise json.JSONDecodeError("a name or a colon is missing", text, position)
         position = _skip_space(text, position + 1)
         if key == EVENT_LIST and text[position] == "[":
             return position + 1, True
@@ -366,5 +361,5 @@ def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[in
         if text[position] == "}":
             return position + 1, False
         if text[position] != ",":
-            raise json.JSONDecodeError("a comma or a brace should follow", text, position)
+            raise json.JSONDecodeError("a comma or a brace is missing", text, position)
         position += 1

@@ -1,6 +1,4 @@
-"""The members of a torch.profiler event that are read, and columns of numbers and codes made of
-many events.
-"""
+"""torch.profiler events, and their conversion to columns of numbers and codes."""
 
 from __future__ import annotations
 
@@ -32,10 +30,10 @@ KIND_OF_CATEGORY = {
     "python_function": "annotation",
     "overhead": "runtime",
 }
-"""Kinds of the categories of Kineto (libkineto/src/ActivityType.cpp of
+"""Kinds of Kineto's categories (libkineto/src/ActivityType.cpp of
 https://github.com/pytorch/kineto).
 
-Categories that end in _runtime, _driver or _sync are `runtime`; others are counted but not kept.
+Categories that end in _runtime, _driver or _sync are `runtime`. Other categories are only counted.
 """
 
 _RUNTIME_CATEGORY = re.compile(r"_(runtime|driver|sync)$")
@@ -48,19 +46,19 @@ _TODAY = {
     "python": "python_function",
     "memory": "cpu_instant_event",
 }
-"""Categories of Kineto in 2021, in small letters -> today's
-(tb_plugin/torch_tb_profiler/profiler/trace.py of https://github.com/pytorch/kineto, which does not
-look at capitals either).
+"""Kineto categories of 2021 in lowercase -> current categories
+(tb_plugin/torch_tb_profiler/profiler/trace.py of https://github.com/pytorch/kineto, which also
+ignores case).
 """
 
 _OLD_OPERATOR = "operator"
 _OLD_RANGE = re.compile(r"(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad))#")
-"""Ranges that torch itself writes, which were `Operator` then."""
+"""Ranges that torch itself writes, which had the category `Operator` in 2021."""
 
 
 @lru_cache(2**8)
 def todays_category(category: str | None) -> str | None:
-    """Kineto's name of this category today; unchanged if the category is not known."""
+    """Return Kineto's current name of this category, or the category itself if it is unknown."""
     if category is None or category == WINDOW_CATEGORY or kind_of_category(category):
         return category
     small = category.lower()
@@ -69,8 +67,9 @@ def todays_category(category: str | None) -> str | None:
 
 
 def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
-    """Give events today's categories, and return whether any had an older one. counts -- category
-    -> how many events have it.
+    """Give events the current categories, and return True if any had an older one.
+
+    counts -- category -> number of events.
     """
     old = {category: todays_category(category) for category in counts}
     old = {category: today for category, today in old.items() if category != today}
@@ -81,37 +80,37 @@ def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
 
 
 def kind_of_category(category: str | None) -> str | None:
-    """The kind of complete events with this category, None if they are not kept."""
+    """Return the kind of complete events in this category, or None if they aren't kept."""
     kind = KIND_OF_CATEGORY.get(category or "")
     return "runtime" if kind is None and _RUNTIME_CATEGORY.search(category or "") else kind
 
 
 def is_known(category: str) -> bool:
-    """Whether events of this category become rows or samples, or mark the profiler's span."""
+    """Return True if events in this category become rows or samples, or mark the profiler span."""
     return kind_of_category(category) is not None or category in (MEMORY_CATEGORY, WINDOW_CATEGORY)
 
 
 def is_launching(category: str | None) -> bool:
-    """Whether events of this category are calls that can start work on a device."""
+    """Return True if events in this category are calls that can start work on a device."""
     return (category or "").endswith(("_runtime", "_driver"))
 
 
 def is_waiting(category: str | None) -> bool:
-    """Whether events of this category are waits that CUPTI and XPU record on the device's row."""
+    """Return True if events in this category are waits that CUPTI and XPU record for a device."""
     return (category or "").endswith("_sync")
 
 
 EXACT_FLOAT_US = 2.0**43
-"""Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has a
-double of its own.
+"""Limit in microseconds (102 days) below which doubles are 0.98 ns apart, so each nanosecond has a
+distinct double.
 """
 
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
 _LASTING = ("X", "B", "E", "")
-"""Phases of events that take time, and no phase: such events have a category. Names of processes
-(M) and marks (i) have none.
+"""Phases of events that have a category, including events without a phase. Process names (M) and
+marks (i) have no category.
 """
 
 _Integer = int | str | None
@@ -142,15 +141,15 @@ ELEMENT_BYTES = {
         ("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1
     ),
 }
-"""Bytes of an element by torch's name of its type, as in `dtype` of a collective.
+"""torch's name of an element type, as in a collective's `dtype` -> bytes per element.
 
-Names as in AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS of torch/headeronly/core/ScalarType.h
-(https://github.com/pytorch/pytorch).
+The names come from AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS in
+torch/headeronly/core/ScalarType.h (https://github.com/pytorch/pytorch).
 """
 
 
 class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
-    """The members of an event's `args` that are read."""
+    """Members of an event's `args` that tidyprof uses."""
 
     external_id: _Integer = ABSENT
     old_external_id: _Integer = ABSENT
@@ -179,7 +178,7 @@ class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; `ts` and `dur` in microseconds."""
+    """One event. `ts` and `dur` are in microseconds."""
 
     ph: str = ""
     cat: str | None = None
@@ -204,16 +203,14 @@ _NO_ARGUMENTS = Arguments()
 
 
 def no_texts() -> Codes:
-    """Codes for texts, and for JSON texts of lists as bytes; None and the empty list have no
+    """Return codes for strings, and for JSON lists as bytes. None and the empty list have no
     code.
     """
     return Codes({None: NO_TEXT, b"": NO_TEXT})
 
 
 def readable(texts: Codes) -> list[str]:
-    """The texts that the codes stand for; a list becomes `[256, 1, 1]`, whatever its white
-    space.
-    """
+    """Return the strings behind the codes. A list becomes `[256, 1, 1]`, whatever its spaces."""
     return [text if isinstance(text, str) else _list(text or b"") for text in texts]
 
 
@@ -226,7 +223,7 @@ def _list(text: bytes) -> str:
 
 
 def integers(values: list[Any]) -> np.ndarray:
-    """int64 of integers and decimal strings; other values, and numbers of more bits, are ABSENT."""
+    """Convert integers and decimal strings to int64. Other values become ABSENT."""
     try:
         return np.array(values, np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -242,11 +239,11 @@ def _integer(value: Any) -> int:
 
 
 def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
-    """Whole nanoseconds, int64, of float64 microseconds; exact below EXACT_FLOAT_US, ABSENT for
-    NaN.
+    """Convert float64 microseconds to whole nanoseconds (int64). The result is exact below
+    EXACT_FLOAT_US, and ABSENT for NaN.
 
-    Numbers too large for a time stay too large. The fraction is scaled by itself: scaling the whole
-    number would round a second time.
+    Numbers that are too large for a time stay too large. The fraction is scaled separately, because
+    scaling the whole number would round a second time.
     """
     unknown = np.isnan(microseconds)
     microseconds = np.clip(
@@ -258,18 +255,18 @@ def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
 
 
 class EventColumns:
-    """Collects the events of one file that become rows, as columns of `Records`.
+    """Events of one file that become rows, collected as columns of `Records`.
 
-    Besides columns of the event table there is `unfinished`, int8. Starts count from the file's
+    In addition to event columns, there is `unfinished` (int8). Starts are relative to the file's
     base time.
 
-    by_category -- number of events of every category, kept or not.
-    parts_only  -- number of events of which only the begin or the end is there.
-    unsorted    -- number of events that should have a category and have none.
-    unknown     -- number of complete events of each unknown category.
+    by_category -- number of events in every category, kept or not.
+    parts_only  -- number of events with only a begin or an end.
+    unsorted    -- number of events that lack a required category.
+    unknown     -- number of complete events in each unknown category.
     total       -- number of all events.
     memory      -- the allocator's events.
-    windows     -- start and end of the profiler's own span, float microseconds.
+    windows     -- start and end of the profiler's own span in float microseconds.
     """
 
     def __init__(self, texts: Codes, python_functions: bool = False) -> None:
@@ -286,9 +283,8 @@ class EventColumns:
         self._records = GrowingRecords()
 
     def add(self, events: list[Event], text: bytes) -> None:
-        """Take over a batch; `text` is the JSON list that it was decoded from."""
-        # Counted first: whatever follows is only done for categories that are there, and most
-        # batches have few of them.
+        """Add a batch. `text` is the JSON list of the batch."""
+        # Most batches have only a few categories, so count them first and process only these.
         categories = [event.cat for event in events]
         counts = Counter(categories)
         if _rename(events, counts):
@@ -320,7 +316,7 @@ class EventColumns:
         return frozenset(self._kinds) | {MEMORY_CATEGORY}
 
     def collected(self) -> Records:
-        """All events of the file."""
+        """Return all events of the file."""
         records = self._records.collected()
         _separate_device_rows(records, self.texts)
         return records
@@ -335,23 +331,21 @@ class EventColumns:
 def _complete(
     events: list[Any], categories: list[str | None], wanted: dict[str | None, int]
 ) -> list[Any]:
-    """The complete events of the wanted ones among their categories."""
     kept = compress(events, map(wanted.__contains__, categories))
     return [event for event in kept if event.ph == "X"]
 
 
 def _unfinished(arguments: list[Arguments]) -> np.ndarray:
-    """Mask of the events that torch marks as not finished."""
     finished = [one.finished for one in arguments]
-    # Nearly always there is none. 0 equals False here, so then each mark is looked at.
+    # Usually there is none. If there may be one, check each mark, because 0 equals False here.
     if False not in finished:
         return np.zeros(len(finished), bool)
     return np.array([mark is False for mark in finished], bool)
 
 
 def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
-    """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold
-    exactly.
+    """Return starts in whole nanoseconds, read as decimals. This is for times that a double can't
+    represent exactly.
     """
     limit = LATEST_START_NS
     events = _decode_exact_events(text)
@@ -363,9 +357,6 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
 
 
 def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
-    """Complete events as columns, see EventColumns. text -- the JSON list that they were decoded
-    from.
-    """
     start_us = np.array([event.ts for event in kept], np.float64)
     arguments = [event.args or _NO_ARGUMENTS for event in kept]
     is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US
@@ -394,13 +385,12 @@ def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | Non
 
 
 def _external_ids(arguments: list[Arguments]) -> np.ndarray:
-    """`External id`, or as it was written in 2021."""
+    """Return `External id`, or its 2021 spelling."""
     found = integers([one.external_id for one in arguments])
     return np.where(found == ABSENT, integers([one.old_external_id for one in arguments]), found)
 
 
 def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    """Add the columns that only runtime calls and events on a device have."""
     rows = np.flatnonzero((records["kind"] == KIND_CODE["runtime"]) | ON_DEVICE[records["kind"]])
     chosen = [arguments[row] for row in rows.tolist()]
     values = {
@@ -417,9 +407,7 @@ def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Cod
 
 
 def _add_messages(records: Records, arguments: list[Arguments]) -> None:
-    """Add bytes and group size of the few events that the file attached a collective operation
-    to.
-    """
+    """Add bytes and group size to the few events with data about a collective operation."""
     rows = np.flatnonzero(records["collective"] != NO_TEXT)
     chosen = [arguments[row] for row in rows.tolist()]
     sent = integers([one.sent_elements for one in chosen])
@@ -428,14 +416,13 @@ def _add_messages(records: Records, arguments: list[Arguments]) -> None:
         [ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64
     )
     elements = np.maximum(sent, received)
-    # A count of elements whose bytes don't fit into 64 bits is damage.
+    # An element count whose bytes don't fit in 64 bits is damage.
     known = (size > 0) & (np.minimum(sent, received) >= 0) & (elements < 2**58)
     records["bytes"][rows[known]] = (elements * size)[known]
     _add(records, rows, {"group_size": integers([one.group_size for one in chosen])})
 
 
 def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    """Add the columns that only operators have, with `record_shapes=True`."""
     rows = np.flatnonzero(records["kind"] == KIND_CODE["operator"])
     chosen = [arguments[row] for row in rows.tolist()]
     shapes = texts.of([bytes(one.input_shapes) for one in chosen])
@@ -450,9 +437,7 @@ def _add(records: Records, rows: np.ndarray, values: dict[str, np.ndarray]) -> N
 
 
 def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
-    """Restore process and correlation ids that TraceLens's TraceFuse shifted to keep ranks
-    apart.
-    """
+    """Restore process and correlation ids that TraceLens's TraceFuse shifted to separate ranks."""
     if (records["rank"] == ABSENT).all():
         return
     for column, member in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
@@ -461,8 +446,8 @@ def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
 
 
 def _separate_device_rows(records: Records, texts: Codes) -> None:
-    """Settle device and stream, process and thread: in a Chrome trace, rows on a device have the
-    device in place of the process and the stream in place of the thread.
+    """Set device, stream, process and thread. In a Chrome trace, device rows have the device in the
+    process field and the stream in the thread field.
     """
     category = records["source_category"]
     waiting = [code for text, code in texts.items() if isinstance(text, str) and is_waiting(text)]
@@ -475,12 +460,12 @@ def _separate_device_rows(records: Records, texts: Codes) -> None:
 
 
 _CPU = 0
-"""Device type of the host's memory in PyTorch (c10/core/DeviceType.h)."""
+"""PyTorch's device type of host memory (c10/core/DeviceType.h)."""
 
 
 def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
-    """Allocated and reserved memory in bytes (`profile_memory=True`); `device` is <NA> for the
-    host's memory.
+    """Yield allocated and reserved memory in bytes (`profile_memory=True`). `device` is <NA> for
+    host memory.
     """
     samples = [sample for sample in samples if sample.args]
     if not samples:

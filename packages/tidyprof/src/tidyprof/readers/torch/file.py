@@ -1,4 +1,4 @@
-"""One file of torch.profiler as columns, with the facts that the file states about itself."""
+"""Events of one torch.profiler file as columns, with the file's facts about itself."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from tidyprof.tables.records import Records, nothing
 
 
 def link_trace(records: Records, texts: list[str]) -> Launches:
-    """Add launches and `operator` to the events of one file, and take `bytes`, `grid` and `block`
-    from the launch where the event lacks them.
+    """Add launches and `operator` to the events of one file. If an event has no `bytes`, `grid` or
+    `block`, copy them from the launch.
 
-    operator -- of device and runtime rows.
+    operator -- set for device and runtime rows.
     """
     launching = np.array([is_launching(text) for text in texts], bool)
     is_call = launching[records["source_category"]] & (records["kind"] == KIND_CODE["runtime"])
@@ -54,8 +54,8 @@ def link_trace(records: Records, texts: list[str]) -> Launches:
         missing = (values == absent) & (launches.call >= 0)
         values[missing] = values[launches.call[missing]]
         values[~on_device] = absent
-    # External ids are unique within a rank, or where traces of several processes were put together
-    # within a process.
+    # External ids are unique within a rank. If traces of several processes were merged, the ids are
+    # unique within a process.
     group = records["rank"]
     if launches.repeated:
         owners = pd.DataFrame({name: records[name] for name in ("rank", "process")})
@@ -65,13 +65,14 @@ def link_trace(records: Records, texts: list[str]) -> Launches:
 
 
 def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Code of the name of the operator with the External id of a device or runtime row, else
+    """Return the name code of the operator with the External id of each device or runtime row, or
     NO_TEXT.
 
-    Older profilers wrote the correlation id as External id where there was no operator, and that
-    may be the id of an unrelated one. So the operator must enclose the launch on its thread; where
-    the launch is not in the file, the two identifiers must differ.
-    group -- a number for each group of rows within which External ids are unique.
+    If there was no operator, older profilers wrote the correlation id as the External id, which may
+    match an unrelated operator. So the operator must enclose the launch on its thread. If the
+    launch is missing, the two identifiers must differ.
+
+    group -- a number for each group of rows with unique External ids.
     """
     external, start = records["external_id"], records["start_ns"]
     operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
@@ -92,12 +93,12 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
 
 @dataclass
 class TraceFile:
-    """The content of one file.
+    """Content of one file.
 
-    part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see
-               `events.readable`.
-    base_ns -- the time since 1970 from which its times count.
-    window  -- start and end of the profiler's span in ns since 1970, None if not stated.
+    part     -- its events, with absolute starts, links and ranks. Codes refer to bytes and strings,
+                see `events.readable`.
+    base_ns  -- base time of the file in nanoseconds since 1970.
+    window   -- start and end of the profiler's span in nanoseconds since 1970, or None.
     untraced -- see `meta.untraced`.
     """
 
@@ -114,10 +115,11 @@ def read_file(
     maximum_bytes: int,
     advance: Callable[[int], Any],
 ) -> TraceFile:
-    """Read one trace. advance -- is called with the number of bytes of the file that were consumed
-    since its last call.
+    """Read one trace.
 
-    Raises ProfileReadError where the file is no sound trace of torch.profiler.
+    advance -- function to call with the number of bytes that were read since its last call.
+
+    Raises ProfileReadError if the file isn't a valid torch.profiler trace.
     """
     stream = ByteStream(path, maximum_bytes)
     collected = EventColumns(texts, python_functions)
@@ -132,25 +134,25 @@ def read_file(
     file = _assembled(path, trace.metadata, collected)
     if trace.tolerated:
         file.part.warnings.append(
-            f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken"
-            " UTF-8); numbers that are none were dropped, unreadable characters replaced."
+            f"{path.name}: parts of the file aren't strict JSON (NaN, control characters or invalid"
+            " UTF-8). Invalid numbers were dropped, and unreadable characters were replaced."
         )
     if trace.mended:
         file.part.warnings.append(
-            f"{path.name}: quotation marks or backslashes in names are not escaped, as JSON wants"
-            " them (an older torch wrote them so, pytorch/pytorch#98432); they were read as"
-            " themselves."
+            f"{path.name}: names contain quotation marks or backslashes without a JSON escape. They"
+            " were read literally. Likely cause: an older torch wrote the file"
+            " (pytorch/pytorch#98432)."
         )
     return file
 
 
 def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TraceFile:
     records = collected.collected()
-    # Names and categories are texts already; the others, lists in JSON, are not needed yet.
+    # Names and categories are already strings. The other values, JSON lists, aren't needed yet.
     texts = [text if isinstance(text, str) else "" for text in collected.texts]
     base = base_time(metadata, path)
     lost = +Counter(
-        {"begun or ended only": collected.parts_only, "without a category": collected.unsorted}
+        {"without begin or end": collected.parts_only, "without a category": collected.unsorted}
     )
     refuse_damage(path, "events", lost, len(records) + lost.total())
     records.dropped += lost
@@ -192,7 +194,7 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
     if not collected.total:
         raise ProfileReadError(
             path,
-            "an empty event list",
+            "the event list is empty",
             "the profiler's schedule never reached a recording step",
             "run more steps than skip_first + wait + warmup + active",
         )
@@ -200,26 +202,25 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
         present = ", ".join(repr(category) for category in list(collected.by_category)[:5])
         raise ProfileReadError(
             path,
-            f"a Chrome trace without events of torch.profiler (categories: {present})",
-            "another tool wrote it",
-            "use that tool's reader, or pass the file of export_chrome_trace",
+            f"the Chrome trace has no torch.profiler events (categories: {present})",
+            "another tool wrote the file",
+            "use that tool's reader, or pass a file from export_chrome_trace",
         )
 
 
 def _repeated_ids(path: Path, repeated: int) -> str | None:
-    """A warning where correlation ids do not say which call launched an event."""
+    """Return a warning if correlation ids don't identify the call that launched an event."""
     if not repeated:
         return None
     return (
-        f"{path.name}: {repeated:,} calls have the correlation id of another one, so that the"
-        " nearest one before an event on a device counts as its launch, which may be wrong. Likely"
-        " cause: traces of several processes in one file. Next step: read the trace of each"
-        " process."
+        f"{path.name}: {repeated:,} calls share a correlation id with another call. The nearest"
+        " call before a device event counts as its launch, which may be wrong. Likely cause: the"
+        " file contains traces of several processes. Next step: read the trace of each process"
+        " separately."
     )
 
 
 def _call_names(records: Records, texts: list[str]) -> list[str]:
-    """Distinct names of runtime and driver calls."""
     launching = np.array([is_launching(text) for text in texts], bool)
     names = records["name"][launching[records["source_category"]]]
     return [texts[code] for code in used_codes(names, len(texts)).tolist()]
@@ -234,8 +235,8 @@ def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | 
 
 
 def _not_kept(collected: EventColumns) -> Counter[str]:
-    """Number of events without a row by category, but for instant and metadata events, which have
-    no category.
+    """Count events without a row by category. Instant and metadata events have no category, so they
+    aren't included.
     """
     return Counter(
         {

@@ -1,4 +1,4 @@
-"""Facts that a torch.profiler trace states about itself: tool, machine, ranks, and warnings."""
+"""Facts in a torch.profiler trace about tool, machine and ranks, with warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.tables.contract import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
 
 LATEST_BASE_NS = 2**61
-"""Base times from this one on (year 2043) are damage."""
+"""Smallest base time (in the year 2043) that counts as damage."""
 
 _VERSION_KEYS = {
     "roctracer_version": ("rocm-roctracer", "roctracer"),
@@ -25,25 +25,25 @@ _OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with
 _COPIED = {"trace_id": str, "host_name": str, "deviceProperties": list, "distributedInfo": dict}
 _NO_GPU_EVENTS = {
     "rocm-roctracer": (
-        "ROCTracer of ROCm 7.2.1, or its copy in a wheel of torch, can lose all kernel records"
+        "ROCTracer in ROCm 7.2.1, or its copy in a torch wheel, can lose all kernel records"
     ),
-    "rocm-sdk": "HIP was in use before the profiler registered (Kineto of before April 2026)",
+    "rocm-sdk": "HIP was used before the profiler registered (Kineto from before April 2026)",
 }
 
 
 def base_time(metadata: dict[str, Any], path: Path) -> int:
-    """The time, in ns since 1970, from which the file's times count; 0 in older files, whose times
-    count from 1970.
+    """Return the file's base time in nanoseconds since 1970. It is 0 for older files, whose times
+    are absolute.
 
-    Raises ProfileReadError if the file states something else than such a time.
+    Raises ProfileReadError if the file contains an invalid base time.
     """
     stated = metadata.get("baseTimeNanoseconds", 0)
     if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated < LATEST_BASE_NS:
         raise ProfileReadError(
             path,
-            f"baseTimeNanoseconds is {str(stated)[:30]!r}, which is no time since 1970",
+            f"baseTimeNanoseconds is {str(stated)[:30]!r}, which isn't a time since 1970",
             "another tool changed the trace",
-            "pass the file as torch.profiler wrote it",
+            "pass the original file from torch.profiler",
         )
     return stated
 
@@ -51,19 +51,20 @@ def base_time(metadata: dict[str, Any], path: Path) -> int:
 def back_end(
     metadata: dict[str, Any], categories: Iterable[str | None], calls: Iterable[str]
 ) -> str | None:
-    """The profiling library that recorded the device, None where the file leaves that open.
+    """Return the profiling library that recorded the device, or None if it is unknown.
 
-    One of `rocm-roctracer`, `rocm-sdk`, `rocm` (either), `cuda`, `xpu`, `cpu` (nothing of a
-    device).
-    categories, calls -- categories of all events, names of all runtime calls.
+    The result is `rocm-roctracer`, `rocm-sdk`, `rocm` (either of them), `cuda`, `xpu`, or `cpu` (no
+    device data).
+
+    categories, calls -- categories of all events, and names of all runtime calls.
     """
     for key, (dialect, _) in _VERSION_KEYS.items():
         if key in metadata:
             return dialect
     calls = tuple(calls)
     if any(call.startswith("hip") for call in calls):
-        # rocprofiler-sdk always states its version, early roctracer back ends did not; a fused file
-        # lost the key.
+        # rocprofiler-sdk always writes its version, but early roctracer back ends don't. A fused
+        # file loses the key.
         return "rocm-roctracer" if "deviceProperties" in metadata else "rocm"
     if any(re.match(r"cu(da)?[A-Z]", call) for call in calls):
         return "cuda"
@@ -75,8 +76,8 @@ def back_end(
 
 
 def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
-    """Entries of `Profile.meta` that one file states about tool and machine; what it does not state
-    is absent.
+    """Return the `Profile.meta` entries about tool and machine in one file. Unknown facts are
+    omitted.
     """
     entries: dict[str, Any] = {"tool": "torch.profiler"}
     before = _origin_before_conversion(metadata.get("converted_from"))
@@ -98,7 +99,7 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
     for key, kind in _COPIED.items():
         if isinstance(metadata.get(key), kind) and metadata[key]:
             entries[_renamed(key)] = metadata[key]
-    # Facts of the profiler come before those that the script noted.
+    # The profiler's facts take precedence over facts from the script.
     entries |= {key: text for key, text in _machine(metadata).items() if key not in entries}
     options = {option: bool(metadata[option]) for option in _OPTIONS if option in metadata}
     if options:
@@ -108,9 +109,6 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
 
 
 def _origin_before_conversion(source: Any) -> Origin | None:
-    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none,
-    or where it was not stated.
-    """
     text = source.get("origin") if isinstance(source, dict) else None
     if not isinstance(text, str) or text == str(NOT_STATED):
         return None
@@ -127,7 +125,6 @@ def _renamed(key: str) -> str:
 
 
 def _gpu_names(properties: Any) -> list[str]:
-    """Distinct names of the visible devices; containers can leave them empty."""
     if not isinstance(properties, list):
         return []
     names = [device.get("name") for device in properties if isinstance(device, dict)]
@@ -135,10 +132,10 @@ def _gpu_names(properties: Any) -> list[str]:
 
 
 def hip_version(number: Any) -> str | None:
-    """`6.4.43483` of 60443483: major * 10^7 + minor * 10^5 + patch (HIP_VERSION in
+    """Return `6.4.43483` for 60443483: major * 10^7 + minor * 10^5 + patch (HIP_VERSION in
     hip/hip_version.h).
 
-    Major and minor are those of the ROCm release that the HIP runtime belongs to.
+    Major and minor are the version of the ROCm release that contains the HIP runtime.
     """
     if isinstance(number, bool) or not isinstance(number, int) or number < 10**7:
         return None
@@ -146,7 +143,7 @@ def hip_version(number: Any) -> str | None:
 
 
 def stated_rank(metadata: dict[str, Any]) -> int | None:
-    """The rank that a file of one process states in its distributedInfo."""
+    """Return the rank in the distributedInfo of a file from one process."""
     distributed = metadata.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31:
@@ -155,47 +152,46 @@ def stated_rank(metadata: dict[str, Any]) -> int | None:
 
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
-    """A warning for a file without any event on a device, although its profiler could record
-    them.
-    """
+    """Return a warning if the profiler supports devices. The caller checks for device events."""
     if dialect in (None, "cpu"):
         return None
     cause = _NO_GPU_EVENTS.get(dialect, "the device's activity was not recorded")
     return (
-        f"{path.name}: no event on a GPU, although the profiler had a back end for one ({dialect})."
-        f" Likely cause: {cause}, or the profiler was asked for CPU activity only."
+        f"{path.name}: the trace has no GPU events, although the profiler had a GPU back end"
+        f" ({dialect}). Likely cause: {cause}, or the profiler was set to record only CPU activity."
     )
 
 
 KEY = "watch_parts"
-"""The key under which the block of snippets/14_instrument_me.py keeps a list for each part of a
-step: name, begin (ns since 1970), length, time on a processor and, where the system states it, time
-in line for a processor, in ns.
+"""Key under which the code block in snippets/14_instrument_me.py stores a list per part of a step:
+name, begin (nanoseconds since 1970), and times in nanoseconds. The times are the length, the time
+on a CPU, and, if the system reports it, the time waiting for a CPU.
 """
 
 UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
-"""The keys under which it keeps what `untraced` returns, and its machine: host, gpu, torch, rocm,
-as texts.
+"""Keys under which the code block stores the result of `untraced`, and strings that describe the
+machine: host, gpu, torch, rocm.
 """
 
 LONGEST_NS = 10**15
-"""No step takes eleven days."""
+"""Upper limit of a step time: eleven days."""
 
 ROUNDED = 1.05
-"""So many times the step at most may its parts take together: their clocks are read at other
-moments.
+"""Maximum ratio of the sum of a step's parts to the step. Their clocks are read at different times,
+so it can exceed 1.
 """
 
 
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
-    """The times that the script took without a profiler right before it recorded; None where the
-    file states nothing sound.
+    """Return the times that the script measured without a profiler just before it recorded. Return
+    None if the file has no valid times.
 
-    steps      -- how many were timed.
-    step_ns    -- mean ns of a step; the device was waited for before the first and after the last.
-    parts_ns   -- part -> mean ns of the host in it in one step.
-    long_share -- share (0 to 1) of the time of all steps that single long steps took, which are
-                  left out of the means; 0 where the file states none.
+    steps      -- number of timed steps.
+    step_ns    -- mean step time. The script waits for the device before the first step and after
+                  the last one.
+    parts_ns   -- part -> mean host time in it per step.
+    long_share -- share (0 to 1) of the total step time in single long steps, which the means
+                  exclude. 0 if unknown.
     """
     stated = metadata.get(UNTRACED_KEY)
     if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
@@ -217,7 +213,7 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _long_share(stated: Any) -> float:
-    """The share of long steps (0 to 1), from the times that the hooks of `tidyprof run` state
+    """Return the share of long steps (0 to 1), from times that the hooks of `tidyprof run` write
     (running/inside/recorder.py).
     """
     numbers = [stated.get(key) for key in ("ns", "of_ns")] if isinstance(stated, dict) else []
@@ -229,7 +225,6 @@ def _long_share(stated: Any) -> float:
 
 
 def _machine(metadata: dict[str, Any]) -> dict[str, str]:
-    """The facts that the script states about the machine, by the names of `Profile.meta`."""
     stated = metadata.get(MACHINE_KEY)
     names = ("host", "gpu", "torch") if isinstance(stated, dict) else ()
     found = {
@@ -241,20 +236,20 @@ def _machine(metadata: dict[str, Any]) -> dict[str, str]:
 
 
 NAMES = ("processor_time", "processor_queue")
-"""Names in `Profile.counters`: how much of the time from time_ns on, duration_ns long, the thread
-spent on a processor, and in line for one.
+"""Names in `Profile.counters`: the thread's time on a CPU, and waiting for a CPU. Each value covers
+duration_ns, starting at time_ns.
 """
 
 
 def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
-    """The samples of a trace of this rank, a table for each of NAMES; no table where the file
-    states no sound samples.
+    """Return the samples in a trace of this rank as a table for each of NAMES. Return [] if the
+    file has no valid samples.
     """
     stated = metadata.get(KEY)
     parts = [part for part in stated if _is_sound(part)] if isinstance(stated, list) else []
     tables = []
     for index, name in enumerate(NAMES):
-        # The second time is missing where the system does not state it.
+        # The second time is missing if the system doesn't report it.
         rows = [
             (begin, length, times[index])
             for _, begin, length, *times in parts
@@ -269,7 +264,7 @@ def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFram
 
 
 def _is_sound(part: Any) -> bool:
-    """Whether this is a list as explained at KEY."""
+    """Return True if this is a list as described at KEY."""
     if not isinstance(part, list) or not 4 <= len(part) <= 5 or not isinstance(part[0], str):
         return False
     return all(

@@ -1,36 +1,38 @@
-"""Reader for the Chrome traces that torch.profiler writes.
+"""Reader for Chrome traces from torch.profiler.
 
-`events` has, after the columns of every Profile (times in ns since 1970, `device` as the file
-numbers it):
-  source_category  category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
-  external_id      Int64, `External id`: the operator that asked for the event
-  operator         name of that operator, for device and runtime events; it must enclose the launch
-  collective       name of the collective operation, where the file attached one
-  group_size       Int32, ranks that take part in that operation, likewise
-  bytes            Int64, of copies and fills; taken from the launch if the copy has none. Of
-                   collectives, where the file attached counts of elements and their type: the
-                   larger count (all of the buffer of an all-reduce, the gathered side of an
-                   all-gather, the scattered one of a reduce-scatter)
-  grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies:
-                   `grid` counts workgroups or work-items, and rocprofiler-sdk traces of 2025 have
-                   the two exchanged
-  input_shapes, input_types  of operators, with `record_shapes=True`: `[[64, 3], []]` (empty for
-                   what is no tensor) and `["float", "Scalar"]`, as text as in the file
-  launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
-  launch_thread    Int64, thread of that call
-Correlation ids are unique within a rank only. Events on a device have no thread; their process is
-that of the call. Annotations with a device (`gpu_user_annotation`) are the profiler's projection of
-host ranges on kernels.
+`events` has these columns after the columns of every Profile. Times are in nanoseconds since 1970,
+and `device` is the number in the file.
+  - source_category: category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
+  - external_id: Int64, `External id`: the operator that requested the event
+  - operator: name of that operator for device and runtime events. It must enclose the launch.
+  - collective: name of the collective operation, if the file contains it
+  - group_size: Int32, number of ranks in that operation, if the file contains it
+  - bytes: Int64, for copies and fills, from the launch if the copy has none. For collectives with
+    element counts and types in the file, the larger size: the whole buffer of an all-reduce, the
+    gathered side of an all-gather, or the scattered side of a reduce-scatter
+  - grid, block: for kernels, as a string from the file or the launch. `grid` counts workgroups or
+    work-items. In rocprofiler-sdk traces from 2025, grid and block are swapped.
+  - input_shapes, input_types: for operators, recorded with `record_shapes=True`: `[[64, 3], []]`
+    and `["float", "Scalar"]` as strings from the file. A value that isn't a tensor has an empty
+    shape.
+  - launch_ns: Int64, start of the call with the same correlation id, or <NA>
+  - launch_thread: Int64, thread of that call
 
-`counters` has the allocator's memory, if `profile_memory=True` was recorded.
+Correlation ids are unique only within a rank. Device events have no thread, and their process comes
+from the call. Annotations with a device (`gpu_user_annotation`) are host ranges that the profiler
+projects onto kernels.
 
-`meta` has, besides the common entries and where stated: `backend` (rocm-roctracer, rocm-sdk, rocm,
-cuda, xpu, cpu), `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`),
-`device_properties`, `distributed`, `world_size`, `rank` or `ranks`, `hip_runtime_version`,
-`options`, `base_time_ns`, `record_window_ns`, `untraced` (rank, or None -> what the script timed
-before it recorded, see `meta.untraced`), `events_total`, `events_by_category`, `not_kept`,
-`device_events_without_launch`, `shared_launch_records` (calls with the correlation id of an
-enclosing one, which counts as the launch), `warnings` (a list of sentences).
+`counters` has the allocator's memory if it was recorded with `profile_memory=True`.
+
+`meta` has the common entries and these, if known:
+  - backend: rocm-roctracer, rocm-sdk, rocm, cuda, xpu or cpu
+  - device_numbering: `agent` (ROCm agents, not HIP devices) or `index`
+  - untraced: rank, or None -> times before the trace, see `meta.untraced`
+  - shared_launch_records: number of calls that share a correlation id with an enclosing call, which
+    counts as the launch
+  - device_properties, distributed, world_size, rank or ranks, hip_runtime_version, options,
+    base_time_ns, record_window_ns, events_total, events_by_category, not_kept,
+    device_events_without_launch, warnings
 """
 
 from __future__ import annotations
@@ -62,8 +64,9 @@ from tidyprof.tables.profiles import (
 
 @dataclass(frozen=True)
 class Member:
-    """The facts of one trace that are compared with those of the others in its folder. warnings --
-    those about the file itself.
+    """Facts of one trace for comparison with the other traces in its folder.
+
+    warnings -- warnings about the file itself.
     """
 
     path: Path
@@ -73,7 +76,7 @@ class Member:
 
 
 def member_of(profile: Profile) -> Member:
-    """The facts of a profile that was read from one file of a folder."""
+    """Return the facts of a profile from one file of a folder."""
     extent, size = extent_of_profile(profile), profile.meta.get("world_size")
     of_all = [*suspicions([extent]), *missing_ranks(extent.ranks, size)]
     own = tuple(warning for warning in profile.meta.get("warnings", ()) if warning not in of_all)
@@ -81,7 +84,7 @@ def member_of(profile: Profile) -> Member:
 
 
 def warnings_of(members: Sequence[Member]) -> list[str]:
-    """The warnings of a folder."""
+    """Return the warnings about a folder."""
     own = [warning for member in members for warning in member.warnings]
     ranks = {rank for member in members for rank in member.extent.ranks}
     sizes = {member.world_size for member in members}
@@ -90,18 +93,18 @@ def warnings_of(members: Sequence[Member]) -> list[str]:
 
 
 def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list[str]:
-    """A warning where several ranks are there, but not all."""
+    """Return a warning if some ranks are missing. A single rank isn't suspicious."""
     here = len(set(ranks) - {None})
     return (
-        [f"only {here} of {world_size} ranks are here."]
+        [f"only {here} of {world_size} ranks are in this profile."]
         if world_size and 1 < here < world_size
         else []
     )
 
 
 def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Traces in a folder, and its other JSON files. Raises ProfileReadError for an empty file,
-    which may be the trace of a rank, and where there is no trace.
+    """Return the traces in a folder, and its other JSON files. Raises ProfileReadError if there is
+    no trace, or if a file is empty, because it may be a rank's trace.
     """
     named = candidates(folder)
     heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
@@ -112,8 +115,8 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     if not traces:
         raise ProfileReadError(
             folder,
-            f"{len(named)} JSON files in the folder, none of them a trace of torch.profiler",
-            "the folder is another one, or the profiler's schedule never reached a recording step",
+            f"none of the {len(named)} JSON files in the folder is a torch.profiler trace",
+            "this is the wrong folder, or the profiler's schedule never reached a recording step",
             "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
         )
     return traces, _others(named, traces)
@@ -125,8 +128,8 @@ def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
 
 
 def traces_of_ranks(folder: Path) -> list[Path]:
-    """The traces of a folder that has several, including a file that doesn't start as JSON, such as
-    one of zeros, if its name has a rank.
+    """Return the traces of a folder with several. If a file's name contains a rank but the file
+    doesn't start like JSON, for example because it contains zeros, include it.
     """
     if not folder.is_dir():
         return []
@@ -142,13 +145,13 @@ def traces_of_ranks(folder: Path) -> list[Path]:
 
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
-    """The files of a folder with these traces that are not read -> why."""
+    """Return the unread files of a folder with these traces -> reason."""
     return dict.fromkeys(_others(candidates(folder), traces), FOREIGN) | no_files([folder])
 
 
 def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
-    """Raise ProfileReadError for a folder with a file that does not state its rank, or with a time
-    of a rank twice.
+    """Raise ProfileReadError if a file in the folder has no rank, or if two files cover the same
+    time of a rank.
     """
     if len(members) == 1:
         return
@@ -156,10 +159,10 @@ def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(members)} traces, of which {len(unknown)} do not state their rank"
-            f" ({unknown[0]!r} for one)",
+            f"the folder has {len(members)} traces, including {len(unknown)} without a rank"
+            f" (such as {unknown[0]!r})",
             "they are separate runs, or the job had no process group when it was recorded",
-            "read them one by one, or put rank0, rank1, ... into their names",
+            "read them one by one, or add rank0, rank1, ... to their names",
         )
     spans = [
         (f"rank {rank}", *one.extent.span, one.path) for one in members for rank in one.extent.ranks
@@ -178,23 +181,24 @@ def read_torch_trace(
     root: str | PathLike[str] | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
+    """Read a torch.profiler trace from ROCm, CUDA, XPU or a CPU.
 
-    path             -- a .json file as it is or compressed with gzip or zstd (found by content), a
-                        folder with one file or folder per rank, or a file of several ranks merged
-                        by TraceLens's TraceFuse.
-    rank             -- read only this rank; for a file that states no rank, the rank that it has.
-    origin           -- where the recording comes from; not stated if None.
-    progress         -- show a progress bar on stderr; None: on a terminal, for files that take over
-                        two seconds.
-    python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is
-                        most of such a file, so by default it is only counted.
-    root             -- folder that a file belongs to: the names of folders in between may state its
-                        rank, too.
-    maximum_bytes    -- refuse files that unpack to more than this.
+    path             -- a .json file, which may be compressed with gzip or zstd, a folder with one
+                        file or folder per rank, or a file of several ranks that TraceLens's
+                        TraceFuse merged.
+    rank             -- read only this rank. If the file has no rank, assign this one.
+    origin           -- where the profile comes from; unknown if None.
+    progress         -- show a progress bar on stderr. The default shows it on a terminal if reading
+                        takes more than two seconds.
+    python_functions -- also keep the Python call stack (`with_stack=True`) as annotations. By
+                        default it is only counted, because it is most of such a file.
+    root             -- folder that a file belongs to. The names of folders in between can also
+                        contain the rank.
+    maximum_bytes    -- limit for the size of an unpacked file.
 
-    The module's text describes the tables and `meta`.
-    Raises ProfileReadError, whose one line says what was found and what to do.
+    The module docstring describes the tables and `meta`.
+
+    Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
     files, ignored = files_of_folder(path) if path.is_dir() else ([path], [])

@@ -1,4 +1,4 @@
-"""Whether a file is a trace of torch.profiler."""
+"""Recognition of torch.profiler traces."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MARKS = re.compile(
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it
-    holds one.
+    """Return True if text that starts with `head` is a torch.profiler trace, or if a folder
+    contains one.
     """
     if path.is_dir():
         return any(is_trace(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
@@ -25,12 +25,12 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_trace(head: bytes) -> bool:
-    """Whether a file that starts with `head` is a trace of torch.profiler."""
+    """Return True if a file that starts with `head` is a torch.profiler trace."""
     return _first_byte(head) == b"{" and bool(_MARKS.search(head))
 
 
 def is_json(head: bytes) -> bool:
-    """Return True if a file that starts with `head` starts as an object or a list of JSON."""
+    """Return True if a file that starts with `head` starts with a JSON object or list."""
     return _first_byte(head) in (b"{", b"[")
 
 
@@ -39,6 +39,6 @@ def _first_byte(head: bytes) -> bytes:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Files in a folder that are named like traces."""
+    """Return the files in a folder with trace file names."""
     files = (*folder.glob("*"), *folder.glob("*rank*/*"))
     return sorted(file for file in files if _TRACE_NAME.search(file.name) and file.is_file())
