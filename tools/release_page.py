@@ -138,7 +138,8 @@ def _torch_builds() -> str:
 
 def _changes(found: Sequence[Change], with_tool: bool = False) -> str:
     """Return a table with one row per change; changes without a remark share a row per release."""
-    rows, bare = [], {}
+    rows: list[Sequence[str]] = []
+    bare: dict[str, list[str]] = {}
     for change in found:
         what = _what(change.option)
         if with_tool and change.tool not in change.option:
