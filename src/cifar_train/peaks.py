@@ -17,7 +17,7 @@ PEAK_TFLOPS = (
 """Dense matrix peaks in TFLOP/s of what one process sees (of an MI250: one GCD), for PRECISIONS.
 
 Source: AMD's CDNA architecture pages and ROCm's GPU specification table
-(https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html). A peak is the rate per compute
+(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is the rate per compute
 unit and clock, times compute units, times peak clock. automixed runs its products in float16.
 """
 

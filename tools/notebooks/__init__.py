@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 from proflab.display import ACCENTS
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
-from proflab.releases import filled, shown
+from proflab.releases import filled, newest, release, shown
 from tools.notebooks.clean import METADATA, cleaned
 from tools.solutions import learner_sources, solved_source
 
@@ -175,7 +175,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
         lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     text = _TABLE.sub(lambda _: table, text)
-    return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
+    later = (f", and {one} (unconfirmed)" for one in shown() if not release(one).confirmed)
+    return {path: _TRIED.sub("".join([f"{shown()[0]} to {newest().rocm}", *later]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
