@@ -1,6 +1,4 @@
-"""Print the exercises for an instructor, each with its question, one solution and known
-mistakes.
-"""
+"""Exercises for the instructor: the question, one solution, and the replies to mistakes."""
 
 from __future__ import annotations
 
@@ -8,29 +6,27 @@ import argparse
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from proflab.exercises import all_exercises
+from proflab.exercises import exercises_of
 from proflab.exercises.model import Exercise, Message, exercise_cell
-from proflab.lessons import lesson
+from proflab.lessons import lessons, lessons_folder, source_of
 from tidyprof.errors import UserError
 
 SPECIFICATION = re.compile(r"[<>^+,]*\d*,?(\.\d+)?[a-z%]?|,")
-"""Format specifications of numbers.
-
-They appear among a function's constants, next to its messages.
-"""
+"""Format of a number. A function's constants contain such strings in addition to its messages."""
 
 
 def sheet(asked: Sequence[str]) -> Iterator[str]:
-    """Yield Markdown lines for the requested exercises or for all exercises of the requested
-    lessons.
+    """Yield lines of Markdown about these exercises or all exercises of these lessons. An empty
+    sequence selects every exercise.
 
-    If nothing is requested, yield all exercises. Raises UserError for a name that is neither a
-    lesson nor an exercise.
+    Raises UserError for a name that is neither a lesson nor an exercise.
     """
-    exercises = all_exercises()
+    titles = _titles()
+    exercises = [one for number in titles for one in exercises_of(number).EXERCISES]
     names = {name for one in exercises for name in (one.id, one.id[:2])}
     if unknown := [name for name in asked if name not in names]:
         raise UserError(
@@ -44,8 +40,17 @@ def sheet(asked: Sequence[str]) -> Iterator[str]:
             continue
         if number != shown:
             shown = number
-            yield f"\n## {number} {lesson(number).question}"
+            yield f"\n## {number} {titles[number]}"
         yield from _exercise(one)
+
+
+def _titles() -> dict[str, str]:
+    """Return the titles of all lessons and then of all workshops, by number."""
+    workshops = {
+        path.parent.name[:2]: tomllib.loads(path.read_text(encoding="utf-8"))["question"]
+        for path in sorted(lessons_folder().glob("*/workshop.toml"))
+    }
+    return {number: one.question for number, one in lessons().items()} | workshops
 
 
 def _exercise(exercise: Exercise) -> Iterator[str]:
@@ -58,10 +63,10 @@ def _exercise(exercise: Exercise) -> Iterator[str]:
 
 @cache
 def replies(number: str) -> tuple[str, ...]:
-    """Return all strings in a lesson's exercises, with dots instead of computed parts."""
-    tree = ast.parse((lesson(number).folder / "exercises.py").read_text(encoding="utf-8"))
+    """Return all strings in the exercises of a lesson or workshop, with dots for computed parts."""
+    tree = ast.parse(source_of(number).with_name("exercises.py").read_text(encoding="utf-8"))
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    # Pieces of f-strings are also constants, which would otherwise be listed separately.
+    # The pieces of an f-string are also constants. Skip them.
     pieces = {id(part) for node in joined for part in node.values}
     plain = [
         node.value
@@ -76,11 +81,9 @@ def _piece(part: ast.expr) -> str:
 
 
 def spoken(message: Message, known: Sequence[str] = ()) -> str:
-    """Return the message that a learner sees after a mistake.
-
-    If the message is computed, three dots replace the parts that come from a learner's data. For an
-    open question, the tests know only a piece of the reply. The full reply is the shortest string
-    in `known` that contains the piece.
+    """Return the reply to a mistake. If the reply is computed, three dots replace the parts that
+    depend on a learner's data. If the message is only a part of the reply, return the shortest
+    string in `known` that contains it.
     """
     if isinstance(message, str):
         whole = [text for text in known if message in text]
@@ -88,17 +91,17 @@ def spoken(message: Message, known: Sequence[str] = ()) -> str:
     code = getattr(message, "__code__", None)
     texts = [text for text in code.co_consts if isinstance(text, str)] if code else []
     words = [text.strip() for text in texts if not SPECIFICATION.fullmatch(text)]
-    return " ... ".join(words) or "(a message with numbers from the learner's data)"
+    return " ... ".join(words) or "(a reply with numbers from the learner's data)"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the command-line parser."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.answer_sheet", description=__doc__)
     parser.add_argument(
         "asked",
         nargs="*",
         metavar="LESSON|EXERCISE",
-        help="print these, such as 02 or 02.2 (default: all)",
+        help="for example 02 or 02.2 (default: all exercises)",
     )
     return parser
 

@@ -147,17 +147,23 @@ def _entry(issue: KnownIssue) -> str:
         "Symptom": issue.symptom,
         "Check": issue.check,
         "Fix": issue.fix,
-        "Versions": f"{versions(issue.versions)}.",
+        "Versions": versions(issue.versions),
         "Source and date": f"{sources} ({issue.looked})",
         "Also described as": issue.also,
     }
     return "\n".join(
-        [f"### {issue.heading}\n", *(f"- **{name}.** {text}" for name, text in points.items()), ""]
+        [
+            f"### {issue.heading}\n",
+            *(f"- **{name}.** {text}" for name, text in points.items() if text),
+            "",
+        ]
     )
 
 
 def versions(found: Versions) -> str:
-    """Return the bounds and the note in words, such as "ROCm 7.2 to 7.2.4. Seen with 7.2.3"."""
+    """Return the bounds and the note in words, such as "ROCm 7.2 to 7.2.4. Seen with 7.2.3.". The
+    text is empty if all versions have the issue, or if no source states which.
+    """
     spans = {
         (True, True, False): (
             f"{found.since} to {found.last}" if found.since != found.last else found.since
@@ -169,10 +175,12 @@ def versions(found: Versions) -> str:
     }
     span = spans.get((bool(found.since), bool(found.last), bool(found.until)))
     if span:
-        return ". ".join(filter(None, [f"{found.tool} {span}", _sentence(found.note)]))
+        return ". ".join(filter(None, [f"{found.tool} {span}", _sentence(found.note)])) + "."
+    if found.note in ("", "all", "not stated"):
+        return ""
     if found.note.startswith("all"):
-        return _sentence(found.note)
-    return f"{found.tool}: {found.note or 'not stated'}"
+        return f"{_sentence(found.note)}."
+    return f"{found.tool}: {found.note}."
 
 
 def _sentence(text: str) -> str:

@@ -20,6 +20,7 @@ TO_LOOK_UP = (
     "known-issues",
     "known-issues-archive",
     "slurm",
+    "slurm-sites",
     "releases",
     "migration",
     "gate",

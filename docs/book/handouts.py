@@ -34,10 +34,10 @@ SHORT = (2, 4, 7, 12)
 """Questions of docs/before-and-after.md whose ideas the ninety minutes teach."""
 
 SHORT_ABOUT = """
-Three minutes, on paper, without help: one letter for each question. What you don't know you may
-leave out.
+You have three minutes, on paper and without help. Write one letter for each question. Leave out
+what you don't know.
 
-Name, or a sign that you know again: ______________________________
+Name, or a sign that you will recognize: ______________________________
 """
 
 LONG_CODE = 8

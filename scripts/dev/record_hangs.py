@@ -1,7 +1,8 @@
 """Record the dumps of lesson 15 on this machine: python scripts/dev/record_hangs.py [NAMES].
 
-This takes half a minute. Paths are shortened to what every machine has: the name of the file, or
-PyTorch's own path starting with `torch/`. The output of the ranks is kept next to the dumps.
+Recording takes half a minute. The script shortens each path to the part that is the same on every
+machine: the file name, or PyTorch's path starting with `torch/`. The output of the ranks is next to
+the dumps.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KINDS = ("late", "skipped", "other_size", "other_order", "dead", "aborted", "fix
 
 
 def main() -> None:
-    """Record the named kinds, or all, into lessons/15_hang/recorded."""
+    """Record the named kinds, or all kinds, in lessons/15_hang/recorded."""
     names = sys.argv[1:] or KINDS
     spec = importlib.util.spec_from_file_location("hangs", LESSON / "hangs.py")
     hangs = importlib.util.module_from_spec(spec)
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def cut_paths(dump: dict) -> dict:
-    """Return the dump without the folders of this machine."""
+    """Return the dump without the folder names of this machine."""
     for entry in dump["entries"]:
         for frame in entry["frames"]:
             name = re.sub(r"^.*/(?=torch/)", "/", frame["filename"])

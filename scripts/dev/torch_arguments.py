@@ -1,10 +1,13 @@
-"""What uv has to be asked for to install one build of torch: `torch_arguments.py BUILD [GFX]`, an
-argument a line.
+"""Print what uv needs to install one build of torch, one argument per line.
 
-BUILD is a release such as rocm10.1, or what uv's --torch-backend knows, such as cpu or cu130. GFX
-is the architecture of the GPUs, such as gfx942; without it the Linux kernel is asked, and where it
-has no GPU all architectures are taken. MACHINE is the root of the file system that this looks at.
-Set-up calls it before anything is installed, so it needs nothing but Python 3.11.
+Usage: torch_arguments.py BUILD [GFX]
+
+BUILD is a ROCm release such as rocm10.1, or a value of uv's --torch-backend such as cpu or cu130.
+GFX is the architecture of the GPUs, such as gfx942. Without GFX, the script asks the Linux kernel.
+If the machine has no AMD GPU, the script asks for the kernels of all architectures. The environment
+variable MACHINE names another root for the files that the script reads.
+
+The setup runs this script before it installs anything, so the script needs only Python 3.11.
 """
 
 import os
@@ -13,26 +16,38 @@ import sys
 import tomllib
 from pathlib import Path
 
-TABLE = Path(__file__).parents[2] / "src/proflab/releases.toml"
+COURSE = Path(__file__).parents[2]
+TABLE = COURSE / "src/proflab/releases.toml"
+LIMIT = re.compile(
+    r"torch>=(?P<torch>[\d.]+)(; python_version (?P<sign><|>=) '(?P<python>[\d.]+)')?"
+)
 
 
 def main(build: str, architecture: str = "") -> int:
-    """Print the arguments; 0, or 2 where no index is known."""
+    """Print the arguments and return 0, or return 2 if no index has a suitable torch."""
     if not build.startswith("rocm"):
         print("--torch-backend", build, sep="\n")
         return 0
     rows = {f"rocm{row['rocm']}": row for row in tomllib.loads(TABLE.read_text())["torch_build"]}
-    # Patch levels share an index with their release: rocm10.1.1 is found as rocm10.1.
-    row = rows.get(".".join(build.split(".")[:2]))
-    if row is None:
+    # A patch release such as 7.2.4 uses the index of its release, unless it has its own index.
+    row = rows.get(build) or rows.get(".".join(build.split(".")[:2]))
+    needed = needed_torch()
+    if row is None or number(row["torch"]) < number(needed):
+        if row is None:
+            reason = "we don't know a package index that has torch for this ROCm release"
+        else:
+            reason = (
+                f"its package index ends at torch {row['torch']}, but the course needs torch"
+                f" {needed} or newer"
+            )
+        suitable = [name for name in rows if number(rows[name]["torch"]) >= number(needed)]
         say(
-            f"no index of packages is known to have a torch for {build}; those that are:"
-            f" {' '.join(rows)}. Take the nearest one that the site's driver supports, or the"
-            " site's own PyTorch"
+            f"can't install TORCH={build}: {reason}. Choose the nearest of these builds that your"
+            f" GPU driver supports, or use your site's own PyTorch: {' '.join(suitable)}"
         )
         return 2
     if row.get("uv"):
-        print("--torch-backend", build, sep="\n")
+        print("--torch-backend", f"rocm{row['rocm']}", sep="\n")
         return 0
     extra = ""
     if row.get("per_gpu"):
@@ -40,25 +55,43 @@ def main(build: str, architecture: str = "") -> int:
         extra = f"[device-{architecture or 'all'}]"
         if not architecture:
             say(
-                "no AMD GPU is here, so torch comes with kernels for all of them (10 GB to"
-                f" download); for one alone (2 GB): make setup TORCH={build} GFX=gfx942"
+                "this machine has no AMD GPU, so the setup downloads the kernels for all"
+                " architectures (10 GB). To download only one architecture (2 GB), name it:"
+                f" make setup TORCH={build} GFX=gfx942"
             )
-    say(f"torch {row['torch']} comes from {row['index']} (looked up in {row['looked_up']})")
-    # Other packages come from the usual index. uv would take each from the first index that has any
-    # version of it.
+    say(f"installing torch {row['torch']} from {row['index']} (as of {row['looked_up']})")
+    # Other packages come from the default index. By default, uv would take each package from the
+    # first index that has any version of it.
     print("--index", row["index"], "--index-strategy", "unsafe-best-match", sep="\n")
     print(f"torch{extra}=={row['torch']}", f"torchvision{extra}=={row['torchvision']}", sep="\n")
     return 0
 
 
+def needed_torch() -> str:
+    """Return the oldest torch that pyproject.toml allows for the Python that runs this script."""
+    extras = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]
+    for requirement in extras["optional-dependencies"]["train"]:
+        if limit := LIMIT.fullmatch(requirement):
+            newer = limit["python"] is None or sys.version_info >= number(limit["python"])
+            if limit["sign"] is None or newer == (limit["sign"] == ">="):
+                return limit["torch"]
+    raise ValueError("pyproject.toml has no lower limit for torch")
+
+
+def number(version: str) -> tuple[int, ...]:
+    """Return a version as numbers that compare, without its local part: 2.9.1+rocm6.4 is (2, 9, 1)."""
+    return tuple(int(part) for part in version.split("+")[0].split("."))
+
+
 def say(text: str) -> None:
-    """One line of set-up, beside the arguments."""
+    """Print one line of the setup's output on standard error."""
     print(f"setup: {text}", file=sys.stderr)
 
 
 def architecture_here() -> str:
-    """The architecture of this machine's first AMD GPU, from the Linux kernel: 90402 is gfx942,
-    90010 is gfx90a.
+    """Return the architecture of this machine's first AMD GPU, or "" without a GPU.
+
+    The Linux kernel reports it as a number: 90402 is gfx942, and 90010 is gfx90a.
     """
     nodes = Path(os.environ.get("MACHINE") or "/") / "sys/class/kfd/kfd/topology/nodes"
     for properties in sorted(nodes.glob("*/properties")):

@@ -1,7 +1,7 @@
-"""Can the ranks of this job meet and add a number? `all_reduce.py SECONDS`, started on every rank.
+"""Test whether the ranks of a job can communicate: run `all_reduce.py SECONDS` on every rank.
 
-Exit code 0 if they can within that time, 2 with one line if not. A collective that hangs cannot be
-interrupted, so a timer ends the process.
+The exit code is 0 if the ranks add a number within that time. Otherwise, it is 2, and each rank
+prints one line. A hanging collective can't be interrupted, so a timer ends the process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tidyprof.errors import UserError
 
 
 def main(seconds: int) -> int:
-    """Meet the other ranks and sum a one of each. Returns the exit code."""
+    """Add up a one from each rank, and return the exit code."""
     launch = discover()
-    advice = "check NCCL_SOCKET_IFNAME and that all ranks see a GPU, before any profiler is started"
+    advice = "Check NCCL_SOCKET_IFNAME, and check that each rank sees a GPU"
 
     def give_up() -> None:
         print(
-            f"rank {launch.rank}: no all-reduce within {seconds} s; {advice}",
+            f"rank {launch.rank}: the all-reduce didn't finish within {seconds} s. {advice}",
             file=sys.stderr,
             flush=True,
         )
@@ -46,7 +46,7 @@ def main(seconds: int) -> int:
         print(f"rank {launch.rank}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
         return 2
     if launch.rank == 0:
-        print(f"all-reduce over {found} ranks on {device.type}: they meet")
+        print(f"the {found} ranks can communicate ({device.type})")
     return 0 if found == launch.world_size else 2
 
 

@@ -1,13 +1,13 @@
-"""Make recordings of finished jobs, and enter them in the manifest.
+"""Turn the results of finished jobs into recordings, and add them to the manifest.
 
     python scripts/slurm/collect_recordings.py RESULTS RECORDINGS --copyright "Copyright (c) 2026
     Somebody"
 
-RESULTS is RESULTS_DIR of site.env, or an archive of `make gpu-check`. All jobs of one GPU, model
-and number of ranks become one set, `measured-GPU-MODEL` or `measured-GPU-MODEL-Nranks`, with a
-folder for each tool. What the player wrote, what no reader takes and what holds no GPU work is left
-out: nothing was measured there. A set holds traces and tables of counters with the columns of
-`proflab.published`, which tell nothing of people and machines.
+RESULTS is RESULTS_DIR of site.env, or an archive of `make gpu-check`. All jobs with the same GPU,
+model and number of ranks become one set, `measured-GPU-MODEL` or `measured-GPU-MODEL-Nranks`, with
+one folder per tool. The script leaves out replayed files, files that no reader accepts, and files
+without GPU work. A set contains traces and tables of counters with the columns of
+`proflab.published`, which don't identify people or machines.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ FOLDERS = {
     "rpd": "rpd",
     "omnistat": "omnistat",
 }
-"""The tool's folder in a set, by job script; the other scripts leave nothing to record."""
+"""The tool's folder in a set, by job script. The other scripts don't write recordings."""
 
 LARGEST_MB = 50
-"""Files above this size, as they are stored, have no place in a repository."""
+"""The largest stored file that is small enough for a repository."""
 
 _FOLDER = re.compile(r"(?P<script>[a-z0-9_]+?)_(?P<job>\d+)(_restart\d+)?")
 _TRACED = re.compile(
     r"[^/]+/traces/(?P<model>\w+)/(?P<file>metrics_rank0_of_1\.jsonl|trace_rank0\.json\.gz)"
 )
-"""The files of an archive of gpu-check that are taken."""
+"""The files that are read from a gpu-check archive."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Record every job that can be; returns 0, or 2 if there was none."""
+    """Record every suitable job. Return 0, or 2 if there is none."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("recordings", type=Path)
@@ -81,9 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def collect(results: Path, recordings: Path) -> dict[str, dict[str, Any]]:
-    """Store what every job measured; the trainer's record by name of the set that its files went
-    into.
-    """
+    """Store the measurements of every job. Return the trainer's record by the name of its set."""
     sets: dict[str, dict[str, Any]] = {}
     for folder in sorted(results.iterdir()):
         match = _FOLDER.fullmatch(folder.name)
@@ -99,47 +97,47 @@ def collect(results: Path, recordings: Path) -> dict[str, dict[str, Any]]:
 
 
 def check(folder: Path) -> dict[str, Any]:
-    """The trainer's record of the run. Raises UserError unless the job ended well, on GPUs, and its
-    files are read.
+    """Return the trainer's record of the run.
+
+    Raise UserError unless the job succeeded on GPUs and its files are readable.
     """
     code = folder / "exit_code"
     if not code.is_file() or code.read_text().strip() != "0":
-        raise UserError("the job did not end with exit code 0")
+        raise UserError("the job didn't end with exit code 0")
     if any(folder.rglob("*modelled.json")):
         raise UserError(
-            "a tape was replayed, nothing was measured; load the real tool's module and submit"
-            " again"
+            "the job replayed a tape and measured nothing. Load the real tool's module and submit"
+            " it again"
         )
     run = run_record(folder)
     profiles = [tidyprof.read(path) for path in readable_paths(folder)]
     if any(profile.origin.kind == "modeled" for profile in profiles):
-        raise UserError(
-            "its files say that they are modeled; load the real tool's module and submit again"
-        )
+        raise UserError("its files are modeled. Load the real tool's module and submit again")
     if not any(
         "kernel" in set(profile.events["kind"]) or len(profile.counters) for profile in profiles
     ):
-        raise UserError("no kernel and no counter is in it: the tool saw no GPU")
+        raise UserError("its files contain neither kernels nor counters, so the tool saw no GPU")
     return run
 
 
 def run_record(folder: Path) -> dict[str, Any]:
-    """What the trainer says of device, host and versions. Raises UserError where it left nothing,
-    or had no GPU.
+    """Return the trainer's record of the device, host and versions.
+
+    Raise UserError if the record is missing or the trainer had no GPU.
     """
     metrics = sorted((folder / "train").glob("metrics_rank0_of_*.jsonl"))
     if not metrics:
-        raise UserError("the trainer's metrics are missing, which name the GPU")
+        raise UserError("the trainer's metrics, which name the GPU, are missing")
     run = json.loads(metrics[0].read_text().splitlines()[0])
     if not platform_of(run):
         raise UserError(
-            f"it ran on {run['device']}, with a torch that was built neither for ROCm nor for CUDA"
+            f"it ran on {run['device']}, with a torch that isn't built for ROCm or CUDA"
         )
     return run
 
 
 def platform_of(run: dict[str, Any]) -> str:
-    """What torch was built for, `HIP 7.2.1` or `CUDA 13.2`; "" for processors."""
+    """Return torch's platform, for example `HIP 7.2.1` or `CUDA 13.2`, or "" for a CPU build."""
     versions = run["versions"]
     return next(
         (f"{name.upper()} {versions[name]}" for name in ("hip", "cuda") if versions.get(name)), ""
@@ -147,7 +145,7 @@ def platform_of(run: dict[str, Any]) -> str:
 
 
 def set_name(run: dict[str, Any]) -> str:
-    """The set that a run belongs to."""
+    """Return the name of the run's set."""
     gpu, ranks = (
         re.sub(r"[^a-z0-9]+", "-", run["device"].lower()).strip("-"),
         run["launch"]["world_size"],
@@ -156,10 +154,10 @@ def set_name(run: dict[str, Any]) -> str:
 
 
 def store(folder: Path, target: Path) -> None:
-    """Write what may be published of a job into the tool's folder of a set: a trace for each file
-    that readers take, and a table of its counters.
+    """Write the publishable part of a job into the tool's folder of a set.
 
-    Raises UserError for files that are too large.
+    Each readable file becomes a trace and a table of its counters. Raise UserError for files that
+    are too large.
     """
     shutil.rmtree(target, ignore_errors=True)
     for number, path in enumerate(readable_paths(folder)):
@@ -168,13 +166,15 @@ def store(folder: Path, target: Path) -> None:
             profile.counters.to_csv(target / f"counters_{number}.csv.gz", index=False)
     if any(path.stat().st_size > LARGEST_MB * 10**6 for path in target.iterdir()):
         shutil.rmtree(target)
-        raise UserError(f"a file is larger than {LARGEST_MB} MB; take fewer steps (TRAIN_OPTIONS)")
+        raise UserError(f"a file exceeds {LARGEST_MB} MB. Record fewer steps (TRAIN_OPTIONS)")
 
 
 @contextmanager
 def job_folders(results: Path) -> Iterator[Path]:
-    """Yield the folder of job folders, or a temporary one with the traces of an archive of
-    gpu-check, each as a finished job. Only files with the expected names are taken from an archive.
+    """Yield the folder with the job folders.
+
+    For a gpu-check archive, yield a temporary folder that contains each trace as a finished job.
+    Only files with the expected names are read from an archive.
     """
     if results.is_dir():
         yield results
@@ -194,14 +194,14 @@ def job_folders(results: Path) -> Iterator[Path]:
                         content = archive.extractfile(entry).read()
                         (job / "train" / found["file"]).write_bytes(content)
         except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-            raise UserError(f"{results}: cannot be unpacked ({error})") from error
+            raise UserError(f"can't unpack {results} ({error})") from error
         if not numbers:
-            raise UserError(f"{results}: no trace is in it; did the part `traces` pass?")
+            raise UserError(f"{results} doesn't contain a trace. Did the part `traces` pass?")
         yield Path(name)
 
 
 def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) -> dict[str, Any]:
-    """The manifest's entry, which says that it was measured, where and when."""
+    """Return the manifest's entry, which states what was measured, where and when."""
     config = run["config"]
     files = [
         {
@@ -241,7 +241,7 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
 
 
 def enter(made: list[dict[str, Any]], recordings: Path) -> None:
-    """Put entries into the manifest, each in the place of one of the same name, else at the end."""
+    """Add entries to the manifest. An entry replaces an entry with the same name."""
     manifest = recordings / "manifest.json"
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else []
     merged = {entry["name"]: entry for entry in [*known, *made]}

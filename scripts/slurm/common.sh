@@ -1,19 +1,19 @@
 #!/bin/bash
-# What all job scripts share. A job script sources it and then says: need, smoke_test, step, expect.
+# The functions of all job scripts. A job script sources this file, then calls need, smoke_test, step and expect.
 COURSE_DIR_HERE=${SLURM_SUBMIT_DIR:-$PWD}
 JOB_NAME=${SLURM_JOB_NAME:-$(basename "$0" .sh)}
 JOB_ID=${SLURM_JOB_ID:-$(date +%Y%m%d-%H%M%S)-$$}
 
 say() { echo "[$JOB_NAME $JOB_ID] $*"; }
 
-# Ends the job with a mistake that its user can put right.
+# End the job because of a mistake that the user can fix.
 fail() {
     REFUSED=yes
     say "refused: $*" >&2
     exit 2
 }
 
-# Left-overs of the submitting shell would be taken for this job's ranks and software.
+# Variables that are left from the submitting shell would change this job's ranks and software.
 unset NPROCS RANK WORLD_SIZE LOCAL_RANK OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PALS_RANKID VIRTUAL_ENV PYTHONHOME
 # shellcheck source=/dev/null
 source "${COURSE_DIR:-$COURSE_DIR_HERE}/scripts/slurm/site.sh"
@@ -24,7 +24,7 @@ NTASKS=${SLURM_NTASKS:-${NTASKS:-1}}
 NODES=${SLURM_JOB_NUM_NODES:-1}
 NODE_TMP=${NODE_TMP:-${TMPDIR:-/tmp}}
 SMOKE_TEST_SECONDS=${SMOKE_TEST_SECONDS:-60}
-# A folder of its own for each job and each time it is requeued; rank and process number keep the files in it apart.
+# Each job and each requeue has a separate folder, in which file names differ by rank and process number.
 RESULTS=$RESULTS_DIR/${JOB_NAME}_$JOB_ID${SLURM_RESTART_COUNT:+_restart$SLURM_RESTART_COUNT}
 TRAIN_OPTIONS=${TRAIN_OPTIONS:-}
 read -ra train_options <<<"${TRAIN_OPTIONS//$'\n'/ }"
@@ -37,28 +37,28 @@ source "$COURSE_DIR/scripts/slurm/launch.sh"
 
 prepare() {
     local available
-    mkdir -p "$RESULTS/profile" || fail "$RESULTS cannot be made; set RESULTS_DIR to a folder that all nodes can write"
+    mkdir -p "$RESULTS/profile" || fail "can't create $RESULTS. Set RESULTS_DIR to a folder that all nodes can write to"
     available=$(($(df --output=avail -k "$RESULTS" | tail -n 1) / 1024))
     [ "$available" -ge "${FREE_MB:-2000}" ] ||
-        fail "$RESULTS has $available MB free, less than FREE_MB=${FREE_MB:-2000}; free some space or set RESULTS_DIR"
+        fail "$RESULTS has only $available MB free, but FREE_MB is ${FREE_MB:-2000}. Free some space or set RESULTS_DIR"
     if [ "$DATA" = cifar100 ] && [ ! -f "$DATA_PATH/cifar-100-python/train" ]; then
-        fail "CIFAR-100 is not in $DATA_PATH; on the login node: scripts/slurm/download_data.sh, or set DATA=synthetic"
+        fail "CIFAR-100 isn't in $DATA_PATH. Run scripts/slurm/download_data.sh on the login node, or set DATA=synthetic"
     fi
     meet
-    # MIOpen locks its databases, which network file systems cannot: each node keeps its own.
+    # MIOpen locks its databases, which network file systems don't support. Therefore, each node has its own.
     export MIOPEN_USER_DB_PATH=$NODE_TMP/${USER:-$(id -un)}-miopen-$JOB_ID
     export MIOPEN_CUSTOM_CACHE_DIR=$MIOPEN_USER_DB_PATH
     on_every_node mkdir -p "$MIOPEN_USER_DB_PATH"
     NODE_CACHE=$MIOPEN_USER_DB_PATH
 }
 
-# Rank 0 is on the first host of the list; the port comes from the job, so that two jobs on a node do not meet.
+# Rank 0 is on the first host of the list. The port depends on the job number, so that two jobs on a node don't collide.
 meet() {
     local host=localhost
     if [ -n "${SLURM_JOB_NODELIST:-}" ]; then
         host=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
-        host=${host%%$'\n'*} # not by head, whose end would be scontrol's failure
-        # A name that only Slurm knows has an address that it knows, too.
+        host=${host%%$'\n'*} # head would end early and make scontrol fail
+        # If only Slurm can resolve the name, ask Slurm for the address.
         getent hosts "$host" >/dev/null ||
             host=$(scontrol show node --oneliner "$host" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
     fi
@@ -73,7 +73,7 @@ on_every_node() {
     fi
 }
 
-# Seconds until the job's time limit; fails where there is none.
+# Print the seconds until the job's time limit. Fail if there is no limit.
 seconds_left() {
     local end
     end=$(squeue --noheader --job "${SLURM_JOB_ID:-0}" --format=%e 2>/dev/null) && [ -n "$end" ] || return 1
@@ -81,60 +81,60 @@ seconds_left() {
     echo $((end - $(date +%s)))
 }
 
-# Whether the ranks have been told to stop: by the headers' --signal=TERM@180, which Slurm may send a minute early.
+# Return 0 if Slurm has signaled the ranks to stop. --signal=TERM@180 in the headers may take effect a minute early.
 is_nearly_over() {
     local left
-    left=$(seconds_left) || true # nothing where there is no limit, and where the signal ended the question, too
+    left=$(seconds_left) || true # empty without a limit, or if the signal interrupted squeue
     [ "${left:-999}" -lt 245 ]
 }
 
-# need TOOL...: the job's programs are here.
+# need TOOL...: refuse the job if one of these programs is missing.
 need() {
     local tool
     for tool in "$@"; do
         [ -n "${CONTAINER:-}" ] || command -v "$tool" >/dev/null ||
-            fail "$tool is not on $(hostname); add its module to MODULES in site.env, or set REPLAY_TOOLS=yes to rehearse"
+            fail "can't find $tool on $(hostname). Add its module to MODULES in site.env, or set REPLAY_TOOLS=yes to rehearse"
     done
 }
 
-need_one_rank() { [ "$NTASKS" = 1 ] || fail "$*; submit it with --ntasks=1"; }
+need_one_rank() { [ "$NTASKS" = 1 ] || fail "$*. Submit the job with --ntasks=1"; }
 
-# Ranks that cannot meet shall cost a minute, not a profile.
+# Spend a minute to find out whether the ranks can communicate before they record a profile.
 smoke_test() {
     if [ "$NTASKS" -gt 1 ] && [ "$SMOKE_TEST_SECONDS" -gt 0 ]; then
         SLURM_KILL_BAD_EXIT=1 step python "$COURSE_DIR/scripts/slurm/all_reduce.py" "$SMOKE_TEST_SECONDS" ||
-            fail "the ranks could not add a number within $SMOKE_TEST_SECONDS s; their own lines above say what to check"
+            fail "the ranks couldn't communicate within $SMOKE_TEST_SECONDS s. Their messages above say what to check"
     fi
 }
 
-# expect PATTERN: every rank wrote a file of that name, somewhere below the folder of results.
+# expect PATTERN: fail unless the folder of results contains at least one matching file per rank.
 expect() {
     local found
     found=$(find "$RESULTS" -name "$1" | wc -l)
     if [ "$found" -lt "$NTASKS" ]; then
-        say "failed: $found files $1 in $RESULTS, not one for each of $NTASKS ranks; the tool says above why" >&2
+        say "failed: found $found files $1 in $RESULTS for $NTASKS ranks. The tool's message above explains why" >&2
         exit 1
     fi
 }
 
-# The last line of every job, and its exit code in a file, for sites without an accounting database.
+# Print the last line of the job and write its exit code to a file, for sites without an accounting database.
 finish() {
     local code=$? text
     trap - EXIT
     case $code in
     0) text="done in $SECONDS s: $(find "$RESULTS" -type f | wc -l) files in $RESULTS" ;;
     2) text="failed: the line above says what to change (exit code 2)" ;;
-    137) text="failed: a rank was killed, mostly for lack of memory (exit code 137); 'srun: error' above names it" ;;
-    *) text="failed: exit code $code; the first message above tells why; results are in $RESULTS" ;;
+    137) text="failed: a rank was killed, usually because memory ran out (exit code 137). See 'srun: error' above" ;;
+    *) text="failed: exit code $code. See the first error message above. Results are in $RESULTS" ;;
     esac
-    # scancel signals this script too; before the time limit only the ranks are told (--signal in the header).
+    # scancel also signals this script, but --signal in the header signals only the ranks.
     if [ "$STOPPED" = yes ] || { [ "$code" != 0 ] && [ "$REFUSED" = no ] && is_nearly_over; }; then
         code=143
-        text="stopped by SIGTERM: time limit, scancel or requeue; what was ready is in $RESULTS"
+        text="stopped by SIGTERM (time limit, scancel or requeue). Finished files are in $RESULTS"
     fi
     [ "$REFUSED" = yes ] || say "$text"
     (echo "$code" >"$RESULTS/exit_code") 2>/dev/null || true
-    # A stopped job has no time for another step.
+    # A stopped job doesn't have time for another step.
     [ "$STOPPED" = yes ] || [ -z "$NODE_CACHE" ] || on_every_node rm -rf "$NODE_CACHE" || true
     exit "$code"
 }

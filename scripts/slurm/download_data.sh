@@ -1,5 +1,5 @@
 #!/bin/bash
-# Fetches CIFAR-100 (170 MB) for all jobs. Run it on the login node, where the network is; it needs no GPU.
+# Download CIFAR-100 (170 MB) for all jobs. Run it on the login node, which has a network. It doesn't need a GPU.
 #   scripts/slurm/download_data.sh
 set -euo pipefail
 COURSE_DIR_HERE=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# Everything that can be tried on this GPU, in half an hour, and one archive of it: see make gpu-check.
+# Test everything on this GPU in half an hour, and write one archive with the results. See make gpu-check.
 #   sbatch scripts/slurm/gpu_check.sh
 #SBATCH --job-name=gpu_check --output=%x_%j.out --open-mode=append
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=16 --time=00:40:00

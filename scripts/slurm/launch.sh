@@ -1,19 +1,19 @@
 #!/bin/bash
-# How a command becomes many ranks: srun, mpirun or torchrun, inside a container or not. Sourced by common.sh.
+# Start a command on many ranks with srun, mpirun or torchrun, in a container or not. common.sh sources this file.
 
-# Which variable holds the rank. ROCm's %rank% looks at SLURM_PROCID first, which mpirun's processes inherit as 0.
+# Choose the variable with the rank. ROCm's %rank% uses SLURM_PROCID first, which mpirun's processes inherit as 0.
 case $LAUNCHER in
 srun) RANK_VARIABLE=SLURM_PROCID ;;
 mpirun) RANK_VARIABLE=OMPI_COMM_WORLD_RANK ;;
 torchrun) RANK_VARIABLE=RANK ;;
-*) fail "LAUNCHER=$LAUNCHER is none of srun, mpirun, torchrun" ;;
+*) fail "LAUNCHER must be srun, mpirun or torchrun, but it is $LAUNCHER" ;;
 esac
 # shellcheck disable=SC2034 # job scripts use it
 RANK_NAME="rank%env{$RANK_VARIABLE}%_pid%pid%"
-# A rank that crashes shall not end the others while they write their profiles. A lost rank ends the next collective.
+# A rank that crashes must not end the other ranks while they write their profiles. The next collective ends them.
 export RANK_VARIABLE SLURM_KILL_BAD_EXIT=0
 
-# Minutes that a step may take: what is left of the job, less one to end it in order. Nothing where there is no limit.
+# Print the minutes that a step may take: the job's remaining time minus one. Print nothing if there is no limit.
 step_minutes() {
     local left
     left=$(seconds_left) || return 0
@@ -21,12 +21,12 @@ step_minutes() {
     echo $((left > 1 ? left : 1))
 }
 
-# Sets `launch` to the command that starts the ranks.
+# Set `launch` to the command that starts the ranks.
 choose_launcher() {
     local minutes masks ranks_per_node=$((NTASKS / NODES))
     case $LAUNCHER in
     mpirun)
-        # Loader processes need cores of their own: no binding to one core per rank.
+        # Don't bind a rank to one core, because its loader processes need more cores.
         launch=(mpirun -n "$NTASKS" --bind-to none --wdir "$RESULTS")
         [ "$NTASKS" = 1 ] || launch+=(--tag-output)
         ;;
@@ -36,8 +36,8 @@ choose_launcher() {
         CPU_BIND=${CPU_BIND//[[:space:]]/}
         IFS=, read -ra masks <<<"$CPU_BIND"
         if [ "$LAUNCHER" = srun ] && [ $((${#masks[@]} * NODES)) = "$NTASKS" ]; then
-            # Slurm follows masks in a step that has every core of its nodes. With --cpus-per-task, which newer releases
-            # take from the environment too, it would have only as many as its ranks count up to.
+            # Slurm follows masks only in a step that has every core of its nodes. With --cpus-per-task, which newer
+            # releases also read from the environment, the step would have only the cores of its ranks.
             launch=(env -u SLURM_CPUS_PER_TASK -u SRUN_CPUS_PER_TASK -u SLURM_TRES_PER_TASK "${launch[@]}")
             launch+=(--cpu-bind="$CPU_BIND")
         else
@@ -58,7 +58,7 @@ choose_launcher() {
     fi
 }
 
-# Extends `launch` to run inside CONTAINER, where there is one.
+# Extend `launch` to run inside CONTAINER if it is set.
 enter_container() {
     [ -n "${CONTAINER:-}" ] || return 0
     local folder options mounts=()
@@ -68,7 +68,7 @@ enter_container() {
     local list
     list=$(IFS=,; echo "${mounts[*]}")
     CONTAINER_RUNTIME=${CONTAINER_RUNTIME:-apptainer}
-    # Without a colon: a site may set it to nothing.
+    # No colon before the hyphen, so that a site can set an empty value.
     CONTAINER_OPTIONS=${CONTAINER_OPTIONS---rocm}
     read -ra options <<<"${CONTAINER_OPTIONS//$'\n'/ }"
     case $CONTAINER_RUNTIME in
@@ -76,11 +76,11 @@ enter_container() {
         launch+=("$CONTAINER_RUNTIME" exec "${options[@]}" --bind "$list" --pwd "$RESULTS" "$CONTAINER")
         ;;
     pyxis) launch+=(--container-image="$CONTAINER" --container-mounts="$list" --container-workdir="$RESULTS") ;;
-    *) fail "CONTAINER_RUNTIME=$CONTAINER_RUNTIME is none of apptainer, singularity, pyxis" ;;
+    *) fail "CONTAINER_RUNTIME must be apptainer, singularity or pyxis, but it is $CONTAINER_RUNTIME" ;;
     esac
 }
 
-# step COMMAND...: runs the command on every rank, in the folder of results.
+# step COMMAND...: run the command on every rank, in the folder of results.
 step() {
     local launch
     choose_launcher
@@ -88,5 +88,5 @@ step() {
     "${launch[@]}" "$@"
 }
 
-# once COMMAND...: the same with a single process, for instance to write a configuration for all ranks.
+# once COMMAND...: run the command in a single process, for example to write a configuration for all ranks.
 once() { NTASKS=1 NODES=1 step "$@"; }

@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# The training alone: the honest step time that every profile is compared with.
+# Run the training without a profiler, to get the step time that every profile is compared with.
 #   sbatch scripts/slurm/no_profiler.sh
 #   sbatch --ntasks=8 scripts/slurm/no_profiler.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/no_profiler.sh

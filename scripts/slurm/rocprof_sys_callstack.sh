@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# What the processor does while the GPU waits: sampled call stacks beside the GPU's timeline.
+# Show what the CPU does while the GPU waits: sampled call stacks next to the GPU's timeline.
 #   sbatch scripts/slurm/rocprof_sys_callstack.sh
 #   sbatch --ntasks=8 scripts/slurm/rocprof_sys_callstack.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/rocprof_sys_callstack.sh
@@ -11,11 +11,11 @@ source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exi
 need rocprof-sys-avail rocprof-sys-sample
 smoke_test
 export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
-# The timeline, and the samples added up in tables. A profile alone would switch the timeline off.
+# Write the timeline and the tables of samples. A profile alone would switch the timeline off.
 export ROCPROFSYS_TRACE=true ROCPROFSYS_PROFILE=true
-# By the clock on the wall: by processor time, a thread that waits would give no samples.
+# Sample by wall-clock time, because sampling by CPU time misses threads that wait.
 export ROCPROFSYS_SAMPLING_REALTIME=true
-# From ROCm 10.1 on there is a database too, rocpd.db; `export ROCPROFSYS_USE_ROCPD=false` leaves it out.
+# ROCm 10.1 and newer also write a database, rocpd.db. To leave it out: export ROCPROFSYS_USE_ROCPD=false
 # One process writes the configuration that all ranks read.
 once rocprof-sys-avail -G "$RESULTS/rocprof-sys.cfg"
 step rocprof-sys-sample -c "$RESULTS/rocprof-sys.cfg" -o "$RESULTS/profile" "$RANK_NAME-" \

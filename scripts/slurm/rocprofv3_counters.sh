@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# Raw hardware counters of every kernel: waves and vector instructions, in one pass, as CSV.
+# Collect raw hardware counters of every kernel in one pass, as CSV: waves and vector instructions.
 #   sbatch scripts/slurm/rocprofv3_counters.sh
 #   sbatch --ntasks=8 scripts/slurm/rocprofv3_counters.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/rocprofv3_counters.sh

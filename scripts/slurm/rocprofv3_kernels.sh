@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# Which kernels, how often, how long: rocprofv3's kernel trace with statistics, as CSV.
+# Show which kernels run, how often and how long: rocprofv3's kernel trace with statistics, as CSV.
 #   sbatch scripts/slurm/rocprofv3_kernels.sh
 #   sbatch --ntasks=8 scripts/slurm/rocprofv3_kernels.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/rocprofv3_kernels.sh
@@ -10,7 +10,7 @@ source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exi
 
 need rocprofv3
 smoke_test
-# The format is named: it was csv up to ROCm 6.4 and is a database since 7.0.
+# Name the format, because the default is csv up to ROCm 6.4 and a database in 7.0 and newer.
 step rocprofv3 --stats --kernel-trace --output-format csv --output-directory "$RESULTS/profile" \
     --output-file "$RANK_NAME" -- "${TRAIN[@]}"
 expect 'rank*_kernel_stats.csv'

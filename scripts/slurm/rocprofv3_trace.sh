@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# Timeline of HIP calls, RCCL calls, copies and kernels: rocprofv3's runtime trace for Perfetto.
+# Record a timeline of HIP calls, RCCL calls, copies and kernels: rocprofv3's runtime trace for Perfetto.
 #   sbatch scripts/slurm/rocprofv3_trace.sh
 #   sbatch --ntasks=8 scripts/slurm/rocprofv3_trace.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/rocprofv3_trace.sh
@@ -10,7 +10,7 @@ source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exi
 
 need rocprofv3
 smoke_test
-# ROCm 10.0 may add a database, *_results.db, that nobody asked for; 10.1 does not.
+# ROCm 10.0 may also write a database, *_results.db, but 10.1 doesn't.
 step rocprofv3 --runtime-trace --output-format pftrace --output-directory "$RESULTS/profile" \
     --output-file "$RANK_NAME" -- "${TRAIN[@]}"
 expect 'rank*_results.pftrace'

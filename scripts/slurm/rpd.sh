@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# HIP calls, kernels and copies of the whole run in one SQLite file per rank: RPD's tracer.
+# Record HIP calls, kernels and copies of the whole run with RPD's tracer, in one SQLite file per rank.
 #   sbatch scripts/slurm/rpd.sh
 #   sbatch --ntasks=8 scripts/slurm/rpd.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/rpd.sh
@@ -10,8 +10,8 @@ source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exi
 
 need runTracer.sh
 smoke_test
-# A common name would be deleted and made anew by every rank.
+# Use one name per rank, because every rank would delete a shared file and create it again.
 # shellcheck disable=SC2016 # expanded on the rank
 step bash -c 'exec runTracer.sh -o "$RESULTS/profile/rank${!RANK_VARIABLE}_pid$$.rpd" "$@"' _ "${TRAIN[@]}"
-# runTracer.sh ends with 0 where it could not make its file.
+# runTracer.sh exits with 0 even if it couldn't create its file.
 expect 'rank*.rpd'

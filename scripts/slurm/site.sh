@@ -1,5 +1,5 @@
 #!/bin/bash
-# Reads the site's values, unless this shell has them already. Sourced with the folder of the course in COURSE_DIR_HERE.
+# Read the site's values unless this shell has them. The caller sets COURSE_DIR_HERE to the folder of the course.
 if [ -z "${COURSE_DIR:-}" ]; then
     SITE_ENV=${SITE_ENV:-$COURSE_DIR_HERE/scripts/slurm/site.env}
     # shellcheck source=/dev/null

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Submits every job, first for one process and then for RANKS ranks, one after the other; again: only what is missing.
-#   scripts/slurm/submit_all.sh              submits and prints the table
-#   scripts/slurm/submit_all.sh --status     prints the table
-#   scripts/slurm/submit_all.sh --wait       submits, waits until nothing is left, prints the table; 1 if a job failed
-# RANKS=8 and NODES=1 may be set in the environment.
+# Submit every job, first for one process and then for RANKS ranks. The jobs run one after the other. A second call
+# submits only the jobs that are missing or failed.
+#   scripts/slurm/submit_all.sh              submit and print the table
+#   scripts/slurm/submit_all.sh --status     print the table
+#   scripts/slurm/submit_all.sh --wait       submit, wait for all jobs and print the table; exit with 1 if a job failed
+# You can set RANKS (default 8) and NODES (default 1) in the environment.
 set -euo pipefail
 COURSE_DIR_HERE=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=/dev/null
@@ -15,10 +16,10 @@ many=(no_profiler torch_profiler rocprofv3_kernels rocprofv3_trace rocprofv3_cou
     rocprof_sys_callstack rpd omnistat debug_agent)
 submitted=$RESULTS_DIR/submitted.txt
 
-# The last job number of a script with so many ranks; nothing where it was never submitted.
+# number_of SCRIPT RANKS: print the last job number, or nothing if the job was never submitted.
 number_of() { sed -n "s/^$1 $2 //p" "$submitted" | tail -n 1; }
 
-# folder_of NUMBER: that of its last start.
+# folder_of NUMBER: print the folder of the job's last start.
 folder_of() { find "$RESULTS_DIR" -maxdepth 1 -type d '(' -name "*_$1" -o -name "*_$1_restart*" ')' | sort -V | tail -n 1; }
 
 state_of() {
@@ -38,7 +39,7 @@ state_of() {
 
 is_settled() { [[ $(state_of "$1") =~ ^(DONE|PENDING|RUNNING|CONFIGURING|COMPLETING)$ ]]; }
 
-# submit_one SCRIPT RANKS NODES: after the job before it, and only if the plain training worked.
+# submit_one SCRIPT RANKS NODES: submit the job to run after the previous one, if the run without a profiler succeeds.
 submit_one() {
     local known number arguments=() conditions=() gpus=()
     known=$(number_of "$1" "$2")
@@ -52,7 +53,7 @@ submit_one() {
             arguments=(-- "$(number_of rocprof_compute_profile 1)")
         fi
         if [ "$2" = 1 ] && [ -n "${SBATCH_GPUS_PER_NODE:-}" ]; then
-            # One process takes one GPU, of the site's type if it names one (mi300x:8). An option beats the variable.
+            # Request one GPU for one process, with the site's GPU type if set (mi300x:8). This overrides the variable.
             gpus=(--gpus-per-node="${SBATCH_GPUS_PER_NODE%"${SBATCH_GPUS_PER_NODE##*:}"}1")
         fi
         number=$("$COURSE_DIR/scripts/slurm/submit.sh" "$1" --ntasks="$2" --nodes="$3" --kill-on-invalid-dep=yes \

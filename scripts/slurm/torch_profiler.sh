@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# PyTorch's own profiler: operators, shapes and kernels of three steps, a Chrome trace per rank.
+# Record operators, shapes and kernels of three steps with PyTorch's profiler, one Chrome trace per rank.
 #   sbatch scripts/slurm/torch_profiler.sh
 #   sbatch --ntasks=8 scripts/slurm/torch_profiler.sh                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/torch_profiler.sh

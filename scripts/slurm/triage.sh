@@ -1,5 +1,5 @@
 #!/bin/bash -l
-# What limits a program as it is: the training, or a command of yours, with tidyprof's `run` in front of each rank.
+# Find out what limits the training run or your own command, which runs unmodified under `tidyprof run` on each rank.
 #   sbatch scripts/slurm/triage.sh
 #   sbatch --ntasks=8 scripts/slurm/triage.sh python "$PWD/train.py"                (8 ranks on a node)
 #   sbatch --ntasks=16 --nodes=2 scripts/slurm/triage.sh python "$PWD/train.py"
@@ -9,8 +9,8 @@
 source "${COURSE_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}/scripts/slurm/common.sh" || exit 2
 
 smoke_test
-# A trace begins after 30 steps, and as many as 20 are timed after it, whatever the site's options ask for.
+# The trace starts after 30 steps, and up to 20 steps are timed after it, whatever the site's options request.
 [ $# -gt 0 ] || set -- "${TRAIN[@]}" --max-steps 60
-# The first rank waits for the files of the others, and reports.
+# The first rank waits for the other ranks' files and prints the report.
 step python -m tidyprof run --out "$RESULTS/profile" --json "$RESULTS/verdict.json" -- "$@"
 expect 'trace_rank*.json.gz'

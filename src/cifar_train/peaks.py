@@ -17,7 +17,7 @@ PEAK_TFLOPS = (
 """Dense matrix peaks in TFLOP/s for PRECISIONS, for the part of a GPU that one process sees.
 
 For an MI250, this part is one GCD. Sources are AMD's CDNA architecture pages and ROCm's GPU
-specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html). A peak is
+specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is
 the rate per compute unit and clock cycle, times the number of compute units, times the peak clock.
 automixed runs its products in float16.
 """

@@ -1,7 +1,6 @@
-"""The ROCm releases: versions of the tools, options that came and went, defaults that changed.
+"""The ROCm releases: tool versions, added and removed options, and changed defaults.
 
-All of it is in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than
-7.14.
+The data and its sources are in releases.toml. Releases compare as numbers: 7.2 is older than 7.14.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from proflab.display import near
 from proflab.errors import CourseError
 
 VARIABLE = "PROFLAB_ROCM"
-"""Environment variable with the release that the player follows, such as 7.2."""
+"""The environment variable with the release that the replay tool imitates, for example 7.2."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release: its number, the month, and the version of each tool ("" if none is stated).
+    """A release: its number, its month and the version of each tool ("" if it isn't stated).
 
-    preview   -- whether it is a preview of a release.
-    confirmed -- False if the release is in use, but nobody has seen its release notes.
+    preview   -- True if it is a preview.
+    confirmed -- False if the release is in use but we haven't seen its release notes.
     """
 
     rocm: str
@@ -39,9 +38,10 @@ class Release:
 
 @dataclass(frozen=True)
 class Change:
-    """An option or behavior that a tool has from the release `since` on, until it is gone in the
-    release `until` ("" for always).
+    """An option or behavior of a tool.
 
+    since   -- first release that has it ("" if it is older than the table).
+    until   -- first release that no longer has it ("" if all later releases do).
     default -- first release of each behavior -> the behavior.
     always  -- what works on every release.
     """
@@ -57,17 +57,17 @@ class Change:
     note: str = ""
 
     def is_in(self, rocm: str) -> bool:
-        """Whether this release has it."""
+        """Return True if this release has it."""
         here = number(rocm)
         return number(self.since or "0") <= here and (not self.until or here < number(self.until))
 
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """Where a torch for one release comes from: uv's own list of indexes, or `index` with this pair
-    of versions.
+    """The source of torch for one release: an index that uv knows, or the address `index`.
 
-    With `per_gpu` its kernels come in a package for each architecture, which an extra asks for.
+    torch   -- the newest version on that index.
+    per_gpu -- True if the kernels come in one package per architecture, which an extra selects.
     """
 
     rocm: str
@@ -81,13 +81,13 @@ class TorchBuild:
 
 
 def number(rocm: str) -> tuple[int, ...]:
-    """The release as numbers that compare, without the patch level: "7.14.0" is (7, 14)."""
+    """Return the release as numbers that compare, without the patch level: "7.14.0" is (7, 14)."""
     return tuple(int(part) for part in re.findall(r"\d+", rocm)[:2])
 
 
 @functools.cache
 def releases() -> tuple[Release, ...]:
-    """Return all releases, the oldest first."""
+    """Return all releases, oldest first."""
     fields = {one.name for one in dataclasses.fields(Release)}
     return tuple(
         Release(
@@ -100,31 +100,31 @@ def releases() -> tuple[Release, ...]:
 
 @functools.cache
 def changes() -> tuple[Change, ...]:
-    """All changes, in the order of the tools."""
+    """Return all changes, in the order of the tools."""
     return tuple(Change(**entry) for entry in _data()["change"])
 
 
 @functools.cache
 def torch_builds() -> tuple[TorchBuild, ...]:
-    """Where torch comes from, by release, the oldest first."""
+    """Return the sources of torch, oldest release first."""
     return tuple(TorchBuild(**entry) for entry in _data()["torch_build"])
 
 
 def newest() -> Release:
-    """The newest release that is confirmed and no preview."""
+    """Return the newest confirmed release that isn't a preview."""
     return [release for release in releases() if release.confirmed and not release.preview][-1]
 
 
 def shown() -> tuple[str, ...]:
-    """The releases that pages and tests go through: all but the previews before the last one."""
+    """Return the releases that pages and tests cover: all except previews before the last one."""
     return tuple(one.rocm for one in releases() if not one.preview or one == releases()[-1])
 
 
 def filled(text: str) -> str:
     """Return the text with its placeholders filled in from the newest confirmed release.
 
-    `{newest rocm}` is that release, and `{newest rocprof-compute}` the version of a tool in it.
-    Raises CourseError for a name that the table lacks.
+    `{newest rocm}` is that release, and `{newest rocprof-compute}` is the version of a tool in it.
+    Raise CourseError for a name that isn't in the table.
     """
     last = newest()
     known = {"rocm": last.rocm, **last.versions}
@@ -138,22 +138,23 @@ def filled(text: str) -> str:
 
 
 def release(rocm: str) -> Release:
-    """The release with this number (without its patch level); raises CourseError for an unknown
-    one.
+    """Return the release with this number, without its patch level.
+
+    Raise CourseError for an unknown release.
     """
     known = {found.rocm: found for found in releases()}
     wanted = ".".join(map(str, number(rocm)))
     if wanted not in known:
-        raise CourseError(f"there is no ROCm {rocm!r} in the course's table: {near(rocm, known)}")
+        raise CourseError(f"the course's table doesn't contain ROCm {rocm!r}: {near(rocm, known)}")
     return known[wanted]
 
 
 def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Release:
-    """The release to follow: the one in PROFLAB_ROCM, else the one `found` on this machine, else
-    the newest.
+    """Return the release to imitate: PROFLAB_ROCM, otherwise the release `found` on this machine,
+    otherwise the newest release.
 
-    A release on this machine that is not in the table counts as the last one before it. Raises
-    CourseError for an unknown value of PROFLAB_ROCM.
+    If the table doesn't contain the release on this machine, return the last release before it.
+    Raise CourseError for an unknown value of PROFLAB_ROCM.
     """
     if environ.get(VARIABLE):
         return release(environ[VARIABLE])
@@ -162,7 +163,7 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
 
 
 def installed(environ: Mapping[str, str] = os.environ) -> str:
-    """The release of the ROCm on this machine, from its own version file; "" without one."""
+    """Return the ROCm release of this machine from its version file, or "" without ROCm."""
     try:
         return (
             (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version")
@@ -174,22 +175,23 @@ def installed(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def change(tool: str, option: str) -> Change | None:
-    """The table's entry on a tool's option; None if nothing ever changed."""
+    """Return the table's entry for a tool's option, or None if it never changed."""
     return next(
         (one for one in changes() if one.tool == tool and option in one.option.split(", ")), None
     )
 
 
 def has(tool: str, option: str, rocm: str) -> bool:
-    """Whether a tool has an option in a release; an option that is not in the table is in all
-    releases.
+    """Return True if a tool has an option in a release.
+
+    All releases have the options that aren't in the table.
     """
     found = change(tool, option)
     return found is None or found.is_in(rocm)
 
 
 def sources() -> Mapping[str, str]:
-    """Short name of a source -> its address."""
+    """Return the address of each source by its short name."""
     return _data()["sources"]
 
 

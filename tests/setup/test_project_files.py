@@ -266,6 +266,25 @@ def test_each_production_release_of_rocm_has_a_torch_or_is_refused_with_those_th
             assert all(f"+rocm{release.rocm}" in word for word in arguments[-2:])
 
 
+@pytest.mark.parametrize("build", ["rocm6.2", "rocm6.2.2"])
+def test_an_index_that_ends_before_the_oldest_torch_is_refused_in_one_line(build):
+    asked = torch_arguments(build)
+    assert (asked.returncode, asked.stdout, asked.stderr.count("\n")) == (2, "", 1)
+    assert build in asked.stderr
+    assert "2.5.1" in asked.stderr
+    assert "rocm6.2.4" in asked.stderr
+    assert "rocm6.2 " not in asked.stderr.partition("Choose")[2]
+
+
+@pytest.mark.parametrize(
+    ("build", "backend"),
+    [("rocm7.2.4", "rocm7.2"), ("rocm6.4.1", "rocm6.4"), ("rocm6.2.4", "rocm6.2.4")],
+)
+def test_uv_gets_a_release_that_it_knows_for_a_patch_release(build, backend):
+    assert torch_arguments(build).stdout.split() == ["--torch-backend", backend]
+    assert backend in uv_backends()
+
+
 def uv_backends() -> set[str]:
     asked = [
         Path(sys.executable).with_name("uv"),

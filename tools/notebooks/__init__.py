@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 from proflab.display import ACCENTS
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
-from proflab.releases import filled, shown
+from proflab.releases import filled, newest, release, shown
 from tools.notebooks.clean import METADATA, cleaned
 from tools.solutions import learner_sources, solved_source
 
@@ -68,8 +68,8 @@ _QUESTION = re.compile(
     r" (?!solution$).+\n)*)",
     re.MULTILINE,
 )
-_TABLE = re.compile(r"^\| lesson \| question \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
-"""List of lessons in README."""
+_LIST = re.compile(r"(?<=^## Lessons\n\n).*?(?=\n## |\Z)", re.MULTILINE | re.DOTALL)
+"""README's list of lessons."""
 
 _TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
 """List of the releases in README that commands are checked against."""
@@ -163,29 +163,30 @@ def build(folders: Folders) -> dict[Path, str]:
 
 
 def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
-    """Return README with its table of lessons, built from each lesson.toml, and with the releases.
-
-    Return nothing if README doesn't contain such a table.
+    """Return README with its list of lessons, made from each lesson.toml, and with the releases.
+    The result is empty if README has no such list.
     """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if not _TABLE.search(text):
+    if not _LIST.search(text):
         return {}
-    lines = [("lesson", "question", "minutes"), ("---", "---", "---:")]
-    for core, name in ((True, "the core: one example run"), (False, "electives, each on its own")):
+    lines = []
+    for core, kind in (
+        (True, "The core lessons follow one example run"),
+        (False, "The electives are independent of each other"),
+    ):
         chosen = [source.lesson for source in sources if source.lesson.core == core]
+        if not chosen:
+            continue
+        hours = round(sum(one.minutes for one in chosen) / 60)
+        lines.append(f"{kind} and take about {hours} hours (minutes in parentheses):\n")
         lines += [
-            (
-                f"[{one.number}](notebooks/{one.folder.name}.ipynb)",
-                one.question,
-                one.minutes,
-            )
+            f"- {one.number} [{one.question}](notebooks/{one.folder.name}.ipynb) ({one.minutes})"
             for one in chosen
         ]
-        minutes = sum(one.minutes for one in chosen)
-        lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
-    table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
-    text = _TABLE.sub(lambda _: table, text)
-    return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
+        lines.append("")
+    text = _LIST.sub(lambda _: "\n".join(lines), text)
+    later = (f", and {one} (unconfirmed)" for one in shown() if not release(one).confirmed)
+    return {path: _TRIED.sub("".join([f"{shown()[0]} to {newest().rocm}", *later]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:

@@ -1,5 +1,5 @@
-"""The command line: takes options, returns an exit code. Only the modules that a command needs are
-imported, and only once it runs.
+"""The command line: parse the options, run a command and return an exit code. Each command imports
+only the modules that it needs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from tidyprof.gate.metrics import METRICS
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
-"""Exit code of a bug. Python's own would be 1, which means that the gate fails."""
+"""Exit code after a bug. Python's exit code is 1, but here 1 means that the gate fails."""
 
 MAX_JOBS = 61
-"""The most processes that --jobs takes: as many as a ProcessPoolExecutor allows on every system."""
+"""Limit of --jobs: a ProcessPoolExecutor allows this many processes on every system."""
 
 DISTRIBUTION = "tidyprof"
 """Name of the distribution that installs this package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0; 1 only if the gate fails or `isa --fail-on-spill` finds a spill;
-    2 after a one-line message about something that the user can correct; 3 after the traceback of a
-    bug; 130 after Ctrl-C.
+    """Run one command and return its exit code.
+
+    The code is 0 after success, and 1 only if the gate fails or `isa --fail-on-spill` finds a
+    spill. It is 2 after a one-line error that the user can fix, 3 after the traceback of a bug, and
+    130 after Ctrl-C.
     """
     try:
         return _run(parsed(build_parser(), arguments))
@@ -49,26 +51,27 @@ def _run(options: argparse.Namespace) -> int:
     except (UserError, ProfileReadError) as error:
         tell(f"error: {printable(str(error), LONGEST_LINE)}")
         return 2
-    except BrokenPipeError:  # the reader, such as head, has had enough
+    except BrokenPipeError:  # the next program in the pipe, such as head, has ended
         discard(sys.stdout)
     return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands with their options."""
+    """Return the parser of all commands and their options."""
     parser = Parser(
         prog=program("tidyprof", "tidyprof"),
         description=(
-            "Profiler output as tables: what recorded it, which kernels, how busy, which steps."
+            "Read the output of any profiler, find the bottleneck of a run, and compare two"
+            " versions of a program."
         ),
-        epilog="Formats are recognized by content. Times in exported tables are whole nanoseconds.",
+        epilog="Formats are recognized by content. Exported tables contain times in nanoseconds.",
     )
     add_version(parser, DISTRIBUTION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     summary = _add(
         commands,
         "summary",
-        "what recorded it, on what, how busy, the top kernels or operators, warnings",
+        "show the origin of a profile, its busy time, its top kernels or operators, and warnings",
     )
     _add_selection(summary)
     _add_tables(commands)
@@ -78,47 +81,51 @@ def build_parser() -> argparse.ArgumentParser:
     _add_hang(commands)
     _add_isa(commands)
     convert = commands.add_parser(
-        "convert", help="write a Chrome trace for https://ui.perfetto.dev"
+        "convert", help="convert a profile to a Chrome trace for https://ui.perfetto.dev"
     )
-    convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
-    convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
+    convert.add_argument("files", nargs=1, metavar="FILE", help="profile: a file or folder")
+    convert.add_argument(
+        "target", metavar="OUT", help="file to write; its name ends in .json or .json.gz"
+    )
     for name, command in commands.choices.items():
         command.examples = EXAMPLES[name]
     return parser
 
 
 def _command(commands: Any, name: str, text: str) -> Parser:
-    """Add a command that this text describes."""
+    """Add a command with this description."""
     return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
 
 
 def _add(
     commands: Any, name: str, text: str, files: tuple[str, ...] = ()
 ) -> argparse.ArgumentParser:
-    """Add a command that reads files, shows a table and can write it."""
+    """Add a command that reads files, shows a table and can export it."""
     parser = _command(commands, name, text)
     for file in files:
         parser.add_argument(
-            "files", action="append", metavar=file, help="file or folder of a profiler"
+            "files", action="append", metavar=file, help="profile: a file or folder"
         )
     if not files:
-        parser.add_argument("files", nargs="+", metavar="FILE", help="file or folder of a profiler")
+        parser.add_argument("files", nargs="+", metavar="FILE", help="profile: a file or folder")
     for kind, what in EXPORTS.items():
         parser.add_argument(
-            f"--{kind}", metavar="OUT", help=f"write the whole table to OUT, {what}"
+            f"--{kind}", metavar="OUT", help=f"write the complete table to OUT, {what}"
         )
     return parser
 
 
 def _add_step_marker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--step-marker", metavar="NAME", help="range, operator or call with which each step begins"
+        "--step-marker",
+        metavar="NAME",
+        help="start a step at each range, operator or call of this name",
     )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--steps", type=_steps, metavar="N[-M]", help="only what these steps did or launched"
+        "--steps", type=_steps, metavar="N[-M]", help="select the events of these steps"
     )
     _add_step_marker(parser)
 
@@ -130,14 +137,14 @@ def _add_tables(commands: Any) -> None:
     kernels = _add(tables, "kernels", "list the kernels by total time")
     _add_top(kernels)
     _add_selection(kernels)
-    busy = _add(tables, "busy", "show how long each device was busy, and the sum of its durations")
+    busy = _add(tables, "busy", "show the busy time of each device, and the sum of its durations")
     _add_selection(busy)
     steps = _add(tables, "steps", "list the duration of each training step, and its parts")
     steps.add_argument(
         "--timeline",
         choices=("host", "device"),
         default="host",
-        help="whose steps: host (default) or device",
+        help="measure the steps of the host (default) or of the device",
     )
     _add_step_marker(steps)
     compare = _add(
@@ -146,45 +153,45 @@ def _add_tables(commands: Any) -> None:
     compare.add_argument(
         "--by",
         choices=("kernel", "operator"),
-        help="what to compare (default: kernel, or operator if neither file has kernels)",
+        help="compare kernels or operators (default: kernel if a file has kernels)",
     )
     _add_top(compare)
 
 
 def _add_gate(commands: Any) -> None:
-    text = "compare two versions of a program; exit code 1 if the new one is slower beyond doubt"
+    text = "compare runs of two versions of a program; exit with 1 if the new version is slower"
     gate = _command(commands, "gate", text)
-    for side in ("BASE", "NEW"):
+    for version in ("BASE", "NEW"):
         gate.add_argument(
             "files",
             action="append",
-            metavar=side,
-            help="a run, or a folder with a subfolder per repeat",
+            metavar=version,
+            help="a run, or a folder with one subfolder per run",
         )
     gate.add_argument(
         "--fail-above",
         type=_limit,
         default="5%",
         metavar="PERCENT",
-        help="pass an increase up to this limit (default: 5%%)",
+        help="allow an increase up to this limit (default: 5%%)",
     )
     gate.add_argument(
         "--paired",
         action="store_true",
-        help="compare runs of the same name, which ran one after the other in random order",
+        help="compare runs of the same name, recorded one after the other in random order",
     )
     gate.add_argument(
         "--fail-on-inconclusive",
         action="store_true",
-        help="exit with 1 if the verdict is inconclusive, too",
+        help="also exit with 1 if the verdict is inconclusive",
     )
     gate.add_argument(
         "--metric",
         choices=METRICS,
         default="step",
         help=(
-            "judge the mean step (default), requests by their mean or 99th percentile, memory, or"
-            " a part of the job that tidyprof run recorded"
+            "compare the mean step (default), the mean or 99th percentile of requests, memory, or a"
+            " part of the job that tidyprof run recorded"
         ),
     )
     _add_step_marker(gate)
@@ -193,27 +200,30 @@ def _add_gate(commands: Any) -> None:
 
 def _add_triage(commands: Any) -> None:
     text = (
-        "what limits a run, with the evidence, what rules other causes out, and what the files"
-        " can't tell"
+        "report what limits a run, with the evidence, the causes that it rules out, and what the"
+        " files can't show"
     )
     triage = _command(commands, "triage", text)
     triage.add_argument(
-        "files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="files or folders of one run, for example of all ranks",
     )
     _add_step_marker(triage)
     triage.add_argument(
         "--step-time-ms",
         type=_milliseconds,
         metavar="MS",
-        help="what a step takes without a profiler, from any log of the program",
+        help="step time without a profiler, for example from a log of the program",
     )
     triage.add_argument(
         "--jobs",
         type=_jobs,
         metavar="N",
         help=(
-            "processes that read files (default: 1 for small ones, else the processors that may be"
-            " used, at most 4)"
+            "read files in this many processes (default: 1 for small files, otherwise the number of"
+            " available CPU cores, at most 4)"
         ),
     )
     triage.add_argument(
@@ -224,51 +234,46 @@ def _add_triage(commands: Any) -> None:
 
 
 def _add_run(commands: Any) -> None:
-    text = (
-        "what limits a program as it is: it runs, some of its steps are timed and traced, and"
-        " triage judges them"
-    )
+    text = "run a program unmodified, time and trace some of its steps, and report its bottleneck"
     run = _command(commands, "run", text)
     run.usage, run.hint = (
         "%(prog)s [options] -- COMMAND ...",
-        "; options of your program go behind --",
+        "; put the options of your program after --",
     )
-    run.add_argument(
-        "program", nargs="+", metavar="PROGRAM", help="the command as without this, behind --"
-    )
+    run.add_argument("program", nargs="+", metavar="PROGRAM", help="your usual command, after --")
     run.add_argument(
         "--out",
         metavar="DIR",
-        help="folder for traces and times (default: tidyprof-run-1, -2, ...)",
+        help="write traces and step times to this folder (default: tidyprof-run-1, -2, ...)",
     )
     run.add_argument(
         "--skip-steps",
-        type=_at_least(3, "of which one warms up"),
+        type=_at_least(3, "one of them warms up"),
         default=30,
         metavar="N",
-        help="steps before the trace: a third to warm up, the others timed (default: 30)",
+        help="run N steps before the trace: a third as warm-up, the others timed (default: 30)",
     )
     traced = run.add_mutually_exclusive_group()
     traced.add_argument(
         "--steps",
-        type=_at_least(1, "--no-trace records none"),
+        type=_at_least(1, "for no trace, pass --no-trace"),
         default=3,
         metavar="N",
-        help="steps of the trace (default: 3)",
+        help="trace N steps (default: 3)",
     )
-    traced.add_argument("--no-trace", action="store_true", help="time steps, and record no trace")
+    traced.add_argument("--no-trace", action="store_true", help="time steps without a trace")
     run.add_argument(
         "--with-stack",
         action="store_true",
-        help="the trace has Python functions, too: it takes longer",
+        help="record the Python functions, which takes longer",
     )
     run.add_argument(
-        "--record-shapes", action="store_true", help="the trace has the operators' shapes"
+        "--record-shapes", action="store_true", help="record the shapes of operator inputs"
     )
     run.add_argument(
         "--step-marker",
         metavar="NAME",
-        help="range or function of the program that begins each step",
+        help="start a step at each range or function of this name",
     )
     run.add_argument(
         "--why", action="store_true", help="show the evidence, other causes, and what is missing"
@@ -278,28 +283,32 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_hang(commands: Any) -> None:
-    text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
+    text = "find the rank that is missing in a hanging job, from dumps of PyTorch's flight recorder"
     hang = _command(commands, "hang", text)
-    hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")
+    hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with one dump per rank")
     hang.add_argument(
-        "--json", metavar="OUT", help=f"write the verdict and each rank's last call to OUT, {JSON}"
+        "--json",
+        metavar="OUT",
+        help=f"write the verdict and the last call of each rank to OUT, {JSON}",
     )
 
 
 def _add_isa(commands: Any) -> None:
     text = (
-        "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix"
-        " instructions, loads"
+        "show registers, spills, LDS, occupancy, matrix instructions and loads of compiled GPU"
+        " kernels"
     )
     isa = _command(commands, "isa", text)
-    what = "assembly (.amdgcn, .s) or a code object, or a folder with such files, as Triton's cache"
+    what = (
+        "assembly (.amdgcn, .s), a code object, or a folder of such files, such as Triton's cache"
+    )
     isa.add_argument("files", nargs=1, metavar="FILE", help=what)
     isa.add_argument(
         "--fail-on-spill",
         action="store_true",
-        help="exit code 1 if a kernel spills vector registers",
+        help="exit with 1 if a kernel spills vector registers",
     )
-    isa.add_argument("--json", metavar="OUT", help=f"write a row for each kernel to OUT, {JSON}")
+    isa.add_argument("--json", metavar="OUT", help=f"write one row per kernel to OUT, {JSON}")
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:
@@ -307,7 +316,7 @@ def _add_top(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=_count,
         metavar="N",
-        help=f"rows to show, 0 for all (default: {TOP_IN_TERMINAL} on a terminal, else all)",
+        help=f"show N rows, 0 for all (default: {TOP_IN_TERMINAL} on a terminal, otherwise all)",
     )
 
 
@@ -317,7 +326,9 @@ def _limit(text: str) -> float:
     except ValueError:
         percent = -1
     if not 0 <= percent < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no percentage such as 5%")
+        raise argparse.ArgumentTypeError(
+            f"expects a percentage such as 5%, but you passed {text!r}"
+        )
     return percent / 100
 
 
@@ -327,16 +338,18 @@ def _count(text: str) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number such as 10")
+        raise argparse.ArgumentTypeError(f"expects a number such as 10, but you passed {text!r}")
     return number
 
 
 def _at_least(least: int, why: str) -> Callable[[str], int]:
-    """Return the type of an option for a number of steps, `least` or more."""
+    """Return the type of an option whose value is a number of at least `least`."""
 
     def number(text: str) -> int:
         if (count := _count(text)) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} must be {least} or more: {why}")
+            raise argparse.ArgumentTypeError(
+                f"must be {least} or more, but you passed {text}: {why}"
+            )
         return count
 
     return number
@@ -344,7 +357,9 @@ def _at_least(least: int, why: str) -> Callable[[str], int]:
 
 def _jobs(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_JOBS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes, 1 to {MAX_JOBS}")
+        raise argparse.ArgumentTypeError(
+            f"must be between 1 and {MAX_JOBS}, but you passed {text!r}"
+        )
     return int(text)
 
 
@@ -354,12 +369,14 @@ def _milliseconds(text: str) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in milliseconds, such as 12.5")
+        raise argparse.ArgumentTypeError(
+            f"expects milliseconds such as 12.5, but you passed {text!r}"
+        )
     return found
 
 
 def _steps(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
-        raise argparse.ArgumentTypeError(f"{text!r} are no steps such as 3 or 3-5")
+        raise argparse.ArgumentTypeError(f"expects steps such as 3 or 3-5, but you passed {text!r}")
     return int(first), int(last or first)

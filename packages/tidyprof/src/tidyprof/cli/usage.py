@@ -1,22 +1,22 @@
-"""Definitions that the options and the commands share: defaults, formats of tables, examples."""
+"""Definitions that options and commands share: defaults, export formats and examples."""
 
 from __future__ import annotations
 
 TOP_IN_TERMINAL = 20
-"""Rows of long tables on a terminal; a pipe or a file gets all of them."""
+"""Number of rows that a terminal shows of a long table. A pipe or a file gets all rows."""
 
 STDOUT = "-"
-"""The argument of --json for standard output; nothing else is shown then."""
+"""The argument of --json for standard output. Commands then print nothing else."""
 
-JSON = "as JSON (-: to standard output, in place of what is shown)"
-"""The help's text on --json."""
+JSON = "as JSON (-: to standard output, instead of the report)"
+"""Help text of --json."""
 
 EXPORTS = {
     "csv": "as comma-separated values",
     "json": JSON,
     "parquet": "as Parquet (needs tidyprof[rocm])",
 }
-"""Format of an exported table, which is also the name of its option -> the help's text on it."""
+"""Export format, which is also the name of its option -> its help text."""
 
 EXAMPLES = {
     "summary": ("trace.json.gz", "traces_of_ranks", "trace.json.gz --steps 10-12"),
