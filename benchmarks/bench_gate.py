@@ -145,7 +145,7 @@ def wrongly_blamed(repeats: int, paired: bool, random: np.random.Generator) -> f
 
 
 def steps(random: np.random.Generator, runs: int, kind: str, size: float = 0.0) -> np.ndarray:
-    """Return the steps of several runs, an array of runs by STEPS. A usual step takes 1."""
+    """Return the steps of several runs as an array of runs by STEPS. A usual step takes 1."""
     even = np.exp(random.normal(0, NOISE, (runs, STEPS)))
     if kind == "validation":
         even[:, 9::10] += size

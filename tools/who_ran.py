@@ -81,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "archive", nargs="?", type=Path, help="add a row for this archive from `make gpu-check`"
     )
-    parser.add_argument("--name", default="", help="name the sender, if they agreed")
+    parser.add_argument("--name", default="", help="add the sender's name, if the sender agreed")
     parser.add_argument(
         "--check", action="store_true", help="only check the pages; exit with 1 if one is stale"
     )

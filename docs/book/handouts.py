@@ -91,7 +91,7 @@ def write_sheets() -> None:
 
 
 def short_forms() -> str:
-    """Return both forms, before and after, with only the questions of the 90-minute session."""
+    """Return the before and after forms with only the questions of the 90-minute session."""
     sheet = (REPOSITORY / "docs/before-and-after.md").read_text(encoding="utf-8")
     _, *forms = re.split(r"^(?=## )", sheet, flags=re.MULTILINE)
     pages = []

@@ -27,7 +27,7 @@ _ON_THE_BOOK = re.compile(r" \[The published book\][^\n]*")
 
 _CLONED = re.compile(r"git clone URL (\S+) +# URL: [^\n]*")
 _ISSUE = "Open an issue here"
-"""Text on the first page that needs the repository's address in the book."""
+"""Text on the first page that the book replaces with a link to the repository's issues."""
 
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:

@@ -24,7 +24,9 @@ SECONDS_PER_SLOW_IMAGE = 0.005
 """Read latency of one image for slow-loader, similar to a busy shared file system."""
 
 SKEW_SECONDS = 0.05
-"""Extra time that the last rank needs to prepare each step, for rank-skew. An arbitrary choice."""
+"""Extra time that the last rank needs to prepare each step, for rank-skew. The value is
+arbitrary.
+"""
 
 TINY_BATCH = 4
 """Images per rank and step for tiny-batch."""

@@ -9,7 +9,7 @@ from cifar_train.hooks import Hook, StepOutcome
 from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Shortest time between two progress lines. An arbitrary choice."""
+"""Shortest time between two progress lines. The value is arbitrary."""
 
 
 def say(message: str) -> None:

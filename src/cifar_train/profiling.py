@@ -24,8 +24,7 @@ from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError
 
 UNTRACED_KEY = "watch_untraced"
-"""Trace key for the step times without the profiler. snippets/14_instrument_me.py also writes it.
-"""
+"""Trace key for the step times without the profiler. Snippet 14_instrument_me.py also writes it."""
 
 MIN_TIMED = 3
 """Minimum number of steps timed without the profiler. One or two steps could be unusual."""
@@ -34,11 +33,12 @@ MIN_TIMED = 3
 class UntracedSteps(Hook):
     """Hook that times the second half of the first `wait` steps as a whole, without the profiler.
 
-    The profiler lengthens the steps that it records, so the trace needs these times.
+    The profiler lengthens the steps that it records, so the trace also contains these times. The
+    host waits for the device only at both ends.
 
-    found -- steps (the number of steps), step_ns and parts_ns (`data`), which are means in ns. None
-             until the last of these steps is over, and if there are fewer than MIN_TIMED. The host
-             waits for the device only at both ends.
+    found -- the number of steps (steps) and the means in ns (step_ns and parts_ns, which contains
+             `data`). It is None until the last of these steps is over, and it stays None if there
+             are fewer than MIN_TIMED steps.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:

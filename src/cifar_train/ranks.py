@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 MEETING_SECONDS = 60
-"""Longest wait for the other ranks at the start. An arbitrary choice."""
+"""Longest wait for the other ranks at the start. The value is arbitrary."""
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """Longest wait inside one collective. The first steps may compile kernels for minutes."""

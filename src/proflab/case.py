@@ -68,7 +68,7 @@ def stages() -> tuple[str, tuple[Stage, ...]]:
 
 
 def options(lesson: str) -> str:
-    """Return the trainer's options of the example run at the start of `lesson`."""
+    """Return the trainer's options in the example run at the start of `lesson`."""
     return [stage for stage in stages()[1] if stage.lesson <= lesson][-1].options
 
 

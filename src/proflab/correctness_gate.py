@@ -103,7 +103,10 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
 
 
 def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
-    """Compare the losses of all steps. If the loss doesn't fall before the change, fail."""
+    """Compare the losses of all steps.
+
+    The comparison fails if the loss doesn't fall before the change.
+    """
     way = f"{_way(before)} before, {_way(after)} after"
     if not before or len(before) != len(after):
         return Part("loss", False, f"{len(before)} and {len(after)} steps")

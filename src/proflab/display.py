@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 
 from tidyprof.escaping import html_text, printable_lines, typeset
 from tidyprof.standard_streams import joined, parted
@@ -23,17 +24,6 @@ The heading repeats the tone in words, so readers don't depend on colors.
 # Text and background have the theme's colors, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
-_PAGE = """
-@media screen { :root { color-scheme: light dark } }
-body { font: 1rem/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem }
-main > div { padding: 0 !important }
-main > div > div { margin-top: 1rem }
-table { border-collapse: collapse; min-width: min(100%, 40rem) }
-thead { border-bottom: 2px solid #808080 }
-tr { border-top: 1px solid #80808080; break-inside: avoid }
-@media (max-width: 40rem) { td, th { padding: 0.15em 0.2em !important; font-size: 0.75rem } }
-"""
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
@@ -169,7 +159,8 @@ def page(table: Table) -> str:
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
     width = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    head = f'<head><meta charset="utf-8">{width}{title}<style>{_PAGE}</style></head>'
+    css = resources.files("proflab").joinpath("assets/page.css").read_text(encoding="utf-8")
+    head = f'<head><meta charset="utf-8">{width}{title}<style>\n{css}</style></head>'
     shown = f"<h1>{inline_html(table.caption)}</h1>"
     shown += replace(table, earlier=0, caption="")._repr_html_()
     return f'<!doctype html>\n<html lang="en">{head}<body><main>{shown}</main></body></html>\n'

@@ -19,7 +19,7 @@ def runs_folder() -> Path:
 def append(name: str, record: dict[str, Any]) -> None:
     """Add `record` and the time (UTC) to runs/`name`.
 
-    If writing fails, a line on stderr reports that, and the lesson continues.
+    If writing fails, print one line to stderr and continue the lesson.
     """
     path = runs_folder() / name
     line = json.dumps(
@@ -51,7 +51,7 @@ def _is_cut(file: int) -> bool:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return all records of a journal in order, except damaged lines."""
+    """Return all intact records of a journal in order."""
     return records_and_damaged(path)[0] if path.is_file() else []
 
 

@@ -194,7 +194,7 @@ def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
     """Return the kernels per step of a trace, their time in ms per step, and the events without a
     launch.
 
-    The number of events without a launch covers the whole trace. Raises DiffersError for a trace
+    Events without a launch are counted over the whole trace. Raises DiffersError for a trace
     without steps or without kernels that take time.
     """
     profile = tidyprof.read(path)

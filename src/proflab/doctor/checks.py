@@ -360,7 +360,10 @@ def _cores(machine: Machine) -> Result:
     quotas = [int(pair[0]) / int(pair[1]) for pair in words if pair and pair[0].isdigit()]
     usable = min([machine.cores(), *quotas])
     if usable < TRAINING_CORES:
-        return "note", f"{usable:g} available, but training with 2 workers needs {TRAINING_CORES}"
+        return (
+            "note",
+            f"{usable:g} available, but training with 2 data loader workers needs {TRAINING_CORES}",
+        )
     return "ok", f"{usable:g} available"
 
 

@@ -123,7 +123,7 @@ def time_text(nanoseconds: float, modeled: bool) -> str:
 
 
 def nanoseconds(side: str, seconds: Sequence[float]) -> tuple[int, ...]:
-    """Return repeats in ns. Raises CourseError for too few repeats or an invalid time."""
+    """Return repeated times in ns. Raises CourseError for too few repeats or an invalid time."""
     if isinstance(seconds, str) or not isinstance(seconds, Sequence):
         raise CourseError(f"{side}: pass a list of times, not {type(seconds).__name__}")
     if len(seconds) < LEAST_REPEATS:

@@ -101,10 +101,11 @@ def tapes(folder: Path | None = None) -> Iterator[Tape]:
 
 
 def find(request: Request, folder: Path | None = None) -> Tape:
-    """Return the tape of a command, whose options must match, except those for the output location.
+    """Return the tape of a command.
 
-    A recorded tape is preferred to a modeled tape, and a tape from the followed release to tapes
-    from other releases. Raises NoTapeError if no tape matches.
+    All options must match, except options for the output location. A recorded tape is preferred to
+    a modeled tape, and a tape from the followed release to tapes from other releases. Raises
+    NoTapeError if no tape matches.
     """
     own = [tape for tape in tapes(folder) if tape.tool == request.tool]
     found = [tape for tape in own if tape.request and tape.request.key == request.key]
