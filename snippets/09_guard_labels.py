@@ -32,7 +32,7 @@ def guard(indices, count, name="label", ignored=None):
         place = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
             f"{int(bad.sum())} of {indices.numel()} {name}s are outside 0 to {count - 1}. The first"
-            f" is {int(indices[place])} at {place[0] if len(place) == 1 else place}"
+            f" is {int(indices[place])} at {place[0] if len(place) == 1 else place}."
         )
 
 

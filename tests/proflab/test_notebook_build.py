@@ -258,7 +258,7 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
     ("name", "text", "message"),
     [
         ("2_step", SECOND, "NN_name"),
-        ("02_step", "# %%\n1\n", "there is no H1"),
+        ("02_step", "# %%\n1\n", "H1"),
         (
             "02_step",
             "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND,

@@ -225,12 +225,12 @@ def stale(folders: Folders) -> list[str]:
     findings = []
     for path, text in wanted.items():
         if not path.is_file():
-            findings.append(f"{path} is missing")
+            findings.append(f"{path}: missing")
         elif (have := _without_outputs(path)) != text:
-            findings.append(f"{path} differs from its lesson\n{_difference(have, text)}")
+            findings.append(f"{path}: differs from its lesson\n{_difference(have, text)}")
     orphans = sorted(set(folders.notebooks.glob("*.ipynb")) - set(wanted))
     return findings + [
-        f"{path} doesn't have a lesson. Delete it, or add its source to {folders.lessons}."
+        f"{path}: doesn't have a lesson. Delete it, or add its source to {folders.lessons}."
         for path in orphans
     ]
 
