@@ -230,7 +230,7 @@ def stale(folders: Folders) -> list[str]:
             findings.append(f"{path}: differs from its lesson\n{_difference(have, text)}")
     orphans = sorted(set(folders.notebooks.glob("*.ipynb")) - set(wanted))
     return findings + [
-        f"{path}: doesn't have a lesson. Delete it, or add its source to {folders.lessons}."
+        f"{path}: no lesson has this name. Delete it, or add its source to {folders.lessons}."
         for path in orphans
     ]
 
