@@ -312,7 +312,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_address(self) -> bool:
-        """True if all files were published. The course's own recordings only ship with it."""
+        """True if all files were published. The course's own recordings are only part of the
+        course.
+        """
         return all(file.url is not None for file in self.files)
 
     def of_cut(self) -> Entry:

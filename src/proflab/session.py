@@ -89,7 +89,7 @@ class Session:
 
 
 _SHARED: set[str] = set()
-"""Shared folders of notebooks with sections of several lessons that this kernel has started.
+"""Folders of notebooks that combine several lessons and that this kernel has started.
 
 Their example run is already chosen.
 """

@@ -145,7 +145,7 @@ def _visibility(machine: Machine) -> Result:
         return "fix" if here else "note", f"{shown} hides every GPU"
     if len(masks) > 1 and names[0] in masks:
         return "note", f"{shown}: HIP numbers the GPUs that ROCR left visible, starting at 0"
-    return "ok", shown or "GPUs aren't hidden by a variable"
+    return "ok", shown or "no environment variable hides a GPU"
 
 
 def _release(folder: Path) -> str:

@@ -69,8 +69,8 @@ def steady_part(profile: Profile) -> SteadyPart:
     found = tidyprof.steps(profile)
     if not len(found):
         raise ValueError(
-            "the profile has no step markers; run the trainer with --roctx and rocprofv3 with"
-            " --marker-trace"
+            "the profile doesn't contain step markers. Run the trainer with --roctx and rocprofv3"
+            " with --marker-trace"
         )
     windows = [_steady_window(own) for _, own in found.groupby("rank", dropna=False)]
     parts = [
