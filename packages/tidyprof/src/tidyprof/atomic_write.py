@@ -78,7 +78,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     released.
 
     Raises BlockingIOError if another process holds the lock, unless `wait` is True. On a file
-    system without locks, every process gets in.
+    system without locks, every process gets the lock.
     """
     name = _name(path)
     _held.add(name)

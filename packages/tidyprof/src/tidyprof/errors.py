@@ -32,7 +32,7 @@ NO_ROWS = (
 """Finding, likely cause and next step for faults that occur in files of every format."""
 
 CUT_SHORT = (
-    "the file is incomplete, or its copy is",
+    "the file or its copy is incomplete",
     "copy it again, or record again if the program was killed",
 )
 DAMAGED = (
@@ -59,7 +59,7 @@ OWN = "a separate profile by"
 NOTHING = "it contains no records"
 FOREIGN = "not a file of this tool, or damaged at the beginning"
 SEVERAL_NUMBERS = "several numbers for one label"
-"""Reasons why a reader leaves out a file. The name of a format follows OWN."""
+"""Reasons why a reader leaves out a file. The name of a format follows `OWN`."""
 
 
 def missing_extra(module: str | None) -> tuple[str, str, str] | None:

@@ -45,7 +45,7 @@ less.
 """
 
 ENDED = "a process ended while reading this or another file"
-"""Finding if the error isn't in a file."""
+"""Finding if none of the files caused the error."""
 
 Reduce = Callable[[Profile], pd.DataFrame]
 
@@ -84,20 +84,20 @@ def map_profiles(
                 a module. A lambda or a function from a notebook works only if the executor uses
                 threads.
     executor -- any executor of concurrent.futures, for example mpi4py's MPIPoolExecutor. It stays
-                open. None: up to MAX_PROCESSES new processes. A script that uses these must guard
+                open. None: up to `MAX_PROCESSES` new processes. A script that uses these must guard
                 its start with `if __name__ == "__main__":`.
     jobs     -- the number of processes instead of an executor. 1: only this process.
     on_error -- `stop` raises the first error. `continue` continues with the other files and lists
-                the errors in attrs["errors"], as pairs of file and message.
+                the errors in `attrs["errors"]`, as pairs of file and message.
     options  -- options of `tidyprof.read`.
 
     The result follows the order of the paths. Its first columns are `file` (as passed) and `rank`
-    (<NA> if the file doesn't state one rank), unless the table already has a rank. attrs contains
-    the origin and the errors.
+    (`<NA>` if the file doesn't state one rank), unless the table already has a rank. `attrs`
+    contains the origin and the errors.
 
-    Raises MapProfilesError (a ProfileReadError) depending on on_error, and if none of the files
+    Raises MapProfilesError (a ProfileReadError) depending on `on_error`, and if none of the files
     could be read. An exception from a bug in `reduce` is raised unchanged, with a note that names
-    the file. Raises ValueError if there are no paths, if a path occurs twice, if on_error is
+    the file. Raises ValueError if there are no paths, if a path occurs twice, if `on_error` is
     unknown, if `reduce` can't be sent to another process, or if tables have different columns.
     """
     files = [os.fspath(path) for path in paths]
@@ -138,14 +138,16 @@ def _pool(executor: Executor | None, reduce: Reduce, workers: int) -> Iterator[E
 
 
 class _OwnProcesses(ProcessPoolExecutor):
-    """Processes for one call. When it ends, even with an error, they don't start more work."""
+    """Processes for one call. When the call ends, even with an error, they don't start more
+    work.
+    """
 
     def __exit__(self, *_: object) -> None:
         self.shutdown(cancel_futures=True)
 
 
 def processors() -> int:
-    """Return the number of CPU cores that this process may use, at most MAX_PROCESSES."""
+    """Return the number of CPU cores that this process may use, at most `MAX_PROCESSES`."""
     known = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -197,7 +199,7 @@ def _outcomes(
 ) -> Iterator[tuple[str, _Outcome]]:
     """Yield each file with its outcome when it finishes.
 
-    Raises MapProfilesError at the first error if on_error is `stop`.
+    Raises MapProfilesError at the first error if `on_error` is `stop`.
     """
     if pool is None:
         yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
@@ -273,8 +275,8 @@ def _keep_memory() -> None:
     """Let the process keep the memory of one file for the next one.
 
     glibc returns freed memory to the system and requests it again page by page, unless a block of
-    this size was freed before (mallopt(3), M_MMAP_THRESHOLD). The block itself is never written to,
-    so it doesn't use memory.
+    this size was freed before (mallopt(3), `M_MMAP_THRESHOLD`). The block itself is never written
+    to, so it doesn't use memory.
     """
     np.empty(KEPT_BYTES, np.uint8)
 

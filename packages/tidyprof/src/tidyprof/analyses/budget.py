@@ -65,10 +65,11 @@ BLOCKING_CALL_COLUMNS = {
 def blocking_calls(profile: Profile) -> pd.DataFrame:
     """Return the calls behind `blocked_host_ns` of `step_budget`.
 
-    The table has one row per rank, device and call, largest blocked_ns first. category is a key of
-    WAITING_CALLS: the host synchronizes, allocates or frees memory, or waits for a copy. calls is
-    the number of calls, and total_ns is their total time. blocked_ns is the part of this time when
-    the device was idle and no work was queued for it. During the rest, the device was busy.
+    The table has one row per rank, device and call, largest `blocked_ns` first. `category` is a key
+    of `WAITING_CALLS`: the host synchronizes, allocates or frees memory, or waits for a copy.
+    `calls` is the number of calls, and `total_ns` is their total time. `blocked_ns` is the part of
+    this time when the device was idle and no work was queued for it. During the rest, the device
+    was busy.
 
     The table covers the whole profile, including the time outside of steps. If calls run on several
     threads at the same time, each call counts the full time. Raises ValueError under the same
@@ -105,7 +106,7 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
 
 
 def waiting_calls(profile: Profile) -> PlainEvents:
-    """Return the runtime calls that match WAITING_CALLS."""
+    """Return the runtime calls that match `WAITING_CALLS`."""
     calls = plain_host_events(profile, "runtime")
     return profile.once(
         "waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))]
@@ -113,7 +114,9 @@ def waiting_calls(profile: Profile) -> PlainEvents:
 
 
 def category_of_call(name: str) -> str | None:
-    """Return why a call waits (a key of WAITING_CALLS), or None for a call that returns at once."""
+    """Return why a call waits (a key of `WAITING_CALLS`), or None for a call that returns at
+    once.
+    """
     return next(
         (category for category, pattern in WAITING_CALLS.items() if re.fullmatch(pattern, name)),
         None,
@@ -126,8 +129,8 @@ CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 
 WARN_LOST, LOST = 0.05, 1 / 3
-"""Shares of launches without work in the file. Starting with the first share, there is a warning.
-Starting with the second share, the cause of the step's idle time is unknown.
+"""Shares of launches without work in the file. At the first share, there is a warning. At the
+second share, the cause of a step's idle time counts as unknown.
 """
 
 
@@ -147,7 +150,7 @@ def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
 
 
 def link_warnings(profile: Profile) -> list[str]:
-    """Return a warning if at least WARN_LOST of the launches have no work in the file."""
+    """Return a warning if at least `WARN_LOST` of the launches have no work in the file."""
     calls, is_lost = kernel_launches(profile)
     if is_lost.sum() < WARN_LOST * max(len(calls), 1):
         return []
@@ -201,7 +204,7 @@ MEMORY = ("resident_bytes", "gpu_peak_bytes")
 """Keys for byte counts in a line of times_rank*.jsonl."""
 
 NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms", *MEMORY)
-"""Keys in a line of times_rank*.jsonl (docs/gate.md) that aren't the seconds of a part."""
+"""Keys in a line of times_rank*.jsonl (docs/gate.md) that aren't durations of parts."""
 
 WARM_UP_STEPS = 1
 """Number of first steps that don't count if at least two other steps remain. During these steps,
@@ -221,41 +224,41 @@ HOST_BUDGET_COLUMNS = {**STEP_COLUMNS, **{f"{part}_ns": "int64" for part in HOST
 
 
 def step_budget(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
-    """Return one row per rank, device and step with duration_ns and its parts, which add up
+    """Return one row per rank, device and step with `duration_ns` and its parts, which add up
     exactly.
 
     With device events, the parts describe the device during the step. Each moment of idle time
     belongs to the first idle part that applies:
 
-    - compute_ns: a kernel or fill ran (see device_time.DeviceTime for the definitions).
-    - exposed_communication_ns: a collective ran without simultaneous computation.
-    - exposed_copy_ns: a copy ran without computation or communication.
-    - blocked_host_ns: the device was idle with no queued work, while the host waited in a call that
-      allocates, frees, copies or synchronizes. `blocking_calls` names the calls.
-    - data_wait_ns: the device was idle while the host was in the phase `data`
+    - `compute_ns`: a kernel or fill ran (see `device_time.DeviceTime` for the definitions).
+    - `exposed_communication_ns`: a collective ran without simultaneous computation.
+    - `exposed_copy_ns`: a copy ran without computation or communication.
+    - `blocked_host_ns`: the device was idle with no queued work, while the host waited in a call
+      that allocates, frees, copies or synchronizes. `blocking_calls` names the calls.
+    - `data_wait_ns`: the device was idle while the host was in the phase `data`
       (steps.PHASE_PATTERNS).
-    - launch_bound_ns: the device was idle because no work was queued. The host launched the next
-      work only after the device had run out of work. This part is 0 if LOST of the step's launches
-      have no work in the file.
-    - other_ns: the device was idle although the next work was queued, the launch of the next work
+    - `launch_bound_ns`: the device was idle because no work was queued. The host launched the next
+      work only after the device had run out of work. This part is 0 if `LOST` of the step's
+      launches have no work in the file.
+    - `other_ns`: the device was idle although the next work was queued, the launch of the next work
       wasn't recorded, or the device did something that isn't in the file
-      (device_time.Idleness.earlier).
+      (`device_time.Idleness.earlier`).
 
-    timeline="host" uses the host's step ranges and counts what the device did in that time. The
-    host may run ahead, so launched_earlier_percent is the share of the busy time for work that was
-    launched before the step started. timeline="device" uses the device's steps by launch time (see
-    `steps`). no_launch_record_percent is the share of the busy time that can't be assigned to a
-    step because no launch was recorded.
+    `timeline="host"` uses the host's step ranges and counts what the device did in that time. The
+    host may run ahead, so `launched_earlier_percent` is the share of the busy time for work that
+    was launched before the step started. `timeline="device"` uses the device's steps by launch time
+    (see `steps`). `no_launch_record_percent` is the share of the busy time that can't be assigned
+    to a step because no launch was recorded.
 
     Without device events, the parts are the host's phases data, forward, loss, backward, optimizer
     and other, for both timelines. If ranges overlap, the time belongs to the later phase in this
-    order. attrs["ranges_in_other"] contains the script's other ranges and their time in `other` in
-    nanoseconds, longest first.
+    order. `attrs["ranges_in_other"]` contains the script's other ranges and their time in `other`
+    in nanoseconds, longest first.
 
-    All times come from the traced steps. attrs["unprofiled_step_ns"] is the step time without the
+    All times come from the traced steps. `attrs["unprofiled_step_ns"]` is the step time without the
     profiler if the script timed steps before the trace (readers/torch/meta.py), otherwise None.
 
-    Without step marks, the whole profile is one step <NA>. `mark`, `process` and the attrs about
+    Without step marks, the whole profile is one step `<NA>`. `mark`, `process` and the attrs about
     the step marks are the same as in `steps`. Raises ValueError under the same conditions as
     `steps`.
     """
@@ -294,7 +297,7 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 def _lost_steps(
     profile: Profile, owner: dict[str, Any], own: pd.DataFrame, host: pd.DataFrame
 ) -> np.ndarray:
-    """Return, for each step in `own`, whether LOST of its launches have no work in the file.
+    """Return, for each step in `own`, whether `LOST` of its launches have no work in the file.
 
     The cause of such a step's idle time is unknown.
 
@@ -325,7 +328,7 @@ def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
 def budget_parts(budget: pd.DataFrame) -> list[str]:
     """Return the names of the parts in a table of `step_budget`, in order, without `_ns`.
 
-    A table with other parts names them in attrs["parts"].
+    A table with other parts names them in `attrs["parts"]`.
     """
     known = budget.attrs.get(
         "parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
@@ -334,7 +337,7 @@ def budget_parts(budget: pd.DataFrame) -> list[str]:
 
 
 def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of `step_budget` without each device's WARM_UP_STEPS if at least two other
+    """Return a table of `step_budget` without each device's `WARM_UP_STEPS` if at least two other
     steps per device remain.
     """
     number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
@@ -378,9 +381,9 @@ def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> I
 def device_parts(
     events: PlainEvents, idle: Idleness, blocked: Intervals, data: Intervals
 ) -> dict[str, Intervals]:
-    """Return DEVICE_PARTS as sets of time intervals that don't overlap.
+    """Return `DEVICE_PARTS` as sets of time intervals that don't overlap.
 
-    blocked and data have the same meaning as in `_device_columns`.
+    `blocked` and `data` have the same meaning as in `_device_columns`.
     """
     time, blocked = DeviceTime.of(events), idle.dry & blocked
     waiting = ((idle.dry | idle.queued) & data) - blocked

@@ -34,10 +34,10 @@ BUSY_COLUMNS = {
 def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     """Return one row per rank and device that ran anything.
 
-    - span_ns: from the first start to the last end of any device event, whatever its kind.
-    - busy_ns: the time during which an event of the chosen kinds ran.
-    - sum_ns: the sum of their durations.
-    - busy_percent, sum_percent: shares of the span.
+    - `span_ns`: from the first start to the last end of any device event, whatever its kind.
+    - `busy_ns`: the time during which an event of the chosen kinds ran.
+    - `sum_ns`: the sum of their durations.
+    - `busy_percent`, `sum_percent`: shares of the span.
 
     All values except the span are 0 if no event of these kinds ran. On several streams, the sum
     exceeds the busy time and can exceed 100%, so it doesn't measure utilization. The busy time

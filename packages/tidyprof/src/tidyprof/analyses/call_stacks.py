@@ -62,24 +62,25 @@ def call_stacks(
 
     source  -- `samples`: call-stack samples from rocprof-sys or Perfetto's profilers. `calls`:
                events with a start and an end, such as operators, ranges and runtime calls. They
-               include Python functions if a torch trace was recorded with with_stack=True and read
-               with python_functions=True. None: samples if there are any, otherwise calls.
+               include Python functions if a torch trace was recorded with `with_stack=True` and
+               read with `python_functions=True`. None: samples if there are any, otherwise calls.
     root    -- start each stack at its outermost function with this text in its name, and leave out
                stacks without such a function. Use it to make stacks comparable if the profiler has
                cut them at their outer end.
     without -- names of functions to leave out; their time then belongs to their callers.
 
-    - short_name: the name without C++ parameters and template arguments, with its last scope only.
-    - parent: the row label of the caller.
-    - depth: the depth in the tree, starting with 0.
-    - count: the number of samples that contain the path, or of calls to it.
-    - self_count: the number of these in which nothing was recorded below the path.
-    - total_ns, self_ns: the time with and without called functions.
-    - percent, self_percent: shares of the outermost functions' total time (0-100), or of counts if
-      the samples have no durations.
+    - `short_name`: the name without C++ parameters and template arguments, with its last scope
+      only.
+    - `parent`: the row label of the caller.
+    - `depth`: the depth in the tree, starting with 0.
+    - `count`: the number of samples that contain the path, or of calls to it.
+    - `self_count`: the number of samples or calls with nothing recorded below the path.
+    - `total_ns`, `self_ns`: the time with and without called functions.
+    - `percent`, `self_percent`: shares of the outermost functions' total time (0-100), or of counts
+      if the samples have no durations.
 
     To rank functions, add up the self columns by name. The total columns count a recursive function
-    several times. attrs["source"] names the source of the table.
+    several times. `attrs["source"]` names the source of the table.
 
     A sample represents the time since the previous sample. If there are few samples, the times are
     therefore rough. Samples never show how often a function was called. Raises ValueError for an

@@ -88,7 +88,7 @@ COLLECTIVE_RANK_COLUMNS = {
     "arrived_last": "bool",
     "synchronizing": "bool",
 }
-"""Columns of `collectives` with per_rank=True."""
+"""Columns of `collectives` with `per_rank=True`."""
 
 _PARTICIPANT = list(PLACE)
 
@@ -96,10 +96,10 @@ _PARTICIPANT = list(PLACE)
 def collective_entries(profile: Profile) -> pd.DataFrame:
     """Return one row per collective that ran on a device of this profile, in launch order.
 
-    name is the collective operation (`allreduce`) if the file states it, otherwise the kernel's
-    short name. step is the training step that launched the collective. launch_ns, start_ns and
-    duration_ns are as in `Profile.events`. world_size is the number of ranks in the job. Values
-    that the file doesn't contain are <NA>.
+    `name` is the collective operation (`allreduce`) if the file states it, otherwise the kernel's
+    short name. `step` is the training step that launched the collective. `launch_ns`, `start_ns`
+    and `duration_ns` are as in `Profile.events`. `world_size` is the number of ranks in the job.
+    Values that the file doesn't contain are `<NA>`.
 
     The table is small, and `collectives` accepts it instead of a profile. Use it to reduce many
     files (see `tidyprof.parallel`). Raises ValueError under the same condition as
@@ -145,47 +145,49 @@ def collectives(
 ) -> pd.DataFrame:
     """Return one row per collective that all ranks ran, sorted by time.
 
-    With per_rank, return one row per collective and rank instead. profiles is one profile with
+    With `per_rank`, return one row per collective and rank instead. `profiles` is one profile with
     several ranks, several profiles with one or more ranks each, or a table from
     `collective_entries`.
 
     Collectives on two ranks match if they have the same name, step and position in launch order. If
     ranks ran a name different numbers of times in a step, none of these collectives are compared.
-    This happens at the start and the end of a trace. All ranks are assumed to be in one process
+    This can happen at the start or end of a trace. All ranks are assumed to be in one process
     group and to have synchronized clocks.
 
     Columns of the table per collective:
 
-    - start_ns: when the first rank entered.
-    - duration_ns: from the first entry to the last exit, the sum of entry_skew_ns and transfer_ns.
-    - entry_skew_ns: from the first to the last entry.
-    - transfer_ns: from the last entry to the last exit.
-    - exit_skew_ns: from the first to the last exit.
-    - lead_ns: how much later than all other ranks the last rank arrived. It is 0 if several ranks
-      arrived last at the same time; last_rank is then one of them.
-    - wait_ns: the sum of all ranks' waiting times.
-    - last_device: which of the last rank's devices arrived last.
-    - order_possible: False if a rank left before another entered, but the collective doesn't allow
-      that (SYNCHRONIZING). Then the clocks disagree, or the rows belong to different collectives.
+    - `start_ns`: when the first rank entered.
+    - `duration_ns`: from the first entry to the last exit, the sum of `entry_skew_ns` and
+      `transfer_ns`.
+    - `entry_skew_ns`: from the first to the last entry.
+    - `transfer_ns`: from the last entry to the last exit.
+    - `exit_skew_ns`: from the first to the last exit.
+    - `lead_ns`: how much later than all other ranks the last rank arrived. It is 0 if several ranks
+      arrived last at the same time; `last_rank` is then one of them.
+    - `wait_ns`: the sum of all ranks' waiting times.
+    - `last_device`: which of the last rank's devices arrived last.
+    - `order_possible`: False if a rank left before another entered, but the collective doesn't
+      allow that (`SYNCHRONIZING`). Then the clocks disagree, or the rows belong to different
+      collectives.
 
     Columns of the table per collective and rank:
 
-    - lateness_ns: from the first rank's entry to this rank's entry.
-    - wait_ns and transfer_ns: from this rank's entry to the last entry, and the rest of
-      duration_ns. wait_ns is 0 for a rank that left before the last rank entered, as the root of a
-      broadcast can.
-    - arrived_last: False for all ranks if several arrived last at the same time.
-    - synchronizing: True for collectives that no rank can leave before all have entered.
+    - `lateness_ns`: from the first rank's entry to this rank's entry.
+    - `wait_ns` and `transfer_ns`: from this rank's entry to the last entry, and the rest of
+      `duration_ns`. `wait_ns` is 0 for a rank that left before the last rank entered, as the root
+      of a broadcast can.
+    - `arrived_last`: False for all ranks if several arrived last at the same time.
+    - `synchronizing`: True for collectives that no rank can leave before all have entered.
 
     Entries of attrs:
 
-    - ranks, world_size: the number of ranks in the table and in the job (None if unknown). If the
-      table has fewer ranks than the job, waiting times are lower bounds.
-    - unmatched: the number of entries without a counterpart.
-    - impossible_orders: the number of collectives with order_possible False.
-    - clock_error_ns: a lower bound of the clock disagreement, derived from these collectives.
-    - exit_skew_ns: the median over synchronizing collectives.
-    - clocks: a summary of these findings in a sentence.
+    - `ranks`, `world_size`: the number of ranks in the table and in the job (None if unknown). If
+      the table has fewer ranks than the job, waiting times are lower bounds.
+    - `unmatched`: the number of entries without a counterpart.
+    - `impossible_orders`: the number of collectives with `order_possible` False.
+    - `clock_error_ns`: a lower bound of the clock disagreement, derived from these collectives.
+    - `exit_skew_ns`: the median over synchronizing collectives.
+    - `clocks`: a summary of these findings in a sentence.
 
     Raises ValueError if there is only one rank. With several profiles, or several files in a table,
     it also raises ValueError if one of them doesn't state its rank or if two have the same rank.
@@ -261,7 +263,7 @@ def require_own_ranks(table: pd.DataFrame) -> None:
 def match(entries: pd.DataFrame) -> pd.DataFrame:
     """Return the entries that have a counterpart on every rank, sorted by collective and rank.
 
-    Adds end_ns, number (of the collective), and the columns that `collectives` explains.
+    Adds `end_ns`, number (of the collective), and the columns that `collectives` explains.
     """
     # Calls are paired by counting, so one missing call would shift all later pairs. Keep only names
     # that occur equally often on all ranks in a step.
@@ -365,13 +367,13 @@ COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
 
 
 def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
-    """Return one owner's COMMUNICATION ranges."""
+    """Return one owner's `COMMUNICATION` ranges."""
     ranges = events_of_process(plain_host_events(profile, ("annotation", "operator")), owner)
     return ranges[names_matching(ranges, COMMUNICATION)]
 
 
 def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return a table like `collective_entries`, built from the COMMUNICATION ranges.
+    """Return a table like `collective_entries`, built from the `COMMUNICATION` ranges.
 
     If the tensors are on a GPU, a rank enters a collective when its devices have finished all
     earlier work, because the copy to the host waits for that work. The device of such an entry is

@@ -33,7 +33,7 @@ HOST_KINDS = ("runtime", "operator", "annotation")
 """Kinds of events that show what a host thread was doing."""
 
 PLACE = {"rank": "Int32", "device": "Int32"}
-"""Columns that identify a row's GPU; <NA> if the file doesn't name it."""
+"""Columns that identify a row's GPU; `<NA>` if the file doesn't name it."""
 
 
 def result(
@@ -44,7 +44,7 @@ def result(
     """Return a table with exactly these columns and dtypes, and the profile's origin in `attrs`.
 
     rows -- a table, a sequence with one mapping per row, or one mapping of columns. The values of a
-            column are a list, or int64 with ABSENT for missing values.
+            column are a list, or int64 with `ABSENT` for missing values.
     """
     # Convert column by column: pandas takes ten times as long to create a table from records or to
     # convert the dtypes of a whole table.
@@ -73,7 +73,7 @@ def _column(
 def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
     """Return columns for `result` that repeat each of these integers `count` times.
 
-    None and <NA> become ABSENT.
+    None and `<NA>` become `ABSENT`.
     """
     return {
         name: np.full(count, ABSENT if pd.isna(value) else value) for name, value in values.items()
@@ -153,7 +153,7 @@ def by_device(
     without a device belong to an unknown GPU and are left out.
 
     The events have a column `launched_ns`, which is the time when the launching call returned. It
-    is ABSENT if no call is known.
+    is `ABSENT` if no call is known.
     """
     events, columns = plain_events(profile, kinds), event_arrays(profile)
     if "launched_ns" not in columns:
@@ -168,7 +168,7 @@ def by_device(
 
 
 def _distinct(values: np.ndarray) -> list[int | None]:
-    """Return the sorted distinct numbers, with None for ABSENT at the end."""
+    """Return the sorted distinct numbers, with None for `ABSENT` at the end."""
     numbers = np.unique(values).tolist()
     return [*numbers[1:], None] if numbers[:1] == [ABSENT] else numbers
 
@@ -181,7 +181,7 @@ def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 def of_rank(events: Events, rank: Any) -> Events:
     """Return the events of one rank, or the table itself if all events are of this rank.
 
-    For None or <NA>, return the events without a rank.
+    For None or `<NA>`, return the events without a rank.
     """
     return rows(events, equal(events["rank"], rank))
 
@@ -189,7 +189,7 @@ def of_rank(events: Events, rank: Any) -> Events:
 def equal(column: pd.Series | np.ndarray, number: Any) -> np.ndarray:
     """Return a mask of the rows that have this number in a column of integers.
 
-    None and <NA> match missing values.
+    None and `<NA>` match missing values.
     """
     return whole_numbers(column) == (ABSENT if pd.isna(number) else number)
 
@@ -233,7 +233,7 @@ def overlapping(
 def launch_times(events: Events) -> np.ndarray:
     """Return the time when the host launched each device event, in int64 nanoseconds.
 
-    The time is ABSENT if the file has no launch for the event. Readers store launch times in the
+    The time is `ABSENT` if the file has no launch for the event. Readers store launch times in the
     column `launch_ns`.
     """
     return (
@@ -317,18 +317,19 @@ def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
 
 
 OWNER = {"rank": "Int32", "process": "Int64"}
-"""Columns that identify the owner of a row's host events. `process` is <NA> if the rank is enough
+"""Columns that identify the owner of a row's host events. `process` is `<NA>` if the rank is enough
 to identify the owner.
 """
 
 
 def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
-    """Return the OWNER column `process` of each annotation, as int64.
+    """Return the `OWNER` column `process` of each annotation, as int64.
 
     marks -- the annotations that start steps.
 
-    The values are ABSENT unless several processes without a rank have such marks. A process without
-    marks, such as a data loader worker, belongs to the run of the process that marks the steps.
+    The values are `ABSENT` unless several processes without a rank have such marks. A process
+    without marks, such as a data loader worker, belongs to the run of the process that marks the
+    steps.
     """
     marking = np.unique(whole_numbers(of_rank(marks, None)["process"]))
     if (marking != ABSENT).sum() < 2:
@@ -337,7 +338,7 @@ def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
 
 
 def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
-    """Return the rows of one owner, a mapping with the keys of OWNER.
+    """Return the rows of one owner, a mapping with the keys of `OWNER`.
 
     The owner's process selects the rows if it is known; otherwise, the owner's rank does.
     """
@@ -348,7 +349,7 @@ def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
 
 
 def owners_of(table: Events) -> list[dict[str, Any]]:
-    """Return the owners in a table with the columns of OWNER, in row order."""
+    """Return the owners in a table with the columns of `OWNER`, in row order."""
     columns = [whole_numbers(table[column]).tolist() for column in OWNER]
     owners = dict.fromkeys(zip(*columns, strict=True))
     return [

@@ -26,7 +26,7 @@ COMPARISON_COLUMNS = {"short_name": "string", "category": "string", **_CHANGES}
 """Columns of `compare`."""
 
 OPERATOR_COMPARISON_COLUMNS = {"operator": "string", **_CHANGES}
-"""Columns of `compare` with by="operator"."""
+"""Columns of `compare` with `by="operator"`."""
 
 _OF_A_VENDOR = r"(aten::)_?(?:cudnn|miopen)_"
 
@@ -46,20 +46,20 @@ def compare(
     details, such as argument types and suffixes that tools add. If one of the profiles has several
     kernels with the same short name, these are matched by full name and get distinct short names.
 
-    difference_ns is after minus before. ratio is after / before, which is infinite for a new kernel
-    and 0 for a removed kernel. The totals cover the whole profiles, so compare profiles with equal
-    numbers of steps and ranks. attrs["origin"] names both origins if they differ.
+    `difference_ns` is after minus before. `ratio` is after / before, which is infinite for a new
+    kernel and 0 for a removed kernel. The totals cover the whole profiles, so compare profiles with
+    equal numbers of steps and ranks. `attrs["origin"]` names both origins if they differ.
 
-    With by="operator", the table has one row per PyTorch operator that launched such work. The
+    With `by="operator"`, the table has one row per PyTorch operator that launched such work. The
     innermost operator at the launch counts. Use this table to compare GPUs whose kernels have
-    different names. total_ns is the kernels' time, and calls is the number of calls to the
+    different names. `total_ns` is the kernels' time, and `calls` is the number of calls to the
     operator. Operators of cuDNN and MIOpen are matched under a common name, for example
-    `aten::miopen_convolution` as `aten::convolution`. The row <NA>, with 0 calls, contains the work
-    without a known operator, such as the work of a replayed graph. For profiles `on_hosts_only`,
-    total_ns is the operators' self time.
+    `aten::miopen_convolution` as `aten::convolution`. The row `<NA>`, with 0 calls, contains the
+    work without a known operator, such as the work of a replayed graph. For profiles
+    `on_hosts_only`, `total_ns` is the operators' self time.
 
-    Raises ValueError for an unknown kind in include or an unknown `by`. Also raises it for
-    by="operator" if a profile doesn't link any such work to an operator. Only torch.profiler with
+    Raises ValueError for an unknown kind in `include` or an unknown `by`. Also raises it for
+    `by="operator"` if a profile doesn't link any such work to an operator. Only torch.profiler with
     CPU activities and rpd with `emit_nvtx` record this link.
 
     >>> before = tidyprof.read("trace.json.gz")
@@ -126,7 +126,7 @@ def _changes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return calls and totals of both profiles by matched name, <NA> if a profile lacks the
+    """Return calls and totals of both profiles by matched name, `<NA>` if a profile lacks the
     name.
     """
     names = _matched_names([side.index for side in sides.values()])

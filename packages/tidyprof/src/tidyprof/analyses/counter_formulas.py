@@ -161,7 +161,7 @@ MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
 class Metric:
     """A ratio of weighted sums of counters.
 
-    numerator   -- counter -> weight; DURATION gives rates of 10^9 per second.
+    numerator   -- counter -> weight; `DURATION` gives rates of 10^9 per second.
     denominator -- counter -> weight.
     peak        -- the peak, or None if there is none.
     needs       -- sysinfo entries that the peak needs but that are missing.
@@ -209,7 +209,7 @@ def vector_operations(data_type: str) -> dict[str, float]:
 
 
 def matrix_operations(data_type: str) -> dict[str, float]:
-    """Return the counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP per
+    """Return the counter of matrix instructions of a type (as in `ARCHITECTURES`) -> FLOP per
     count.
     """
     return {f"SQ_INSTS_VALU_MFMA_MOPS_{MATRIX_METRICS[data_type][1]}": float(_MATRIX_UNIT)}

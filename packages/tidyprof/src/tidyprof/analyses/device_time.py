@@ -38,7 +38,7 @@ class Idleness:
 
     dry     -- no work had been launched, or no work follows.
     queued  -- the next work had been launched, or its launch wasn't recorded.
-    earlier -- the first work of a stream had been launched WAITING_NS earlier but didn't start,
+    earlier -- the first work of a stream had been launched `WAITING_NS` earlier but didn't start,
                because the device did something that isn't in the file, such as the previous batch.
     """
 
@@ -55,10 +55,10 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     The event that ends an idle interval decides its type:
 
     - If the event was launched after the device became idle, the interval is dry.
-    - If the event started WAITING_NS or more after its launch, only the part up to the end of the
+    - If the event started `WAITING_NS` or more after its launch, only the part up to the end of the
       launch is dry. Before the file's first event, no part of it is dry.
 
-    A kernel launch that took WAITING_NS or more counts as made when the launch call returned.
+    A kernel launch that took `WAITING_NS` or more counts as made when the launch call returned.
     """
     idle = Intervals.window(begin, finish) - occupied(events)
     ending = ending_events(idle, events)
@@ -123,10 +123,10 @@ OVERLAP_COLUMNS = {
 class DeviceTime:
     """One device's time by use, as sets of intervals.
 
-    The definitions are the same as in TraceLens' gpu_timeline. Computation is every kernel and fill
-    except collectives. Communication is exposed if no computation runs at the same time. A copy is
-    exposed if neither computation nor communication runs at the same time. computation,
-    exposed_communication and exposed_copy don't overlap and add up to busy.
+    The definitions are the same as in TraceLens' `gpu_timeline`. Computation is every kernel and
+    fill except collectives. Communication is exposed if no computation runs at the same time. A
+    copy is exposed if neither computation nor communication runs at the same time. `computation`,
+    `exposed_communication` and `exposed_copy` don't overlap and add up to `busy`.
     """
 
     computation: Intervals
@@ -135,7 +135,7 @@ class DeviceTime:
 
     @classmethod
     def of(cls, events: Events) -> DeviceTime:
-        """Return the use of one device's time from its events."""
+        """Return how one device's time was used, from its events."""
         kinds = (["kernel", "fill"], ["collective"], ["copy"])
         return cls(*(occupied(events, is_one_of(events["kind"], chosen)) for chosen in kinds))
 
@@ -159,9 +159,9 @@ def overlap(profile: Profile) -> pd.DataFrame:
     """Return how much communication and copying is hidden behind computation, with one row per rank
     and device.
 
-    total_ns is from the first start to the last end. It is exactly the sum of computation, exposed
-    communication, exposed copies (see DeviceTime) and idle time. communication_ns is the sum of its
-    exposed and hidden parts. The percentages are shares of total_ns.
+    `total_ns` is from the first start to the last end. It is exactly the sum of computation,
+    exposed communication, exposed copies (see DeviceTime) and idle time. `communication_ns` is the
+    sum of its exposed and hidden parts. The percentages are shares of `total_ns`.
     """
     rows = []
     for place, events in by_device(profile):

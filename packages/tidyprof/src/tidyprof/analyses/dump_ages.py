@@ -1,4 +1,4 @@
-"""A check whether a rank's dump is recent enough to show that the rank didn't make a call."""
+"""Checks of whether a rank's dump is recent enough to show that the rank didn't make a call."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _seconds(start_ns: int, end_ns: int) -> float:
 
 
 def _newest_of_group(calls: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return group -> the highest number among these calls, and a rank that made it."""
+    """Return each group's highest call number, and a rank that made this call."""
     rows = calls.drop_duplicates("group", keep="last")
     pairs = zip(rows["number"], rows["rank"], strict=True)
     return dict(zip(rows["group"], pairs, strict=True))

@@ -29,7 +29,7 @@ HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtim
 """Kind of host event -> the column of `gaps` that names it."""
 
 MIN_COVERED_SHARE = 0.5
-"""Share of a gap that a runtime call must cover to be listed as the host_call."""
+"""Share of a gap that a runtime call must cover to be listed as the `host_call`."""
 
 GAP_COLUMNS = {
     **PLACE,
@@ -44,11 +44,11 @@ GAP_COLUMNS = {
 
 
 def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
-    """Return idle intervals of at least minimum_ns between a device's first and last event, longest
-    first.
+    """Return idle intervals of at least `minimum_ns` between a device's first and last event,
+    longest first.
 
-    after and before are the short names of the events around the gap. cause describes the largest
-    part of the gap:
+    `after` and `before` are the short names of the events around the gap. `cause` describes
+    most of the gap:
 
     - `launched late`: no work was launched.
     - `queued`: the next work was already launched. The delay comes from dispatch or from a
@@ -61,10 +61,10 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     Events without a duration don't start or end a gap. If several events end a gap together, the
     first launched event counts.
 
-    host_range, host_operator and host_call name the annotation, the operator and the runtime call
-    of the same rank that overlap the gap longest. Of equal overlaps, the innermost wins. Step
-    ranges are left out, and the value is missing if there is no such event. host_call is also
-    missing if the call covers less than MIN_COVERED_SHARE of the gap, because it then doesn't
+    `host_range`, `host_operator` and `host_call` name the annotation, the operator and the runtime
+    call of the same rank that overlap the gap longest. Of equal overlaps, the innermost wins. Step
+    ranges are left out, and the value is missing if there is no such event. `host_call` is also
+    missing if the call covers less than `MIN_COVERED_SHARE` of the gap, because it then doesn't
     explain the gap.
 
     If several processes without a rank mark steps, only host events of the device's process count.

@@ -57,7 +57,7 @@ class Architecture:
     l2_read_bytes    -- bytes of a read request from L1 to L2 (writes and atomics: 64).
     l2_channel_bytes -- bytes per L2 channel and clock cycle.
     fabric           -- prefix of the counters between L2 and memory.
-    reads_by_size    -- True if a separate counter counts 128 B reads and TCC_BUBBLE stays 0.
+    reads_by_size    -- True if a separate counter counts 128 B reads and `TCC_BUBBLE` stays 0.
     """
 
     matrix: Mapping[str, int]
@@ -141,7 +141,7 @@ MODELS = (
 def architecture_of(profile: Profile) -> Architecture:
     """Return the architecture that the profile's sysinfo names.
 
-    Raises ValueError if sysinfo names no architecture or an unknown one.
+    Raises ValueError if sysinfo doesn't name a known architecture.
     """
     name = profile.meta.get("sysinfo", {}).get("gpu_arch")
     if name is None:
@@ -201,16 +201,16 @@ COMPUTE_UNITS: Mapping[str, ComputeUnit] = {
 }
 """Compute units by gfx name. LDS sizes come from AMD's specification table. Block sizes come from
 LLVM's "User Guide for AMDGPU Backend" (https://llvm.org/docs/AMDGPUUsage.html,
-GRANULATED_LDS_SIZE).
+`GRANULATED_LDS_SIZE`).
 """
 
 SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
 """SIMDs per CU, wavefronts per SIMD, registers per SIMD lane, and registers per allocated block.
 
-SIMDs and wavefronts come from rocprof-compute's sysinfo.csv (simd_per_cu 4, max_waves_per_cu 32).
-The registers are vector registers, including accumulation registers. Their number follows from the
-specification table: 512 KiB per CU for 64 lanes and 4 bytes. The block size is
-GRANULATED_WORKITEM_VGPR_COUNT in LLVM's guide. gfx908 is left out because its accumulation
+SIMDs and wavefronts come from rocprof-compute's sysinfo.csv (`simd_per_cu` 4, `max_waves_per_cu`
+32). The registers are vector registers, including accumulation registers. Their number follows from
+the specification table: 512 KiB per CU for 64 lanes and 4 bytes. The block size is
+`GRANULATED_WORKITEM_VGPR_COUNT` in LLVM's guide. gfx908 is left out because its accumulation
 registers are separate.
 """
 
@@ -222,12 +222,12 @@ def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:
     `waves_by_registers` is the limit by registers. If the workgroup size is known, the row also has
     three more values:
 
-    - `waves_by_lds`: the limit by LDS, <NA> without LDS.
+    - `waves_by_lds`: the limit by LDS, `<NA>` without LDS.
     - `waves`: the overall limit, 0 if not even one workgroup fits.
     - `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which there are 8.
 
-    Only whole workgroups fit, so the values are multiples of a quarter. Unknown values are <NA>, as
-    are all values of other GPUs.
+    Only whole workgroups fit, so the values are multiples of a quarter. Unknown values are `<NA>`,
+    as are all values of other GPUs.
     """
     rows = [_waves(kernel) for kernel in kernels.itertuples()]
     columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {

@@ -38,7 +38,7 @@ any group. A group is skipped if the ranks that are missing there wait in anothe
 
 @dataclass(frozen=True)
 class Hang:
-    """A verdict: one of KINDS, the ranks to blame if they are known, a sentence, and a table with
+    """A verdict: one of `KINDS`, the ranks to blame if they are known, a sentence, and a table with
     one row per rank.
     """
 
@@ -72,7 +72,7 @@ def find_missing_ranks(calls: pd.DataFrame) -> Hang:
     wait anywhere. If all ranks wait for each other, it is about the group of the rank that leaves
     the other ranks' path. Sends and receives count as groups of two.
 
-    The table describes each rank of that group. `dump` is <NA> if there is no dump. `number`,
+    The table describes each rank of that group. `dump` is `<NA>` if there is no dump. `number`,
     `call`, `elements` and `line` describe the rank's last call. `after_ns` is the time between the
     first rank's call with that number and this rank's call.
     """
@@ -124,7 +124,9 @@ def _mute(group: _Group) -> bool:
 
 
 def _first(found: list[Hang]) -> Hang:
-    """Return the first hang in the order of KINDS; on a tie, the one with the latest last call."""
+    """Return the first hang in the order of `KINDS`; on a tie, the one with the latest last
+    call.
+    """
 
     def order(hang: Hang) -> tuple[int, float]:
         newest = hang.table.attrs["last_ns"]
@@ -146,7 +148,7 @@ def _whole(verdict: Verdict, calls: pd.DataFrame, rows: pd.DataFrame, ranks: lis
 
 
 class Verdict(NamedTuple):
-    """A verdict: one of KINDS, the ranks to blame, and a sentence."""
+    """A verdict: one of `KINDS`, the ranks to blame, and a sentence."""
 
     kind: str
     blamed: list[int]
@@ -209,14 +211,12 @@ class _Group:
         return int(still.min()) if len(still) else None
 
     def at(self, number: int) -> dict[int, pd.Series]:
-        """Return rank -> its call with that number, for the ranks whose buffers contain it."""
+        """Return each rank's call with that number, for the ranks whose buffers contain it."""
         return {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
 
     @cached_property
     def doubts(self) -> dict[int, str]:
-        """Rank -> the reason why its dump can't show that the rank is behind, for each rank with
-        such a dump.
-        """
+        """Reasons by rank why a dump can't show that its rank is behind."""
         last = self.last
         whys = {rank: self.ages.doubt(rank, self.name, number) for rank, number in last.items()}
         return {rank: why for rank, why in whys.items() if why}
@@ -336,7 +336,7 @@ def _inconclusive(why: str) -> Verdict:
 def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
     """Return a verdict if ranks make different calls or use different sizes.
 
-    If the two largest sides have equally many ranks, the verdict blames no rank.
+    If the two largest sides have equally many ranks, the verdict doesn't blame any rank.
     """
     calls = {rank: one["call"] for rank, one in at.items()}
     sizes = {
@@ -576,10 +576,10 @@ def _told(calls: pd.DataFrame, one: Message) -> str:
 def _circle(
     calls: pd.DataFrame, groups: list[_Group], waits: list[_Wait], missing: set[int]
 ) -> Hang:
-    """Return the verdict if every missing rank waits itself.
+    """Return the verdict if every missing rank is also waiting.
 
     It blames the ranks that left the other ranks' path if only some of the ranks did. Otherwise, it
-    blames no single side.
+    doesn't blame one side.
     """
     doubts = [why for group in groups for rank, why in group.doubts.items() if rank in missing]
     inside = [wait for wait in waits if wait.rank in missing]
@@ -626,7 +626,7 @@ class _Step(NamedTuple):
 
 
 def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
-    """Return rank -> a description of its first step that it made once and no other rank made.
+    """Describe, for each rank, the first step that it made once and that no other rank made.
 
     A step is the transition from one call to the next.
     """

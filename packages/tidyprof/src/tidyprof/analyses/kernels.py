@@ -40,18 +40,17 @@ def kernels(
 ) -> pd.DataFrame:
     """Return one row per kernel name, largest total time first.
 
-    - name, short_name: the full name, and a short name that is unique within the table.
-    - category: one of `short_names.CATEGORIES`.
-    - calls: the number of events.
-    - total_ns: the sum of their durations, which counts kernels that run at the same time
+    - `name`, `short_name`: the full name, and a short name that is unique within the table.
+    - `category`: one of `short_names.CATEGORIES`.
+    - `calls`: the number of events.
+    - `total_ns`: the sum of their durations, which counts kernels that run at the same time
       separately.
-    - std_ns: the sample standard deviation, 0 for a single call, as in rocprofv3.
-    - percent: the share of the table's total (0-100).
+    - `std_ns`: the sample standard deviation, 0 for a single call, as in rocprofv3.
+    - `percent`: the share of the table's total (0-100).
 
-    include selects the event kinds (see contract.KINDS). per_device adds the columns rank and
-    device in front, with separate rows for each device. Otherwise, the rows add up all ranks and
-    devices. Raises ValueError for an unknown kind.
-
+    `include` selects the event kinds (see `contract.KINDS`). `per_device` adds the columns `rank`
+    and `device` in front, with separate rows for each device. Otherwise, the rows add up all ranks
+    and devices. Raises ValueError for an unknown kind.
 
     >>> by_name = tidyprof.kernels(tidyprof.read("trace.json.gz"))
     >>> by_name[["short_name", "total_ns"]].to_dict("list")
@@ -84,7 +83,7 @@ def kernels(
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """Return the columns TOTALS of `kernels` in a third of the time."""
+    """Return the columns `TOTALS` of `kernels` in a third of the time."""
     events = plain_events(profile, KERNEL_KINDS)
     texts = events["name"]
     used, first, number, calls = np.unique(
@@ -117,8 +116,8 @@ def stated_kernels(profile: Profile) -> pd.DataFrame:
     """Return the kernel totals that the tool itself computed (`meta["stats"]`), for all ranks and
     processes together.
 
-    The columns are name, short_name, calls, total_ns and percent. The largest total comes first.
-    The table is empty if the tool computed no totals.
+    The columns are `name`, `short_name`, `calls`, `total_ns` and `percent`. The largest total comes
+    first. The table is empty if the tool computed no totals.
     """
     stats = profile.meta.get("stats", {}).get("kernel")
     if stats is None:

@@ -35,10 +35,10 @@ LAUNCH_COLUMNS = {
 def launches(profile: Profile) -> pd.DataFrame:
     """Return one row per device event with a recorded launch, in launch order.
 
-    delay_ns is the time from the start of the launch call to the start on the device. It is
+    `delay_ns` is the time from the start of the launch call to the start on the device. It is
     negative only if the file's clocks disagree.
 
-    queue_depth counts the device's events on all streams that were launched earlier and hadn't
+    `queue_depth` counts the device's events on all streams that were launched earlier and hadn't
     finished when this event was launched. 0 means that the device had run out of queued work.
 
     Long delays with a deep queue show that the GPU is the bottleneck. Short delays with an empty
@@ -95,8 +95,8 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
 
 
 def launching_operators(profile: Profile) -> pd.Series:
-    """Return the name of the operator that launched each device event, as string, or <NA> if it is
-    unknown.
+    """Return the name of the operator that launched each device event, as string, or `<NA>` if it
+    is unknown.
 
     The operator is the one that the file states. If it states none, it is the innermost operator
     that ran on the launching thread at that time.

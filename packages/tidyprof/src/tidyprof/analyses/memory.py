@@ -24,15 +24,15 @@ MEMORY_BLOCK_COLUMNS = {
 def memory_blocks(profile: Profile) -> pd.DataFrame:
     """Return one row per memory block at the time of the snapshot, by segment and address.
 
-    A segment is the memory that the allocator reserved on the device with one call. A segment is
-    the sum of its blocks.
+    A segment is the memory that the allocator reserved on the device with one call. Its blocks
+    add up to its size.
 
-    - state: `active_allocated` (used by a tensor), `active_pending_free` (freed, but another stream
-      may still use it) or `inactive` (available for the next tensor).
-    - bytes: the size after rounding.
-    - requested_bytes: the size of the last request.
-    - source_line, frames: the place of the request, <NA> if the history doesn't contain it. Free
-      blocks have no place.
+    - `state`: `active_allocated` (used by a tensor), `active_pending_free` (freed, but another
+      stream may still use it) or `inactive` (available for the next tensor).
+    - `bytes`: the size after rounding.
+    - `requested_bytes`: the size of the last request.
+    - `source_line`, `frames`: the place of the request, `<NA>` if the history doesn't contain it.
+      Free blocks have no place.
 
     The table is empty unless the profile comes from a memory snapshot.
     """

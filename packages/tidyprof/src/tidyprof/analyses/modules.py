@@ -22,10 +22,10 @@ _MODULE = "nn.Module: "
 
 
 def modules(profile: Profile) -> pd.DataFrame:
-    """Return one row per module of the model, largest device_ns first.
+    """Return one row per module of the model, largest `device_ns` first.
 
-    The names are torch's numbered names, for example `Conv2d_3`. total_ns is the host time of the
-    module's calls, and self_ns leaves out the modules that it calls. device_ns is the total
+    The names are torch's numbered names, for example `Conv2d_3`. `total_ns` is the host time of the
+    module's calls, and `self_ns` leaves out the modules that it calls. `device_ns` is the total
     duration of the GPU work that it launched, including nested modules. The backward pass runs
     outside of modules. All ranks are added up. The table is empty unless the trace was recorded
     with `with_stack=True` and read with `python_functions=True`.

@@ -17,7 +17,7 @@ OPERATOR_COLUMNS = {
     "mean_ns": "float64",
     "percent": "float64",
 }
-"""Columns of `operators`. With by_shape=True, `input_shapes` follows the name."""
+"""Columns of `operators`. With `by_shape=True`, `input_shapes` follows the name."""
 
 
 def operators(
@@ -25,16 +25,16 @@ def operators(
 ) -> pd.DataFrame:
     """Return one row per operator name, largest self time first.
 
-    With by_shape, return one row per name and input shapes. The table corresponds to key_averages
-    in torch.
+    With `by_shape`, return one row per name and input shapes. The table corresponds to
+    `key_averages` in torch.
 
-    total_ns is the total duration of all calls, including nested operators. self_ns leaves out
+    `total_ns` is the total duration of all calls, including nested operators. `self_ns` leaves out
     nested operators on the same thread, so self times add up to the time when operators ran.
-    mean_ns is the total per call. percent is the share of all self time (0-100).
+    `mean_ns` is the total per call. `percent` is the share of all self time (0-100).
 
     These are host times: with a GPU, an operator returns as soon as its kernels are launched. kinds
     can include `annotation` or `runtime` in the nesting. All ranks are added up. Raises ValueError
-    for an unknown kind, and for by_shape if the profiler didn't record shapes.
+    for an unknown kind, and for `by_shape` if the profiler didn't record shapes.
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]

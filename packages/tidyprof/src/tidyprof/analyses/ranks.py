@@ -71,24 +71,24 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     """Return one row per rank and device: how it spends its time, and how long the other ranks wait
     for it.
 
-    profiles is one profile with several ranks, or several profiles with one or more ranks each. A
+    `profiles` is one profile with several ranks, or several profiles with one or more ranks each. A
     generator keeps only one of them in memory at a time.
 
-    - total_ns: from the first start to the last end of device events. It is the sum of
-      computation_ns, exposed_communication_ns, exposed_copy_ns and idle_ns (see `overlap`).
-    - busy_ns, communication_ns: the time when any device event or any collective ran.
-    - collectives, compared: the number of collectives, and of collectives with a counterpart on
+    - `total_ns`: from the first start to the last end of device events. It is the sum of
+      `computation_ns`, `exposed_communication_ns`, `exposed_copy_ns` and `idle_ns` (see `overlap`).
+    - `busy_ns`, `communication_ns`: the time when any device event or any collective ran.
+    - `collectives`, `compared`: the number of collectives, and of collectives with a counterpart on
       every rank (see `collectives`). The following columns cover the compared collectives.
-    - wait_ns, transfer_ns: the rank's time before the last rank entered, and after it.
-    - arrived_last: the number of collectives that only this rank entered last.
-    - caused_wait_ns: how long all other ranks waited in these collectives.
-    - exit_offset_ns: the median time by which the rank leaves after the median rank. Values above a
-      few microseconds show a clock difference. <NA> without synchronizing collectives.
+    - `wait_ns`, `transfer_ns`: the rank's time before the last rank entered, and after it.
+    - `arrived_last`: the number of collectives that only this rank entered last.
+    - `caused_wait_ns`: how long all other ranks waited in these collectives.
+    - `exit_offset_ns`: the median time by which the rank leaves after the median rank. Values above
+      a few microseconds show a clock difference. `<NA>` without synchronizing collectives.
 
-    attrs: `straggler` is the rank, or None if there is no straggler or if its rank is unknown.
+    In `attrs`, `straggler` is the rank, or None if there is no straggler or its rank is unknown.
     `evidence` explains it in sentences. `ranks` is the number of ranks in the table, where a device
-    without a rank counts as one. The other attrs come from `collectives`. Raises ValueError if one
-    of several profiles doesn't state its rank or if two have the same rank.
+    without a rank counts as one. The other entries come from `collectives`. Raises ValueError if
+    one of several profiles doesn't state its rank or if two have the same rank.
     """
     overlaps, entries = [], []
     for profile in each(profiles):
@@ -200,9 +200,9 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
 
     facts -- the attrs of `collectives`.
 
-    The rank must have caused more than MAJORITY of all waiting time, and waiting must take at least
-    NOTICEABLE of the time. The clocks must also be reliable. Only rows with compared collectives
-    are judged.
+    The rank must have caused more than `MAJORITY` of all waiting time, and waiting must take at
+    least `NOTICEABLE` of the time. The clocks must also be reliable. Only rows with compared
+    collectives are judged.
     """
     judged = table[table["compared"] > 0]
     if not len(judged):
@@ -213,7 +213,9 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     waited = int(judged["wait_ns"].sum())
     share = float(percent(waited, judged["total_ns"].sum()))
     if share < 100 * NOTICEABLE:
-        return Straggler(None, f"Ranks wait for each other during only {share:.1f}% of their time.")
+        return Straggler(
+            None, f"Ranks spend only {share:.1f}% of their time waiting for each other."
+        )
     worst = judged.loc[judged["caused_wait_ns"].idxmax()]
     if worst["caused_wait_ns"] <= MAJORITY * waited:
         most = (
@@ -224,8 +226,8 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
             most = "no rank was ever the only one to arrive last"
         return Straggler(
             None,
-            f"Ranks wait for each other during {share:.1f}% of their time, but no single rank is to"
-            f" blame: {most}.",
+            f"Ranks spend {share:.1f}% of their time waiting for each other, but no single rank is"
+            f" to blame: {most}.",
         )
     return _judged(worst, judged.drop(worst.name), waited)
 
@@ -250,8 +252,8 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
-        f" {caused:.0f}% of all waiting time. Each time, the other ranks waited for it for"
-        f" {mean / 1e6:.2f} ms on average. The rank itself waited"
+        f" {caused:.0f}% of all waiting time. Each time, the other ranks waited"
+        f" {mean / 1e6:.2f} ms for it on average. The rank itself waited"
         f" {worst['wait_ns'] / 1e6:.1f} ms, and the other ranks waited"
         f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for"
         f" {computed / 1e6:.1f} ms and the other ranks for {median / 1e6:.1f} ms, so {cause}"

@@ -81,17 +81,17 @@ _RATE = re.compile(
 def roofline_points(profile: Profile) -> pd.DataFrame:
     """Return one row per kernel with its operations, bytes and rates, longest total duration first.
 
-    - flops: the floating-point operations of all calls, of the types that were counted.
-      matrix_int8_ops isn't included.
-    - vector_* and matrix_*: the operations per type. The columns with values show which types were
-      counted.
-    - *_bytes: the bytes moved at each memory level (see LEVELS).
-    - *_intensity: flops per byte.
-    - flops_per_second: flops divided by the sum of durations.
-    - main_type: the type with the most flops.
+    - `flops`: the floating-point operations of all calls, of the types that were counted.
+      `matrix_int8_ops` isn't included.
+    - `vector_*` and `matrix_*`: the operations per type. The columns with values show which types
+      were counted.
+    - `*_bytes`: the bytes moved at each memory level (see `LEVELS`).
+    - `*_intensity`: flops per byte.
+    - `flops_per_second`: flops divided by the sum of durations.
+    - `main_type`: the type with the most flops.
 
     The values cover the dispatches that have all operation counters. If a kernel has no such
-    dispatch, they cover all of its dispatches. Values that can't be computed are <NA>, and
+    dispatch, they cover all of its dispatches. Values that can't be computed are `<NA>`, and
     `missing` names the counters that each of these dispatches would need.
 
     An analysis database doesn't contain operations by type. Bytes are then derived from the tool's
@@ -100,7 +100,7 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     The byte formulas follow the tool's tables. Vector L1 counts whole cache lines. L1 to L2 follows
     the table "16.3 L1-L2 BW": reads of a line, writes and atomics of 64 B. The fabric follows
     "L2-Fabric Read BW" and "Write BW". The local data share follows "Theoretical LDS Bandwidth".
-    See counter_formulas for the formulas.
+    See `counter_formulas` for the formulas.
 
     `table.attrs["above_roof"]` has a sentence for each point above a ceiling of
     `roofline_ceilings`. Raises ValueError if the profile has no sysinfo or an unknown architecture.

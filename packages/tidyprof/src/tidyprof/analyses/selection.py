@@ -21,12 +21,12 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 def select_time_range(
     profile: Profile, start_ns: int | None = None, end_ns: int | None = None
 ) -> Profile:
-    """Return a profile of the events that start in [start_ns, end_ns) and the samples from that
+    """Return a profile of the events that start in [`start_ns`, `end_ns`) and the samples from that
     time.
 
     Times are in nanoseconds, as in `events["start_ns"]`, and None means no limit. Events are never
     cut. An event that started earlier is left out even if it continues in this range, and an event
-    that starts in this range may end after end_ns. The result can therefore contain GPU work
+    that starts in this range may end after `end_ns`. The result can therefore contain GPU work
     without its launch, and operators without their callers. `meta` stays the same as for the whole
     profile. Raises ValueError if the range ends before it starts.
     """
@@ -46,7 +46,7 @@ def select_steps(
     start time decides. Samples are taken from the start of the first step to the end of the last
     one.
 
-    mark has the same meaning as in `steps`, which numbers steps between marks starting with 0.
+    `mark` has the same meaning as in `steps`, which numbers steps between marks starting with 0.
     `meta` stays the same as for the whole profile. Raises ValueError if no steps are marked, for
     missing steps, and under the same conditions as `steps`.
     """
@@ -70,7 +70,7 @@ def select_steps(
 
 
 def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
-    """Return each event's step as in `select_steps`, as Int64, with <NA> for no step."""
+    """Return each event's step as in `select_steps`, as Int64, with `<NA>` for no step."""
     events = profile.events
     step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]

@@ -53,8 +53,8 @@ def speed_of_light(
     tool, so packed FP32 can exceed 100%. "Wavefront Occupancy" is inaccurate for kernels under 1
     ms.
 
-    The formulas come from counter_formulas; the formula of "Active CUs" comes from
-    projects/rocprofiler-compute, src/utils/parser.py (BUILD_IN_VARS). Raises ValueError if the
+    The formulas come from `counter_formulas`; the formula of "Active CUs" comes from
+    projects/rocprofiler-compute, src/utils/parser.py (`BUILD_IN_VARS`). Raises ValueError if the
     profile has no sysinfo or an unknown architecture, if no dispatch has such a kernel, for the
     totals of an analysis database, and if none of the metrics can be computed.
     """

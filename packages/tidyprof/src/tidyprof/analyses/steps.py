@@ -85,7 +85,7 @@ STEP_COLUMNS = {
 """Columns of `steps`."""
 
 _Columns = dict[str, np.ndarray]
-"""Columns of `steps`, as int64 with ABSENT."""
+"""Columns of `steps`, as int64 with `ABSENT`."""
 
 PHASE_COLUMNS = {
     **OWNER,
@@ -102,29 +102,29 @@ PHASE_COLUMNS = {
 def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
     """Return when each training step started and how long it took.
 
-    With timeline="host", the table has one row per rank and step, and device is <NA>. The steps are
-    the `ProfilerStep#N` ranges. Without such ranges, a step lasts from one mark to the next, and
-    the numbers start with 0. The last step ends with its last phase, or with the host's last event
-    if it has no phases. The mark is the range, operator or call with the name `mark`. By default,
-    it is the first of these that exists:
+    With `timeline="host"`, the table has one row per rank and step, and `device` is `<NA>`. The
+    steps are the `ProfilerStep#N` ranges. Without such ranges, a step lasts from one mark to the
+    next, and the numbers start with 0. The last step ends with its last phase, or with the host's
+    last event if it has no phases. The mark is the range, operator or call with the name `mark`. By
+    default, it is the first of these that exists:
 
     - a range `data`;
-    - a range of OTHER_MARKS that repeats;
-    - the first of several ranges that repeat in the same order at least ROUNDS times.
+    - a range of `OTHER_MARKS` that repeats;
+    - the first of several ranges that repeat in the same order at least `ROUNDS` times.
 
     If several processes without a rank mark steps, each has separate rows, and `process` identifies
-    it. Otherwise, `process` is <NA>.
+    it. Otherwise, `process` is `<NA>`.
 
-    With timeline="device", the table has one row per rank, device and step. The host runs ahead of
-    the device, so a device event's launch time decides which step it belongs to. A step starts with
-    the host's range, so it includes the idle time before its first launch. But it doesn't start
-    before all work that was launched earlier has ended. It lasts until the next step starts. The
-    last step lasts until its last event and its range have ended. Steps that launched nothing have
-    no row. An event without a launch record belongs to the host step during which it starts.
+    With `timeline="device"`, the table has one row per rank, device and step. The host runs ahead
+    of the device, so a device event's launch time decides which step it belongs to. A step starts
+    with the host's range, so it includes the idle time before its first launch. But it doesn't
+    start before all work that was launched earlier has ended. It lasts until the next step starts.
+    The last step lasts until its last event and its range have ended. Steps that launched nothing
+    have no row. An event without a launch record belongs to the host step during which it starts.
 
-    attrs: `mark` is the name of the mark, or None if there are no marks and therefore no rows.
-    `steps` describes the mark in words. Raises ValueError if no event has the name `mark`, for
-    timeline="device" if the profile has no launch records, and under the same condition as
+    In `attrs`, `mark` is the name of the mark, or None if nothing marks steps. The table is then
+    empty. `steps` describes the mark in words. Raises ValueError if no event has the name `mark`,
+    for `timeline="device"` if the profile has no launch records, and under the same condition as
     `common.owner_of`.
 
     >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
@@ -152,7 +152,7 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
 
 
 def mark_of_steps(profile: Profile, mark: str | None) -> str:
-    """Return the name of the mark, attrs["mark"] of `steps`, or "" if there is no mark."""
+    """Return the name of the mark, `attrs["mark"]` of `steps`, or "" if there is no mark."""
     return _known_host_steps(profile, mark)[0] or ""
 
 
@@ -237,7 +237,7 @@ def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
     """Return the range that could mark steps if nothing else does, and the number of its
     occurrences.
 
-    It is the range with the longest total time among the ranges that occur at least ROUNDS times.
+    It is the range with the longest total time among the ranges that occur at least `ROUNDS` times.
     If there is none, an operator is chosen by the same rule.
     """
     for kind in ("annotation", "operator"):
@@ -321,10 +321,10 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
 def _supposed_launches(events: PlainEvents) -> np.ndarray:
     """Return when the events of one device were launched, in int64 nanoseconds.
 
-    The time is ABSENT, the smallest number, for a launch before the trace started. An event without
-    a launch record was launched then if it has a correlation id and starts before its stream's
-    first event with a launch. Otherwise, the file doesn't contain the launch, and the event counts
-    as launched at its own start.
+    The time is `ABSENT`, the smallest number, for a launch before the trace started. An event
+    without a launch record was launched then if it has a correlation id and starts before its
+    stream's first event with a launch. Otherwise, the file doesn't contain the launch, and the
+    event counts as launched at its own start.
     """
     start, launch = events["start_ns"], launch_times(events)
     known = launch != ABSENT
@@ -356,7 +356,7 @@ def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -
 
 def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
     """Return, for each time, the position of the step in `own` that contains it, or -1 for no step
-    or ABSENT.
+    or `ABSENT`.
 
     own -- one owner's steps, in order.
     """
@@ -370,13 +370,13 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     """Return how long the host spent in each phase of each step, with or without a GPU.
 
     The table has one row per rank, step and phase that occurs. The phases are the keys of
-    PHASE_PATTERNS. calls is the number of ranges. start_ns is the start of the first range, and
-    duration_ns is the time inside any of the ranges, both clipped to the step. percent is the share
-    of the step.
+    `PHASE_PATTERNS`. `calls` is the number of ranges. `start_ns` is the start of the first range,
+    and `duration_ns` is the time inside any of the ranges, both clipped to the step. `percent` is
+    the share of the step.
 
-    Without step marks, the whole profile is one step <NA>. `process`, `mark` and attrs are the same
-    as in `steps`. The host runs ahead of the GPU, so these host times show who was waiting, but not
-    what the GPU did.
+    Without step marks, the whole profile is one step `<NA>`. `process`, `mark` and `attrs` are the
+    same as in `steps`. The host runs ahead of the GPU, so these host times show who was waiting,
+    but not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
@@ -404,7 +404,7 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """Return the host's steps, with the whole profile as one step <NA> for each owner that marked
+    """Return the host's steps, with the whole profile as one step `<NA>` for each owner that marked
     none.
 
     The columns and attrs are the same as in `steps`. If other processes mark steps, a process

@@ -42,8 +42,8 @@ _STATED = ("tool", "tool_version", "gpu", "rocm", "torch", "host", "files")
 class Written:
     """The number of events, counter samples and launch flows in a trace.
 
-    shift_ns was added to all times because the dialect doesn't allow times at or before zero. It is
-    0 if no shift was necessary.
+    `shift_ns` was added to all times because the dialect doesn't allow times at or before zero. It
+    is 0 if no shift was necessary.
     """
 
     events: int
@@ -160,7 +160,7 @@ def _library_version(text: str) -> dict[str, Any]:
 
 
 def _hip_number(version: str | None) -> int | None:
-    """Return, for example, 60443483 for `6.4.43483` (see HIP_VERSION in hip/hip_version.h)."""
+    """Return, for example, 60443483 for `6.4.43483` (see `HIP_VERSION` in hip/hip_version.h)."""
     if not version:
         return None
     major, minor, patch = map(int, version.split("."))

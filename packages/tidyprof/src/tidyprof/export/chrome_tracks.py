@@ -24,7 +24,7 @@ class Tracks:
     the same number, for example with several ranks, new numbers replace them. The true numbers are
     then kept as in TraceLens's TraceFuse (`pid_raw`).
 
-    places      -- one row per process or device: rank, on_device, number (of the process or
+    places      -- one row per process or device: rank, `on_device`, number (of the process or
                    device), pid (JSON).
     place_row   -- each event's row in `places`.
     thread      -- each event's thread or stream, Int64.

@@ -68,7 +68,7 @@ _BUILTIN_LETTERS = {
     "y": "uint64",
     "v": "void",
 }
-"""Builtin types of the Itanium ABI, section 5.1.5.2, in the spelling of DATA_TYPES."""
+"""Builtin types of the Itanium ABI, section 5.1.5.2, in the spelling of `DATA_TYPES`."""
 
 _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
 _QUALIFIER_NOISE = frozenset({"_GLOBAL__N_1", "detail", "device", "tensor_operation"})
@@ -411,8 +411,8 @@ def _operation_name(word: str) -> str:
 def _data_type(words: list[str], wrappers: list[int], operation: int) -> str:
     """Return an operation's element type, or "" if the symbol doesn't contain it.
 
-    wrappers and operation are indices of words. A wrapper's first argument has priority because it
-    is the tensors' type, while the functor inside may compute in a wider type. The functor's own
+    `wrappers` and `operation` are indices of words. A wrapper's first argument has priority because
+    it is the tensors' type, while the functor inside may compute in a wider type. The functor's own
     argument is next. The parameter types of the innermost lambda are last.
     """
     for position in (*wrappers, operation):

@@ -144,7 +144,7 @@ def _digest(text: str, digits: int) -> str:
 
 
 def _fit(text: str, name: str) -> str:
-    """Return the text in at most MAXIMUM_LENGTH characters, without its middle if it is too long.
+    """Return the text in at most `MAXIMUM_LENGTH` characters, without its middle if it is too long.
 
     Angle brackets and braces are removed because they can break HTML and confuse a reader.
     """
@@ -319,7 +319,7 @@ _CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
 
 
 def category(name: str, kind: str) -> str:
-    """Return the category, one of CATEGORIES, of a device event with this name and kind (see
+    """Return the category, one of `CATEGORIES`, of a device event with this name and kind (see
     contract.KINDS).
 
     The first matching word in the name decides, so the category is only a reading aid. Kernels of

@@ -2,7 +2,7 @@
 alternative.
 
 Each function returns a matplotlib figure. Its `alternative_text` describes the figure in two
-sentences. Data without an origin raises ValueError. Use `title` to state the finding in your own
+sentences. It raises ValueError for data without an origin. Use `title` to state the finding in your own
 words.
 """
 

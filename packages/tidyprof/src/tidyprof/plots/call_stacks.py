@@ -92,7 +92,7 @@ def call_stacks(
     smallest_percent -- functions with a smaller share of the whole are left out.
 
     A color and a hatch mark functions that spend more than half of their time in themselves. Raises
-    ValueError if the table is empty or has no origin, if levels is less than 1, or if every share
+    ValueError if the table is empty or has no origin, if `levels` is less than 1, or if every share
     is too small.
     """
     require(

@@ -59,7 +59,7 @@ def counters(
 ) -> TidyFigure:
     """Plot one panel per quantity over time, with one line per device.
 
-    names   -- quantities of `profile.counters`, in panel order. None: those of NAMES that the
+    names   -- quantities of `profile.counters`, in panel order. None: those of `NAMES` that the
                profile contains.
     devices -- GPU numbers, or None for all. Samples of the machine itself have no device number and
                are always drawn.

@@ -168,7 +168,7 @@ def new_figure(
     """Return a figure with `rows` axes below each other, a title that states the finding, and the
     origin in the corner.
 
-    height is in inches, without the corner's lines. Call this function inside `settings()`.
+    `height` is in inches, without the corner's lines. Call this function inside `settings()`.
     """
     lines = _corner_lines(origin)
     footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72

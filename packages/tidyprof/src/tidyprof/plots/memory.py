@@ -51,14 +51,14 @@ def memory(
     The axis counts the changes, as PyTorch's own viewer does. On a time axis, one slow first step
     would hide all others.
 
-    names  -- quantities of `profile.counters` that are in LOOKS. None: all that the profile
+    names  -- quantities of `profile.counters` that are in `LOOKS`. None: all that the profile
               contains.
     device -- GPU number.
-    phases -- time spans to shade, sorted by time: one row each, with name, start_ns and
-              duration_ns.
+    phases -- time spans to shade, sorted by time: one row each, with name, `start_ns` and
+              `duration_ns`.
 
-    Raises ValueError if the profile lacks one of the names or all quantities in LOOKS. Also raises
-    it if the profile has several ranks, or several devices but `device` is None.
+    Raises ValueError if the profile lacks one of the names or all quantities in `LOOKS`. Also
+    raises it if the profile has several ranks, or several devices but `device` is None.
     """
     table = _changes(profile, names, device)
     largest = table["value"].max()

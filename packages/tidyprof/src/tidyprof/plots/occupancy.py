@@ -23,8 +23,8 @@ _ROOM_PERCENT = 40
 def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Plot each device's busy share of time, and below it the sum of durations.
 
-    The sum isn't a share of time because events that overlap count several times. table comes from
-    `analyses.busy`. Raises ValueError if it is empty or has no origin.
+    The sum isn't a share of time because events that overlap count several times. `table` comes
+    from `analyses.busy`. Raises ValueError if it is empty or has no origin.
     """
     require(table, ["rank", "device", "span_ns", "busy_percent", "sum_percent"], "busy")
     origin = origin_of(table)

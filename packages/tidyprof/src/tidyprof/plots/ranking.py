@@ -41,7 +41,7 @@ _Rows = list[tuple[str, _Bar | None]]
 def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
     """Plot the n kernels with the largest total time, and all others in one line.
 
-    table comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
+    `table` comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
     """
     require(table, ["short_name", "category", "calls", "total_ns", "percent"], "kernels")
     origin = origin_of(table)
@@ -67,7 +67,7 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
 def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
     """Plot the n operators with the largest self time, and all others in one line.
 
-    table comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
+    `table` comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
     """
     require(table, ["name", "calls", "self_ns", "percent"], "operators")
     origin = origin_of(table)
@@ -129,8 +129,8 @@ def _ranked(
     words: str,
     legend: dict[str, tuple[str, str]],
 ) -> TidyFigure:
-    """Draw horizontal bars from top to bottom, each with its name above, where long names have
-    room.
+    """Draw horizontal bars from top to bottom, each with its name above it, which leaves room for
+    long names.
 
     The vertical axis counts inches, so the size of names and bars doesn't depend on their number.
     """

@@ -51,8 +51,8 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Plot stacked bars: what each rank's device did, how often it came last and how long it
     waited.
 
-    table comes from `analyses.ranks`. If it has more than MAX_RANKS rows, the rows with the largest
-    caused_wait_ns are shown. Raises ValueError if the table is empty or has no origin.
+    `table` comes from `analyses.ranks`. If it has more than `MAX_RANKS` rows, the rows with the
+    largest `caused_wait_ns` are shown. Raises ValueError if the table is empty or has no origin.
     """
     columns = [f"{part}_ns" for part in _PARTS]
     require(
@@ -100,7 +100,7 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     if not worst["compared"]:
         return f"{begin} None of their collectives could be compared."
     if straggler is None:
-        return f"{begin} The ranks don't wait for a single rank."
+        return f"{begin} The ranks don't wait for one particular rank."
     return (
         f"{begin} The other ranks wait longest for rank {straggler}, which came last in"
         f" {worst['arrived_last']} of {worst['compared']} collectives."
@@ -110,8 +110,8 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Plot a heat map of how long each rank waited in each collective for the last rank.
 
-    A dot marks the last rank if no other rank came equally late. table comes from
-    `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or has no origin.
+    A dot marks the last rank if no other rank came equally late. `table` comes from
+    `analyses.collectives` with `per_rank=True`. Raises ValueError if it is empty or has no origin.
     """
     require(
         table,
@@ -186,7 +186,7 @@ def _wait_words(table: pd.DataFrame) -> str:
 def _most_often_last(rows: pd.DataFrame) -> str:
     """Describe which rank came last most often.
 
-    rows -- label and arrived_last of each rank.
+    rows -- label and `arrived_last` of each rank.
     """
     most = rows["arrived_last"].max()
     if not most:

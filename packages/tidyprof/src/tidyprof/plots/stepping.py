@@ -42,9 +42,9 @@ def step_budget(
 ) -> TidyFigure:
     """Plot stacked bars of the parts of each step, which add up to the step.
 
-    table comes from `analyses.step_budget`. If it has more than MAX_ROWS rows, the mean step of
-    each rank and device is shown. unprofiled_step_ns is the step time without the profiler, or its
-    range, and is drawn as a line across the bars. None uses the table's attrs, if the profile
+    `table` comes from `analyses.step_budget`. If it has more than `MAX_ROWS` rows, the mean step of
+    each rank and device is shown. `unprofiled_step_ns` is the step time without the profiler, or
+    its range, and is drawn as a line across the bars. None uses the table's attrs, if the profile
     contains the time. Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
@@ -147,10 +147,10 @@ def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
 def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Plot the duration of each step, including warm-up, with the median as a line.
 
-    table has the columns step and duration_ns, and rank if there are several. It comes from
+    `table` has the columns `step` and `duration_ns`, and `rank` if there are several. It comes from
     `analyses.steps` or contains a trainer's own timings. Steps with the `part` warmup are shown,
-    but don't count for the median. Steps that take more than SLOW times the median are marked and
-    labeled. A bar longer than CUT times the median is cut off, and its label shows that. Raises
+    but don't count for the median. Steps that take more than `SLOW` times the median are marked and
+    labeled. A bar longer than `CUT` times the median is cut off, and its label shows that. Raises
     ValueError if the table is empty or has no origin.
     """
     require(table, ["step", "duration_ns"], "steps")

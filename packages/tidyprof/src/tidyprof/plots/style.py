@@ -19,7 +19,7 @@ BLUISH_GREEN = "#009E73"
 YELLOW = "#F0E442"
 BLUE = "#0072B2"
 LIGHTER_BLUE = "#3D9BD6"
-"""Color that replaces BLUE for lines on a dark page, with a contrast of 6 to the page."""
+"""Color that replaces `BLUE` for lines on a dark page, with a contrast of 6 to the page."""
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
@@ -37,8 +37,8 @@ _DARK_GROUND = 17 / 255
 """Dark replacement for white, 0 to 1: #111111, the background of JupyterLab's dark theme."""
 
 _LIGHT_FILL = 0.8
-"""Lightest fill, 0 to 1. Lighter grays up to white (1) are a background, which changes on a dark
-page. Darker grays are fills with a meaning.
+"""Threshold for grays, 0 to 1. Grays from this value up to white (1) are a background, which
+changes on a dark page. Darker grays are fills with a meaning.
 """
 
 DARK_THEMES = {
@@ -71,7 +71,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "collective": (ORANGE, "xx"),
     "other": (GREY, ""),
 }
-"""Kernel category (short_names.CATEGORIES) -> color and hatch."""
+"""Kernel category (`short_names.CATEGORIES`) -> color and hatch."""
 
 PART_LOOK: Mapping[str, tuple[str, str]] = {
     "compute": (BLUE, ""),
@@ -95,7 +95,7 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "backward": (SKY_BLUE, "///"),
     "optimizer": (BLUISH_GREEN, "xx"),
 }
-"""Part of a step (analyses.step_budget; diagnosis.on_device and on_host) -> color and hatch."""
+"""Part of a step (`analyses.step_budget`, `on_device` and `on_host`) -> color and hatch."""
 
 KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "kernel": (BLUE, ""),
@@ -175,7 +175,7 @@ def turned(color: RGBA) -> RGBA:
 
 
 def turned_line(color: RGBA) -> RGBA:
-    """Return the same for a line, which is too thin for BLUE on a dark page."""
+    """Return the same for a line, which is too thin for `BLUE` on a dark page."""
     if list(color[:3]) == _channels(BLUE):
         red, green, blue = _channels(LIGHTER_BLUE)
         return red, green, blue, color[3]
@@ -190,7 +190,7 @@ def is_ground(color: RGBA) -> bool:
 def text_on(ground: str) -> str:
     """Return black or white, whichever is easier to read on this color.
 
-    On the background, return TEXT, which changes together with the background.
+    On the background, return `TEXT`, which changes together with the background.
     """
     return (
         TEXT

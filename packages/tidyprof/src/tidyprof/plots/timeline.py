@@ -40,8 +40,8 @@ shows how full it is.
 """
 
 SPARSE = 60
-"""Maximum number of events once any lane exceeds DENSE. Lanes that show time in two different ways
-can't be compared.
+"""Maximum number of events once any lane exceeds `DENSE`. Lanes that show time in two different
+ways can't be compared.
 """
 
 _BINS = 600
@@ -49,7 +49,7 @@ _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MAX_THREADS = 3
 _BESIDE = 12
-"""Maximum number of characters of a name after a lane. These names take up space of the axes."""
+"""Maximum number of characters of a name after a lane. These names reduce the space for the axes."""
 
 _TOLD_GAP = 0.1
 """Minimum share of the window for the longest gap to be described."""
@@ -93,11 +93,11 @@ def timeline(
     """Plot what the host and each device stream did between two times, or during the host's range
     of one step.
 
-    Without limits, the whole profile is drawn. rank selects one rank. Otherwise, a profile with
+    Without limits, the whole profile is drawn. `rank` selects one rank. Otherwise, a profile with
     several ranks shows their steps, ranges and streams. Bars are labeled if there is room.
 
-    A lane with more than DENSE events shows how full each short time span was, as a height. If
-    there is such a lane, every lane with more than SPARSE events does the same. Raises ValueError
+    A lane with more than `DENSE` events shows how full each short time span was, as a height. If
+    there is such a lane, every lane with more than `SPARSE` events does the same. Raises ValueError
     if the step doesn't exist or nothing happened in the window.
     """
     if rank is not None:

@@ -25,7 +25,7 @@ how many were left out.
 """
 
 MAX_EVENTS = 24_000
-"""Number of events that fit into LIMIT_BYTES, at about 15 bytes each."""
+"""Number of events that fit into `LIMIT_BYTES`, at about 15 bytes each."""
 
 LONGEST_NAME = 400
 """Maximum number of characters in a name. The middle of a longer name is left out."""
@@ -51,9 +51,9 @@ def boxes(
     """Return the viewer's data for events, functions or blocks, as JSON that is safe in HTML.
 
     table  -- one row per item: row (index of its lane), start and length (integers, relative to the
-              start of the figure), name, whole_name, look (index in `looks`). Optional columns:
-              operator and part (texts), launched (time from launch to start, ABSENT if no launch is
-              known), and own (the part of its length that no inner box covers).
+              start of the figure), name, `whole_name`, look (index in `looks`). Optional columns:
+              operator and part (texts), launched (time from launch to start, `ABSENT` if no launch
+              is known), and own (the part of its length that no inner box covers).
     span   -- length of the whole.
     lanes  -- lane names, "" for no name.
     totals -- number of events per lane, if the table contains only the longest events.
@@ -115,7 +115,7 @@ def curve(
 ) -> str:
     """Return the viewer's data for a stepped memory curve.
 
-    table -- the changes in order, with look, value (bytes) and time_ns.
+    table -- the changes in order, with look, value (bytes) and `time_ns`.
     bands -- name, number of the first change, number after the last change, and color.
 
     If there are too many changes, the largest are kept. If there are too many bands, the longest
@@ -210,7 +210,7 @@ def _bounded(
     count: int,
     total: int,
 ) -> str:
-    """Return JSON with as many of `count` rows as fit into LIMIT_BYTES.
+    """Return JSON with as many of `count` rows as fit into `LIMIT_BYTES`.
 
     `encoded(n)` returns the columns of the n most important rows.
     """

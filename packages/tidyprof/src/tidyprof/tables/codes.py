@@ -46,20 +46,20 @@ def counted(codes: np.ndarray, texts: Iterable[str]) -> Counter[str]:
 
 
 def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
-    """Return the number in `numbers` for each value, or ABSENT if there is none."""
+    """Return the number in `numbers` for each value, or `ABSENT` if there is none."""
     positions, unique = pd.factorize(values)
     found = [numbers.get(value, ABSENT) for value in unique.tolist()]
     return np.array([*found, ABSENT], np.int64)[positions]
 
 
 def by_code(values: Iterable[Any], codes: np.ndarray, absent: Any, dtype: Any = None) -> np.ndarray:
-    """Return the value at the position of each code, or `absent` for NO_TEXT."""
+    """Return the value at the position of each code, or `absent` for `NO_TEXT`."""
     # The code -1 selects the last element, so `absent` goes there.
     return np.array([*values, absent], dtype)[codes]
 
 
 def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
-    """Return int32 codes of `[x, y, z]` texts for the numbers of each row, or NO_TEXT if a number
+    """Return int32 codes of `[x, y, z]` texts for the numbers of each row, or `NO_TEXT` if a number
     is missing.
     """
     # Renumber after each axis, so that the product of all axes never exceeds 64 bits.
@@ -103,7 +103,7 @@ def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndar
 def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
     """Return codes of `texts` as a categorical column.
 
-    The categories are the texts in use, sorted. NO_TEXT becomes a missing value.
+    The categories are the texts in use, sorted. `NO_TEXT` becomes a missing value.
     """
     used = used_codes(codes, len(texts)).tolist()
     categories = sorted({texts[code] for code in used})
@@ -128,7 +128,7 @@ def category_type(categories: tuple[str, ...], dtype: str) -> pd.CategoricalDtyp
 
 
 def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
-    """Return the codes that occur, in order, without NO_TEXT.
+    """Return the codes that occur, in order, without `NO_TEXT`.
 
     texts -- the number of texts.
     """
@@ -140,7 +140,8 @@ def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
     """Return int64 values as a nullable dtype.
 
-    ABSENT and numbers that don't fit into the dtype become <NA>. They are overwritten in `values`.
+    `ABSENT` and numbers that don't fit into the dtype become `<NA>`. They are overwritten in
+    `values`.
     """
     target = np.dtype(dtype.lower())
     limits = np.iinfo(target)
@@ -167,10 +168,10 @@ DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
 """Kinds that occupy a device. `busy` measures their union over time."""
 
 KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
-"""Position of every kind in KINDS."""
+"""Position of every kind in `KINDS`."""
 
 ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
-"""Mask of the KINDS that occupy a device."""
+"""Mask of the `KINDS` that occupy a device."""
 
 _COLLECTIVE_KERNEL = re.compile(
     r"(void )?(nccl|rccl|msccl|uccl|oneccl|oneapi::ccl|nvshmem|rocshmem)", re.IGNORECASE
@@ -254,9 +255,9 @@ def refined(
     texts: Iterable[str],
     has_collective: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return kinds (positions in KINDS), refined by kernel names.
+    """Return kinds (positions in `KINDS`), refined by kernel names.
 
-    name           -- codes of the names in `texts`, NO_TEXT for a missing name.
+    name           -- codes of the names in `texts`, `NO_TEXT` for a missing name.
     has_collective -- mask of the events with a collective operation in the file. They become
                       `collective`.
     """

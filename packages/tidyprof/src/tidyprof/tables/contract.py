@@ -35,7 +35,7 @@ ORIGIN_KINDS = ("measured", "recorded", MODELED, "compiled")
 class Origin:
     """The source of numbers, which is printed in the corner of every figure.
 
-    kind is one of these:
+    `kind` is one of these:
 
     - `measured`: on this machine, now.
     - `recorded`: on a named machine and day.
@@ -67,7 +67,7 @@ NOT_STATED = Origin("recorded", "machine not stated")
 
 def recorded_on(meta: Mapping[str, Any]) -> Origin:
     """Return the origin of a file without a model's mark: the GPU and ROCm release that it names,
-    or NOT_STATED.
+    or `NOT_STATED`.
     """
     gpu, rocm = meta.get("gpu"), meta.get("rocm")
     if not isinstance(gpu, str) or not gpu.strip():
@@ -96,7 +96,7 @@ def stated_origin(marker: Any) -> Origin | None:
 
 def origin_of_files(files: Iterable[str]) -> Origin:
     """Return a `modeled` origin if a marker next to one of these files says so, otherwise
-    NOT_STATED.
+    `NOT_STATED`.
 
     `modelled.json` marks every file in its folder. `<start>_modelled.json` marks the files whose
     names start with `<start>`.
@@ -145,7 +145,7 @@ EVENT_DTYPES: dict[str, str] = {
     "duration_ns": "int64",
     "correlation_id": "Int64",
 }
-"""Columns of `Profile.events` in order. Int types with a capital letter contain <NA> for missing
+"""Columns of `Profile.events` in order. Int types with a capital letter contain `<NA>` for missing
 values.
 """
 
@@ -263,7 +263,7 @@ COUNTER_COLUMNS: dict[str, str] = {
 them.
 
 kernel, dispatch_id, ... -- the kernel that a hardware counter was collected for.
-duration_ns              -- how long a value was valid or the kernel ran, starting at time_ns.
+duration_ns              -- how long a value was valid or the kernel ran, starting at `time_ns`.
 """
 
 
@@ -271,7 +271,7 @@ duration_ns              -- how long a value was valid or the kernel ran, starti
 class Profile:
     """One profiler output as tables.
 
-    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by start_ns. A reader may
+    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by `start_ns`. A reader may
                 append columns, which its docstring lists.
     counters -- one row per sample, columns `COUNTER_DTYPES`.
     meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`, `files`,
@@ -352,7 +352,7 @@ def categorical_of(column: pd.Series | pd.Categorical) -> pd.Categorical:
 
 
 def whole_numbers(column: pd.Series | np.ndarray) -> np.ndarray:
-    """Return a column of integers as int64, with ABSENT for <NA>."""
+    """Return a column of integers as int64, with `ABSENT` for `<NA>`."""
     return column if isinstance(column, np.ndarray) else column.to_numpy(np.int64, na_value=ABSENT)
 
 

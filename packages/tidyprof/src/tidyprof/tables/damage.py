@@ -89,7 +89,7 @@ def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[
 
 
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """Return ends minus starts as int64, or ABSENT if one of them is ABSENT."""
+    """Return ends minus starts as int64, or `ABSENT` if one of them is `ABSENT`."""
     unknown = (start_ns == ABSENT) | (end_ns == ABSENT)
     return np.where(unknown, ABSENT, end_ns - start_ns)
 
@@ -111,14 +111,14 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
 
 
 def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
-    """Return a mask of the valid events that last OUTLYING_FACTOR times as long as the rest
-    together, and at least OUTLYING_NS.
+    """Return a mask of the valid events that last `OUTLYING_FACTOR` times as long as the rest
+    together, and at least `OUTLYING_NS`.
 
     One wrong digit in a start can turn microseconds into days. But a valid event can also be far
     longer than the rest. A collective waits for another rank for up to 30 minutes (the longest
     default of `timeout` in https://docs.pytorch.org/docs/stable/distributed.html), and a call on
     the host can last for the whole job. In the available public traces, all events are shorter than
-    a minute. Ranges that a program marked and samples may have any duration.
+    a minute. Samples, and ranges that a program marked, may have any duration.
     """
     on_device = ON_DEVICE[records["kind"]]
     is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
@@ -223,7 +223,7 @@ def refuse_damage(
     cause: str = CAUSE,
     next_step: str = NEXT_STEP,
 ) -> None:
-    """Raise ProfileReadError if more than MAXIMUM_DROPPED of `total` events were left out.
+    """Raise ProfileReadError if more than `MAXIMUM_DROPPED` of `total` events were left out.
 
     what    -- the name of the events, in the plural.
     dropped -- reason -> number of events, with reasons that fit into "3 <what> <reason>".
@@ -290,11 +290,11 @@ def cut_overlaps(
     A stream runs one kernel at a time. Only kernels of a single launch, such as a graph launch, may
     run at the same time.
 
-    streams -- columns that together identify the stream of an event. `stream` is ABSENT if it is
+    streams -- columns that together identify the stream of an event. `stream` is `ABSENT` if it is
                unknown.
 
-    Raises ProfileReadError if most kernels of a stream last too long and add up to OTHER_UNIT times
-    its span.
+    Raises ProfileReadError if most kernels of a stream last too long and add up to `OTHER_UNIT`
+    times its span.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])

@@ -164,9 +164,9 @@ ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     """Return a line about `ignored_files` in `Profile.meta`, with the first files for each reason.
 
-    The list is empty if no files were ignored. The line ends with SAME only if SAME applies to all
-    files. It leaves out a model's mark because the mark is part of the origin. It also leaves out
-    files in which `tidyprof run` describes a run because they aren't profiles.
+    The list is empty if no files were ignored. The line ends with `SAME` only if `SAME` applies to
+    all files. It leaves out a model's mark because the mark is part of the origin. It also leaves
+    out files in which `tidyprof run` describes a run because they aren't profiles.
     """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
@@ -205,7 +205,7 @@ _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
     """Return the event table, sorted by start, with an enclosing event before its inner events.
 
-    The columns are EVENT_COLUMNS and the available FURTHER_COLUMNS.
+    The columns are `EVENT_COLUMNS` and the available `FURTHER_COLUMNS`.
 
     texts -- the texts for the codes in text columns.
 
@@ -237,7 +237,7 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
 def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return samples sorted by time.
 
-    The columns are COUNTER_DTYPES and those of COUNTER_COLUMNS that a part has. If the samples
+    The columns are `COUNTER_DTYPES` and those of `COUNTER_COLUMNS` that a part has. If the samples
     belong to kernels, the table has all of these columns.
     """
     parts = [part for part in parts if len(part)]
@@ -254,7 +254,9 @@ def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
-    """Return the columns of the table, including FURTHER_COLUMNS with at least one known value."""
+    """Return the columns of the table, including `FURTHER_COLUMNS` with at least one known
+    value.
+    """
     stated = {
         name: dtype
         for name, dtype in FURTHER_COLUMNS.items()
@@ -289,7 +291,7 @@ class Part:
     path            -- the file, for messages.
     records         -- its events, linked with their launches. Their text codes are common to all
                        parts.
-    counters        -- tables of samples with columns of COUNTER_COLUMNS.
+    counters        -- tables of samples with columns of `COUNTER_COLUMNS`.
     facts           -- entries of `Profile.meta`. An entry is kept if all parts have the same value.
     rank            -- None if unknown, or if the records themselves contain it.
     files           -- files that were read; None: `path`.
@@ -409,7 +411,7 @@ _NEVER_ZERO = re.compile(
 
 
 def impossible_zeros(counters: pd.DataFrame) -> list[str]:
-    """Return a warning if kernel counters are 0 that can't be 0."""
+    """Return a warning if kernel counters that can't be 0 are 0."""
     if "kernel" not in counters:
         return []
     names = counters["name"].cat.categories
@@ -429,7 +431,7 @@ def impossible_zeros(counters: pd.DataFrame) -> list[str]:
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the entries that are the same in all of these."""
+    """Return the entries that all of these mappings have in common."""
     first = stated[0] if stated else {}
     return {
         key: value
@@ -501,7 +503,7 @@ class Extent:
 def extent_of(
     ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray
 ) -> Extent:
-    """Return the extent of events with these kinds (positions in KINDS) and times."""
+    """Return the extent of events with these kinds (positions in `KINDS`) and times."""
     is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
     on_device, end = ON_DEVICE[kind], start_ns + duration_ns
     return Extent(

@@ -25,10 +25,10 @@ TEXT_COLUMNS = {
 class Records:
     """Events as columns of equal length.
 
-    columns  -- name in the event table -> int64 values, ABSENT for missing values. Texts are int32
-                codes, NO_TEXT for missing texts. `kind` is the int8 position in KINDS. start_ns,
-                duration_ns, kind and name are always present. A reader may store additional columns
-                here, which don't get into the table.
+    columns  -- name in the event table -> int64 values, `ABSENT` for missing values. Texts are
+                int32 codes, `NO_TEXT` for missing texts. `kind` is the int8 position in `KINDS`.
+                `start_ns`, `duration_ns`, `kind` and `name` are always present. A reader may store
+                additional columns here, which don't get into the table.
     dropped  -- reason -> number of invalid events that were left out.
     not_kept -- category -> number of events that were left out because they aren't work, such as
                 barriers.
@@ -142,8 +142,8 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
     """Columns of a table of events or steps, each created on first use.
 
-    Integers are int64, with ABSENT for <NA>. Texts and kinds stay categorical, with plain strings
-    as categories.
+    Integers are int64, with `ABSENT` for `<NA>`. Texts and kinds stay categorical, with plain
+    strings as categories.
 
     table -- the table, or arrays of such numbers.
     """
