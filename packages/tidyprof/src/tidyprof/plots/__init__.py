@@ -1,9 +1,9 @@
 """Plots of analysis results, with color-blind safe colors, their origin in the corner and a text
 alternative.
 
-Each function returns a matplotlib figure. Its `alternative_text` describes the figure in two
-sentences. It raises ValueError for data without an origin. Use `title` to state the finding in your own
-words.
+Each function returns a matplotlib figure, or raises ValueError for data without an origin. The
+figure's `alternative_text` describes it in two sentences. Use `title` to state the finding in your
+own words.
 """
 
 from tidyprof.plots.call_stacks import call_stacks

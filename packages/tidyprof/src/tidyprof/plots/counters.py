@@ -98,7 +98,8 @@ def _chosen(
     chosen = [name for name in NAMES if name in known] if names is None else list(names)
     if missing := [name for name in chosen if name not in known]:
         raise ValueError(
-            f"nothing was sampled of {', '.join(missing)}; there is {', '.join(known) or 'nothing'}"
+            f"the log has no samples of {', '.join(missing)}; its quantities are"
+            f" {', '.join(known) or 'none'}"
         )
     there = table["device"].dropna().unique().tolist()
     if missing := [number for number in devices or () if number not in there]:
@@ -108,8 +109,8 @@ def _chosen(
         )
     if not chosen:
         raise ValueError(
-            "the log has no GPU samples; choose quantities to draw from"
-            f" {', '.join(known) or 'none'}"
+            "the log has no GPU samples; pass the names of other quantities (in the log:"
+            f" {', '.join(known) or 'none'})"
         )
     wanted = table["device"].isna() | (devices is None) | table["device"].isin(list(devices or ()))
     return table[table["name"].isin(chosen) & wanted].sort_values("time_ns", kind="stable"), chosen

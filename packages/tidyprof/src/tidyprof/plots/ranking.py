@@ -116,8 +116,8 @@ def _summary(shown: pd.DataFrame, table: pd.DataFrame, column: str, what: str, m
     if len(shown) == len(table):
         return f"Bars of all {len(table)} {what} by {measure}, {total} in total"
     return (
-        f"Bars of the {len(shown)} {what} with the largest {measure}, out of {len(table)}. Together"
-        f" they take {shown['percent'].sum():.0f}% of {total}"
+        f"Bars of the {len(shown)} {what} with the largest {measure}, out of {len(table)};"
+        f" together they take {shown['percent'].sum():.0f}% of {total}"
     )
 
 

@@ -178,7 +178,7 @@ def _wait_words(table: pd.DataFrame) -> str:
     longest = rows.loc[rows["longest"].idxmax()]
     return (
         f"Heat map of the waiting times of {len(rows)} ranks in {table['number'].nunique()}"
-        f" collectives, {duration_text(table['wait_ns'].sum())} in total. The longest wait is"
+        f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
         f" {duration_text(longest['longest'])} on {longest['label']}. {_most_often_last(rows)}"
     )
 

@@ -198,8 +198,8 @@ def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
     where = f" on {ranks} ranks" if ranks > 1 else ""
     whose = f" of rank {slowest['rank']}" if ranks > 1 else ""
     return (
-        f"Durations of {len(table)} steps{where}, with a median of {duration_text(median)}."
-        f" {slow or 'None'} of them took more than {SLOW} times the median. The slowest is step"
+        f"Durations of {len(table)} steps{where} with a median of {duration_text(median)};"
+        f" {slow or 'none'} of them took more than {SLOW} times the median. The slowest is step"
         f" {int(slowest['step'])}{whose} with {duration_text(slowest['duration_ns'])}."
     )
 

@@ -49,7 +49,9 @@ _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MAX_THREADS = 3
 _BESIDE = 12
-"""Maximum number of characters of a name after a lane. These names reduce the space for the axes."""
+"""Maximum number of characters of a name after a lane. These names reduce the space for the
+axes.
+"""
 
 _TOLD_GAP = 0.1
 """Minimum share of the window for the longest gap to be described."""
