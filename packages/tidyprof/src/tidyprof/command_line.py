@@ -32,7 +32,9 @@ class Parser(argparse.ArgumentParser):
         if self._subparsers and "required: " in message:
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
         meant = "" if self.hint else _meant(message, self._option_string_actions)
-        raise UserError(f"{shortened(message)}{meant}; see {self.prog} --help")
+        # The types of options here complete a sentence that starts with the option's name.
+        message = re.sub(r"^argument (\S+): (?=must|expects)", r"\1 ", shortened(message))
+        raise UserError(f"{message}{meant or '.'} See: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reject unknown options here, because the given command knows its options."""
