@@ -72,6 +72,7 @@ def download(data_path: Path) -> None:
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{url} couldn't be staged in {data_path} ({error}). Run this again on a machine"
-                f" with a network, copy {ARCHIVE} to that folder, or set {URL_VARIABLE} to a mirror."
+                f" with a network, copy {ARCHIVE} to that folder, or set {URL_VARIABLE} to a"
+                " mirror."
             ) from error
     say(f"CIFAR-100 is staged in {data_path / FOLDER}, and its checksums match")
