@@ -36,8 +36,8 @@ def run_doctor(
 ) -> tuple[Finding, ...]:
     """Return the finding of every check after at most `machine.patience_s` and GRACE_S.
 
-    A check that hangs is unknown. Its thread is a daemon, so a file system that hangs can't keep
-    the program from exiting.
+    A check that hangs counts as unknown. Its thread is a daemon, so a file system that hangs can't
+    keep the program from exiting.
     """
     machine = machine or Machine()
     deadline = time.monotonic() + machine.patience_s + GRACE_S
