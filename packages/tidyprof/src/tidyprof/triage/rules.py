@@ -306,7 +306,7 @@ def _data_fix(view: View) -> str:
             "Your own code prepares the batch. Process whole batches at once, or use a DataLoader"
             " with num_workers=4."
         )
-    return "Load data with num_workers=4. Then apply transforms to whole batches or on the GPU."
+    return "Load with num_workers=4, then move the transforms to whole batches or to the GPU."
 
 
 def _outside_why(view: View) -> str:
