@@ -1,4 +1,4 @@
-"""The commands: each reads its files, shows a table and writes it if asked to."""
+"""The commands. Each reads its files, shows a table, and writes the table if requested."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ SUMMARY_COLUMNS = {
     "steps": "int64",
     "median_step_ns": "Float64",
 }
-"""Columns of the exported summary: one row per device, or one per recording without any."""
+"""The columns of the exported summary, with one row per device or, without devices, per file."""
 
 TOP_IN_SUMMARY = 5
-"""Number of kernels or operators in a summary."""
+"""The number of kernels or operators in a summary."""
 
 _MAX_DEVICES = 8
 _MEBIBYTE = 2**20
 _GIGABYTE = 10**9
 _UNMARKED = (
-    "none marked; `table steps --step-marker NAME` accepts a range or an operator that runs once in"
-    " each"
+    "none are marked. Pass --step-marker NAME to `table steps`, with a range or an operator that"
+    " runs once per step"
 )
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
@@ -80,7 +80,7 @@ Facts = list[tuple[str, str]]
 
 
 def _read_selected(path: str, options: Namespace) -> Profile:
-    """Return a recording, or the steps of it that the options ask for, if the command has them.
+    """Read a profile, and select its steps if the options request this.
 
     Raises UserError for steps that don't exist, and as `read_to_write` does.
     """
@@ -95,7 +95,7 @@ def _read_selected(path: str, options: Namespace) -> Profile:
 
 
 def _part_of(options: Namespace) -> str:
-    """Return which steps the options ask for; "" for the whole recording."""
+    """Return the steps that the options select; "" for the whole profile."""
     first, last = vars(options).get("steps") or (None, None)
     if first is None:
         return ""
@@ -130,7 +130,7 @@ def _each_file(
 
 
 def _place_columns(table: pd.DataFrame) -> list[Column]:
-    """Those of the columns rank, process and device that the table has, with known values."""
+    """Return the columns rank, process and device if the table has them with known values."""
     places = [
         name
         for name in ("rank", "process", "device")
@@ -140,24 +140,24 @@ def _place_columns(table: pd.DataFrame) -> list[Column]:
 
 
 def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
-    """The rows to show."""
+    """Return the rows to show."""
     wanted = (TOP_IN_TERMINAL if on_terminal() else 0) if top is None else top
     return table.head(wanted or sys.maxsize).copy()
 
 
 def _only_sums(profile: Profile, lacking: str) -> str:
-    """A sentence on the statistics of its tool in a recording without these events; "" if it has
-    none.
+    """Return a sentence about the tool's statistics in a profile without these events; "" if the
+    profile has no statistics.
     """
     stats = profile.meta.get("stats", {})
     if len(profile.events) and "kernel" not in stats:
         return ""
     held = ", ".join(f"{len(table):,} rows of {subject}" for subject, table in stats.items())
-    return f"Only sums by name are here, no {lacking}: {held} (meta['stats'])." if held else ""
+    return f"The file has only sums by name, no {lacking}: {held} (meta['stats'])." if held else ""
 
 
 def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
-    """The tool's own sums of kernels, the largest first; of all ranks and processes together."""
+    """Return the tool's kernel sums over all ranks and processes, with the largest first."""
     table = stated_kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     return columns_of(_top(table, top), headings) if len(table) else []
@@ -166,7 +166,7 @@ def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
 def _kernels(options: Namespace) -> None:
     def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
-            say(_only_sums(profile, "single kernels") or "There are no kernels in this recording.")
+            say(_only_sums(profile, "single kernels") or "This profile contains no kernels.")
             if sums := _sums(profile, options.top):
                 show(sums)
             return
@@ -176,8 +176,8 @@ def _kernels(options: Namespace) -> None:
         rest = table.drop(shown.index)
         if len(rest):
             say(
-                f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0"
-                " shows all"
+                f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms. --top 0"
+                " shows all."
             )
 
     _each_file(options, kernels, display)
@@ -186,10 +186,7 @@ def _kernels(options: Namespace) -> None:
 def _busy(options: Namespace) -> None:
     def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
-            say(
-                _only_sums(profile, "single events")
-                or "There is no event on a device in this recording."
-            )
+            say(_only_sums(profile, "single events") or "This profile contains no device events.")
             return
         headings = {"span ms": "span_ns", "busy ms": "busy_ns", "busy %": "busy_percent"}
         headings |= {"sum ms": "sum_ns", "sum %": "sum_percent", "events": "events"}
@@ -218,23 +215,24 @@ def _steps(options: Namespace) -> None:
 
 
 _CLOCKS = {
-    "host": "the host's, which runs ahead; --timeline device has the steps that triage judges",
-    "device": "the device's: the work that each step launched, as late as it ran",
+    "host": "the host, which runs ahead; --timeline device shows the steps that triage judges",
+    "device": "the device, when it ran the work that each step launched",
 }
-"""Timeline -> whose times they are, where both are known."""
+"""A timeline -> a description of its clock, if both timelines are known."""
 
 
 def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None:
-    """Show a table of `step_budget` of this timeline; linked -- whether launches are known, so that
-    the device has steps of its own.
+    """Show a table of `step_budget` for this timeline.
+
+    linked -- whether launches are known, so the device has separate steps.
     """
     if not len(table):
         if timeline == "host":
-            say("There are no events in this recording.")
+            say("This profile contains no events.")
         else:
             say(
-                "No steps are marked in this recording; with --timeline host all of it counts as"
-                " one."
+                "This profile has no marked steps. With --timeline host, all of it counts as"
+                " one step."
             )
             say(f"steps: {_UNMARKED}", MUTED_STYLE)
         return
@@ -259,17 +257,17 @@ def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None
         name: 100 * spent / total.sum()
         for name, spent in table.attrs.get("ranges_in_other", {}).items()
     }
-    if named := [f"{name} {share:.1f} %" for name, share in ranges.items() if share >= 1][
+    if named := [f"{name} {share:.1f}%" for name, share in ranges.items() if share >= 1][
         :MAX_RANGES
     ]:
-        say(f"of other: {', '.join(named)} of all steps, the script's own ranges", MUTED_STYLE)
+        say(f"of other: {', '.join(named)} of all steps, in ranges of the script", MUTED_STYLE)
     if linked and table.attrs["mark"]:
         say(f"clock: {_CLOCKS[timeline]}", MUTED_STYLE)
     say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", MUTED_STYLE)
 
 
 MAX_RANGES = 5
-"""Number of the script's ranges that are named below a table of steps."""
+"""The number of the script's ranges to name below a table of steps."""
 
 
 def _compare(options: Namespace) -> None:
@@ -291,22 +289,25 @@ def _compare(options: Namespace) -> None:
         _show_comparison(table, by, marked, options.top)
         if by == "operator" and on_hosts:
             say(
-                "No kernel is in either recording: each operator has its own time on the host,"
-                " without what it calls."
+                "Neither profile contains kernels. Times are self times of operators on the host,"
+                " without the operators that they call."
             )
         say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
     export([with_origin(table)], options)
 
 
 MIN_CHANGE = 0.01
-"""A row of a comparison is shown from this share of the larger total on; with --top as asked."""
+"""The smallest change, as a share of the larger total, that a comparison shows without --top."""
 
 
 def _show_comparison(
     table: pd.DataFrame, by: str, marked: Sequence[pd.Series], top: int | None
 ) -> None:
-    """Totals, steps, the rows that changed most, and the sum of the others; of one step where both
-    recordings mark some. marked -- ns of the steps of all ranks, before and after.
+    """Show the totals, the steps, the rows that changed most, and the sum of the others.
+
+    If both profiles have marked steps, values are per step.
+
+    marked -- the step times of all ranks in ns, before and after.
     """
     by_the_step = all(map(len, marked))
     numbers = [len(own) for own in marked] if by_the_step else [1, 1]
@@ -322,8 +323,8 @@ def _show_comparison(
     own = own.sort_values("change", key=abs, ascending=False, kind="stable")
     before, after = (own[f"total_ns_{side}"].sum() for side in sides)
     ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
-    each = " a step" if by_the_step else ""
-    percent = f" ({100 * (after / before - 1):+.1f} %)" if before else ""
+    each = " per step" if by_the_step else ""
+    percent = f" ({100 * (after / before - 1):+.1f}%)" if before else ""
     change = f"{_signed(after - before)} ms{percent}"
     say(
         f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
@@ -338,28 +339,28 @@ def _show_comparison(
         others = f"{len(rest)} {'others' if len(shown) else word}"
         if rest["change"].abs().max() < floor:
             others += (
-                f", each changed by less than {100 * MIN_CHANGE:.0f} % of the time ({ms(floor)} ms)"
+                f", each changed by less than {100 * MIN_CHANGE:.0f}% of the time ({ms(floor)} ms)"
             )
-        say(f"{others}, together {_signed(rest['change'].sum())} ms; --top 0 shows all")
+        say(f"{others}, together {_signed(rest['change'].sum())} ms. --top 0 shows all.")
 
 
 def _steps_of_both(marked: Sequence[pd.Series]) -> str:
-    """What steps both recordings mark, how long they are, and what the table is of."""
+    """Return the number and length of the steps in both profiles, and the unit of the table."""
     before, after = (
         f"{len(own):,} of {_duration(own.median())}" if len(own) else "none marked"
         for own in marked
     )
     clock = " (median, on the host, over all ranks)" if any(map(len, marked)) else ""
     if all(map(len, marked)):
-        return f"{before} before and {after} after{clock}; calls and times are those of one"
+        return f"{before} before and {after} after{clock}; calls and times are per step"
     return (
-        f"{before} before and {after} after{clock}; calls and times are of whole recordings, which"
-        " may hold unequal work"
+        f"{before} before and {after} after{clock}; calls and times are for whole profiles, which"
+        " may contain different work"
     )
 
 
 def _show_changes(shown: pd.DataFrame, by: str) -> None:
-    """The rows of `_show_comparison`."""
+    """Show the rows of `_show_comparison`."""
     name = "short_name" if by == "kernel" else "operator"
     calls = shown[["calls_before", "calls_after"]]
     whole = "{:,.0f}" if (calls % 1 == 0).all(axis=None) else "{:,.1f}"
@@ -380,7 +381,7 @@ def _show_changes(shown: pd.DataFrame, by: str) -> None:
 
 
 def _signed(nanoseconds: float) -> str:
-    # What rounds to nothing has no minus: -0.0 + 0.0 is 0.0.
+    # Avoid a minus sign for zero: -0.0 + 0.0 is 0.0.
     return f"{round(nanoseconds / 1e6, 3) + 0.0:+,.3f}"
 
 
@@ -399,7 +400,7 @@ def _convert(options: Namespace) -> None:
         raise cannot_write("OUT", options.target, error) from None
     say(
         f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to"
-        f" their work, {written.samples:,} counter samples. Open it with https://ui.perfetto.dev"
+        f" their work, {written.samples:,} counter samples. Open it in https://ui.perfetto.dev"
     )
 
 
@@ -425,9 +426,9 @@ def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFram
 
 
 def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
-    """The summary of a recording, with SUMMARY_COLUMNS.
+    """Return the summary of a profile, with SUMMARY_COLUMNS.
 
-    occupancy, marked -- the recording's tables of `busy` and `steps`.
+    occupancy, marked -- the profile's tables of `busy` and `steps`.
     """
     table = (occupancy if len(occupancy) else pd.DataFrame([{}])).assign(
         **{key: str(profile.meta[key]) for key in list(SUMMARY_COLUMNS)[:5] if key in profile.meta},
@@ -462,9 +463,9 @@ def _show_summary(
 
 
 def _waiting_fact(profile: Profile) -> str:
-    """Which rank the others wait for, by their devices' collectives."""
+    """Return the rank that the others wait for, based on their devices' collectives."""
     if on_hosts_only(profile, profile, include=DEVICE_KINDS):
-        return "no rank has events on a device; tidyprof triage compares what their hosts did"
+        return "no rank has device events; tidyprof triage compares the hosts"
     return ranks(profile).attrs["evidence"]
 
 
@@ -477,7 +478,7 @@ def _source(profile: Profile) -> Facts:
     }
     facts = [
         ("tool", " ".join(str(meta[key]) for key in ("tool", "tool_version") if key in meta)),
-        ("GPU", "none was found" if meta.get("backend") == "cpu" else str(meta.get("gpu", ""))),
+        ("GPU", "none found" if meta.get("backend") == "cpu" else str(meta.get("gpu", ""))),
         (
             "versions",
             ", ".join(f"{name} {version}" for name, version in versions.items() if version),
@@ -497,15 +498,16 @@ def _events(profile: Profile) -> Facts:
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)
-    span = f"{_duration(end.max() - start.min())} from the first to the last event of the recording"
+    span = f"{_duration(end.max() - start.min())} from the first to the last event of the profile"
     if profile.meta.get("times") == ORDER:
-        span = "not known: the events have an order, and no times"
+        span = "unknown: the events have an order but no times"
     return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
 
 
 def _memory_facts(profile: Profile) -> Facts:
-    """The memory that PyTorch's allocator held at the end, by rank and device; empty unless the
-    file is a snapshot of the allocator.
+    """Return the memory that PyTorch's allocator held at the end, by rank and device.
+
+    The result is empty unless the file is an allocator snapshot.
     """
     facts = []
     blocks = memory_blocks(profile)
@@ -525,14 +527,14 @@ def _memory_facts(profile: Profile) -> Facts:
 
 def _busy_facts(occupancy: pd.DataFrame) -> Facts:
     if not len(occupancy):
-        return [("busy", "there is no event on a device")]
+        return [("busy", "there are no device events")]
     if len(occupancy) > _MAX_DEVICES:
         share = occupancy["busy_percent"]
         return [
             (
                 "busy",
                 (
-                    f"{len(occupancy)} devices, between {share.min():.1f} and {share.max():.1f} %"
+                    f"{len(occupancy)} devices, between {share.min():.1f}% and {share.max():.1f}%"
                     " of the time from the first to the last event of each"
                 ),
             )
@@ -542,7 +544,7 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
         places = (("rank", row.rank), ("device", row.device))
         place = ", ".join(f"{word} {value}" for word, value in places if not pd.isna(value))
         text = (
-            f"{row.busy_percent:.1f} %, {_duration(row.busy_ns)} of the"
+            f"{row.busy_percent:.1f}%, {_duration(row.busy_ns)} of the"
             f" {_duration(row.span_ns)} from its first to its last event"
             f" (durations add up to {_duration(row.sum_ns)})"
         )
@@ -561,7 +563,7 @@ def _steps_fact(marked: pd.DataFrame) -> str:
 
 
 def _show_top(profile: Profile) -> None:
-    """Show the largest kernels; without kernels the largest operators, or a monitor's samples."""
+    """Show the largest kernels. Without kernels, show operators or a monitor's samples."""
     found = kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     if not len(found):
@@ -579,8 +581,10 @@ def _show_top(profile: Profile) -> None:
 
 
 def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
-    """The means of a monitor's samples; of several devices the least and the largest mean, since in
-    a mean over all an idle device would hide a busy one.
+    """Return the means of a monitor's samples.
+
+    For several devices, return the smallest and the largest mean, because in a mean over all
+    devices, an idle device would hide a busy one.
     """
     keys = ["name", "unit"]
     counters = _in_gigabytes(counters)
@@ -611,7 +615,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
 
 
 def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
-    """The samples with those in GB that are too many bytes to compare at a glance."""
+    """Return the samples, with large numbers of bytes converted to GB."""
     amounts = counters["unit"].eq("bytes")
     large = counters["name"][amounts & counters["value"].ge(_GIGABYTE)]
     chosen = amounts & counters["name"].isin(large)
@@ -622,13 +626,13 @@ def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def _duration(nanoseconds: float) -> str:
-    """A duration in milliseconds, a short one in microseconds."""
+    """Return a duration in milliseconds, or in microseconds if it is short."""
     unit = "µs" if abs(nanoseconds) < 1e6 else "ms"
     return f"{FORMATS[unit](nanoseconds)} {unit}"
 
 
 TABLES = {"kernels": _kernels, "busy": _busy, "steps": _steps, "compare": _compare}
-"""Name of a table -> the function that shows it."""
+"""The name of a table -> the function that shows it."""
 
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
@@ -639,4 +643,4 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "hang": hang,
     "isa": isa,
 }
-"""Command -> the function that runs it and returns an exit code, or None for 0."""
+"""A command -> the function that runs it and returns an exit code, or None for 0."""

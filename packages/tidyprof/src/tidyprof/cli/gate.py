@@ -1,6 +1,4 @@
-"""The command `gate`: compares two versions, shows and writes a verdict, and exits with 1 if the
-new version is slower.
-"""
+"""The command `gate`, which compares two versions and exits with 1 if the new version is slower."""
 
 from __future__ import annotations
 
@@ -37,20 +35,20 @@ from tidyprof.running.report import read_run
 from tidyprof.tables.contract import NOT_STATED
 
 NAMED = 3
-"""The most pairs of copies that an error names."""
+"""The maximum number of copied pairs that an error names."""
 
 WIDTH = 80
-"""The width of the report in columns; only lines with names from files may be longer."""
+"""The width of the report in columns. Only lines with names from files can be longer."""
 
 
 def gate(options: Namespace) -> int:
-    """Show the verdict and write the reports. Return 1 if the gate fails, else 0."""
+    """Show the verdict and write the reports. Return 1 if the gate fails, otherwise 0."""
     check_targets(options)
     sides = [repeats_in(path) for path in options.files]
     if set(sides[0]) & set(sides[1]):
-        found = "BASE and NEW name the same run"
+        found = "BASE and NEW are the same run"
         raise UserError(
-            one_line(options.files[0], found, "one name was given twice", "give BASE and NEW")
+            one_line(options.files[0], found, "the same path was passed twice", "pass two versions")
         )
     base, new = (
         [_with_machine(run_times(path, options.step_marker, options.metric)) for path in side]
@@ -59,8 +57,8 @@ def gate(options: Namespace) -> int:
     try:
         verdict = judge(base, new, options.fail_above, options.paired)
     except ValueError as error:
-        cause = "a run failed, was renamed, or was made in another way"
-        next_step = "make all runs alike; leave out --paired if they aren't pairs"
+        cause = "a run failed, was renamed, or was recorded in another way"
+        next_step = "record all runs the same way; leave out --paired if they aren't pairs"
         raise UserError(one_line(", ".join(options.files), str(error), cause, next_step)) from None
     _refuse_copies([*base, *new])
     if options.fail_on_inconclusive and verdict.word == INCONCLUSIVE:
@@ -73,8 +71,9 @@ def gate(options: Namespace) -> int:
 
 
 def _with_machine(run: RunTimes) -> RunTimes:
-    """Return the run. If it doesn't state its origin, this is the machine that `tidyprof run`
-    recorded next to its times.
+    """Return the run with its origin.
+
+    If the run doesn't state an origin, use the machine that `tidyprof run` recorded.
     """
     watched = read_run(Path(run.path))
     if run.origin != NOT_STATED or not watched.ranks:
@@ -87,12 +86,10 @@ def _refuse_copies(runs: Sequence[RunTimes]) -> None:
         pairs = [f"{other.path} and {one.path}" for one, other in copies]
         rest = f"; and {len(pairs) - NAMED} more pairs" if len(pairs) > NAMED else ""
         cause, next_step = (
-            "a copy or a link",
+            "one run is a copy of the other, or a link to it",
             "record each repeat separately, or leave out the copy",
         )
-        raise UserError(
-            one_line("; ".join(pairs[:NAMED]) + rest, "one and the same run", cause, next_step)
-        )
+        raise UserError(one_line("; ".join(pairs[:NAMED]) + rest, "the same run", cause, next_step))
 
 
 def _show(verdict: Verdict) -> None:

@@ -1,4 +1,4 @@
-"""The command `isa`: assembly for AMD GPUs in, what the compiler made of each kernel out."""
+"""The command `isa`, which reads assembly for AMD GPUs and shows the properties of each kernel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from tidyprof.readers.assembly import read_assembly
 
 
 def isa(options: Namespace) -> int:
-    """Show the kernels, and write them if asked to. Returns 1 where one spills and that shall fail,
-    else 0.
+    """Show the kernels, and write them if requested.
+
+    Return 1 if a kernel spills and --fail-on-spill was passed, otherwise 0.
     """
     check_targets(options)
     kernels = read_assembly(options.files[0])
@@ -30,7 +31,8 @@ def isa(options: Namespace) -> int:
     spilling = table[table["spilled_vgprs"].fillna(0) > 0]
     with showing(options):
         say(
-            f"kernels: {len(table)}, that spill vector registers to memory: {len(spilling)}", "bold"
+            f"kernels: {len(table)}, {len(spilling)} of them spill vector registers to memory",
+            "bold",
         )
         say("")
         names = [_name(*row) for row in zip(table["kernel"], table["file"], strict=True)]
@@ -48,21 +50,21 @@ def isa(options: Namespace) -> int:
             say("")
             show([name, *known])
         say(
-            "waves: most wavefronts on each SIMD at a time; lines of code are counted, not how"
-            " often they run",
+            "waves: maximum number of wavefronts on each SIMD at a time. Counts are lines of code,"
+            " not executions.",
             "dim",
         )
         if table["loads"].isna().any():
             say(
-                "a code object has no text to count in: llvm-objdump --disassemble FILE shows its"
-                " instructions",
+                "A code object has no assembly text to count. To see its instructions:"
+                " llvm-objdump --disassemble FILE",
                 "dim",
             )
         if unknown := sorted({*table["target"]} - {*COMPUTE_UNITS}):
-            say(f"waves of {', '.join(unknown)} are not known here", "dim")
+            say(f"The number of waves on {', '.join(unknown)} is unknown.", "dim")
         elif table["warps"].isna().any():
             say(
-                "without Triton's JSON beside a file, LDS and workgroup are not known: no waves",
+                "The number of waves is unknown without Triton's JSON file next to the assembly.",
                 "dim",
             )
     if options.json is not None:
@@ -73,11 +75,11 @@ def isa(options: Namespace) -> int:
 
 
 def _name(kernel: str, file: str) -> str:
-    """What a row is called: the kernel, and its file without what repeats it."""
+    """Return the name of a row: the kernel, and its file if the file has a different name."""
     place = re.sub(rf"(^|/){re.escape(kernel)}\.\w+(\.gz)?$", "", file)
     return kernel if place in ("", kernel) else f"{kernel} {place}"
 
 
 def _limit(words: str) -> str:
-    """What limits the waves, in the words of the columns."""
+    """Return the limit of the waves, with the names of the columns."""
     return words.replace("registers", "VGPR").replace(" and ", ", ")

@@ -1,4 +1,4 @@
-"""A command's output: tables on a terminal or plain ones into a pipe, and the files it writes."""
+"""A command's output: tables for a terminal or a pipe, and the files that the command writes."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Origin, Profile, is_identifier
 
 _UNLIMITED = 100_000
-"""Width of a pipe in columns of text: more than any table needs."""
+"""The width of a pipe in columns, which is more than any table needs."""
 
 _MIN_TEXT = 8
-"""Columns that a text keeps on a narrow terminal."""
+"""The minimum width of a text column on a narrow terminal."""
 
 MUTED_STYLE = "color(243)"
-"""Style of what matters less: the grey of xterm's 256 colors that can be read both on black and on
-white. NO_COLOR takes it away.
+"""The style of less important text: a gray from xterm's 256 colors that is readable on black and on
+white. NO_COLOR disables it.
 """
 
 _AROUND = 2
-"""Columns that each column of a table on a terminal takes beside its texts."""
+"""The extra width of each table column on a terminal."""
 
 _HEADS = (1 / 2, 1 / 3, 2 / 3)
-"""Shares of a shortened text that its beginning may have; the first that keep most texts apart are
-taken.
+"""The possible shares of the beginning in a shortened text. The share that keeps most texts
+different is used, and the first of several equally good shares.
 """
 
 _WRITERS = {
@@ -67,10 +67,11 @@ _MODULES_OF_OPTIONS = {"--parquet": "pyarrow", "--html": "matplotlib"}
 
 @dataclass(frozen=True)
 class Column:
-    """One column as it is shown: its heading and a text for each row.
+    """One displayed column, with a heading and a text for each row.
 
-    On a terminal long texts are shortened in the middle and numbers never: where these do not fit,
-    lines are longer than it is wide. A unit at the end of a heading goes below it there.
+    On a terminal, long texts are shortened in the middle, but numbers never are. If the numbers
+    don't fit, lines are wider than the terminal. A unit at the end of a heading moves to the line
+    below.
     """
 
     heading: str
@@ -83,12 +84,14 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "µs": lambda nanoseconds: f"{nanoseconds / 1e3:,.1f}",
     "%": lambda share: f"{share:.1f}",
 }
-"""Unit at the end of a heading -> the text of a value; times are in ns in every table."""
+"""A unit at the end of a heading -> the function that formats a value. Tables contain times in ns.
+"""
 
 
 def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
-    """Columns of a table, from heading -> name; a number whose heading has no unit is a count, but
-    for identifiers.
+    """Return columns of a table, from heading -> column name.
+
+    A number whose heading has no unit is formatted as a count, unless it is an identifier.
     """
     columns = []
     for heading, name in headings.items():
@@ -100,28 +103,28 @@ def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]
 
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
-    """The text of each value, empty for <NA>."""
+    """Return the text of each value; empty for <NA>."""
     return ["" if pd.isna(value) else text(value) for value in values]
 
 
 def on_terminal() -> bool:
-    """Whether standard output is a terminal, where a person reads it as it is written."""
+    """Return True if standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _in_words(text: str) -> str:
-    """A text to print; on a terminal with minus signs, where programs read a hyphen."""
+    """Return a text to print, with minus signs on a terminal and hyphens for programs."""
     shown = joined(printable(text))
     return with_minus(shown) if on_terminal() else shown
 
 
 def say(line: str, style: str = "") -> None:
-    """Print a line of text; only a terminal breaks it."""
+    """Print a line of text. Only a terminal breaks it."""
     _print(Text(_in_words(line), style), soft_wrap=not on_terminal())
 
 
 def show(columns: Iterable[Column]) -> None:
-    """Print a table. The caller has left out columns that tell nothing."""
+    """Print a table. The caller leaves out empty columns."""
     columns = list(columns)
     if on_terminal():
         _show_in_lines(columns)
@@ -135,7 +138,10 @@ def show(columns: Iterable[Column]) -> None:
 
 
 def _show_in_lines(columns: Sequence[Column]) -> None:
-    """A table on a terminal: a line for each row, but for texts that would look alike shortened."""
+    """Print a table on a terminal, with one line per row.
+
+    A row takes several lines only if a shortened text would look like another one.
+    """
     headings = ["\n".join(column.heading.rpartition(" ")[::2]) for column in columns]
     texts = [
         [printable(text) if column.is_text else with_minus(text) for text in column.values]
@@ -157,12 +163,13 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
         table.add_row(*map(Text, row))
     _print(table, least_width=sum(widths) + _AROUND * len(columns))
     if shortened != texts:
-        say("…: shortened to this width; a pipe gets the whole names", MUTED_STYLE)
+        say("…: shortened to this width. A pipe receives the whole names.", MUTED_STYLE)
 
 
 def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:
-    """The widths of columns that have `most` together: the widest give first, none below its
-    floor.
+    """Return the widths of columns that share `most` columns of text.
+
+    The widest column shrinks first, and no column shrinks below its floor.
     """
     found = list(widths)
     while sum(found) > most:
@@ -174,8 +181,9 @@ def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int
 
 
 def _shortened(texts: Sequence[str], width: int) -> list[str]:
-    """The texts without their middle where they are too long, cut where they differ most; those
-    that would still look alike stay whole.
+    """Return the texts, with the middle of long texts removed.
+
+    The cut is placed so that most texts stay different. Texts that would look the same stay whole.
     """
     ways = [{text: _cut(text, width, share) for text in texts} for share in _HEADS]
     ways.sort(key=lambda way: -len({*way.values()}))
@@ -191,8 +199,10 @@ def _cut(text: str, width: int, share: float) -> str:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print lines of a label and a text; a terminal breaks long texts between words, keeps them
-    right of the labels, and indents the lines that go on, since a label may have several texts.
+    """Print lines with a label and a text.
+
+    On a terminal, long texts break between words and stay to the right of the labels. Continuation
+    lines are indented, because a label may have several texts.
     """
     facts = list(facts)
     table = Table.grid(padding=(0, 2))
@@ -208,7 +218,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def _hanging(text: str, width: int) -> str:
-    """The text in lines, of which all but the first are indented."""
+    """Return the text in lines. All lines except the first are indented."""
     broken = textwrap.wrap(
         text, max(width, _MIN_TEXT), subsequent_indent="  ", break_on_hyphens=False
     )
@@ -216,15 +226,15 @@ def _hanging(text: str, width: int) -> str:
 
 
 def warn(message: str) -> None:
-    """Print a line on stderr, so that it doesn't get into a pipe of results."""
+    """Print a warning to standard error, so it doesn't mix with results in a pipe."""
     tell(f"warning: {printable(message)}")
 
 
-# Standard output, which may end early: its reader has had enough, or its disk is full
+# Standard output, which may close early because its reader ends or the disk is full
 
 
 def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
-    """Write it as wide as the output is, and at least `least_width` columns wide."""
+    """Print an object in the width of the output, with at least `least_width` columns."""
     if sys.stdout is None:
         return
     with _to_standard_output():
@@ -238,21 +248,23 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
 
 
 def _write(text: str) -> None:
-    """Text on standard output; a closed one gets nothing."""
+    """Write text to standard output, unless it is closed."""
     if sys.stdout is None:
         return
     with _to_standard_output():
-        # Other streams, such as io.StringIO, take any character.
+        # Other streams, such as io.StringIO, accept any character.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")
         sys.stdout.write(text)
-        sys.stdout.flush()  # text that is still buffered would fail later, when nobody handles it
+        sys.stdout.flush()  # buffered text would fail later, outside this handler
 
 
 @contextmanager
 def _to_standard_output() -> Iterator[None]:
-    """A context for writing: raises UserError if standard output cannot be written, and
-    BrokenPipeError if its reader has had enough.
+    """Return a context for writing to standard output.
+
+    Raises UserError if standard output can't be written, and BrokenPipeError if its reader has
+    ended.
     """
     try:
         yield
@@ -262,20 +274,20 @@ def _to_standard_output() -> Iterator[None]:
         discard(sys.stdout)
         found, cause = str(error.strerror or error), "the disk is full, or the terminal is gone"
         raise UserError(
-            one_line("standard output", found, cause, "write to another place")
+            one_line("standard output", found, cause, "redirect it to another place")
         ) from None
 
 
 ANSWERING = {"gate", "isa"}
-"""Commands that answer by their exit code as well."""
+"""Commands whose exit code also contains the result."""
 
 
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
-    """A context for all that is shown: if the command also writes files, or is one of ANSWERING, it
-    goes on when the reader of standard output has had enough.
+    """Return a context for showing results.
 
-    If JSON goes to standard output, nothing else does.
+    If the reader of standard output ends, a command continues if it also writes files or is one of
+    ANSWERING. If JSON goes to standard output, nothing else is shown.
     """
     try:
         with (
@@ -290,12 +302,13 @@ def showing(options: Namespace) -> Iterator[None]:
         discard(sys.stdout)
 
 
-# Files to write: refused before anything is done, above all where a recording would be lost
+# Files to write, which are checked before any work, mainly to protect profiles
 
 
 def targets(options: Namespace) -> dict[str, str]:
-    """Option -> file to write, for the options that were given: `--csv`, `--json`, `--parquet`,
-    `--html` or, of `convert`, `OUT`.
+    """Return option -> file to write, for the options that were passed.
+
+    The options are `--csv`, `--json`, `--parquet` and `--html`, and `OUT` for `convert`.
     """
     known = {
         **{f"--{kind}": getattr(options, kind, None) for kind in (*EXPORTS, "html")},
@@ -305,9 +318,7 @@ def targets(options: Namespace) -> dict[str, str]:
 
 
 def check_targets(options: Namespace) -> None:
-    """Raise UserError, before any work is done, if a file could not be written or would replace a
-    recording that is read.
-    """
+    """Raise UserError before any work if a file can't be written or would replace an input file."""
     wanted = targets(options)
     for option, module in _MODULES_OF_OPTIONS.items():
         if option in wanted and find_spec(module) is None:
@@ -317,21 +328,21 @@ def check_targets(options: Namespace) -> None:
     for option, path in wanted.items():
         if path in ("", STDOUT) or os.path.isdir(path) or not Path(path).parent.is_dir():
             raise cannot_write(
-                option, path or "''", "no file can have this name, or its folder is not there"
+                option, path or "''", "a file can't have this name, or its folder doesn't exist"
             )
         if any(_belongs_to(path, Path(source)) for source in options.files):
             raise _would_replace(option, path)
     if len({os.path.realpath(path) for path in wanted.values()}) < len(wanted):
         options, paths = " and ".join(wanted), ", ".join(wanted.values())
-        raise cannot_write("each of them", paths, f"both {options} would write it")
+        raise cannot_write("each of them", paths, f"{options} would write the same file")
 
 
 def read_to_write(
     path: str | os.PathLike[str], options: Namespace, **reading: Unpack[ReadOptions]
 ) -> Profile:
-    """Read a recording, with these options of its reader.
+    """Read a profile with these options of its reader.
 
-    Raises UserError if a file that is to be written is among those that were read.
+    Raises UserError if an output file is among the files that were read.
     """
     profile = read(path, **reading)
     refuse_targets(options, profile.meta.get("files", ()))
@@ -339,7 +350,7 @@ def read_to_write(
 
 
 def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
-    """Raise UserError if a file that is to be written is among these files, which were read."""
+    """Raise UserError if an output file is among these input files."""
     for option, target in targets(options).items():
         read_files = filter(os.path.exists, files)
         if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
@@ -347,30 +358,30 @@ def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
 
 
 def origin_of(run: Run) -> Origin:
-    """Of what `tidyprof run` left: `measured` on this machine, else `recorded`."""
+    """Return the origin of a run: `measured` on this machine, otherwise `recorded`."""
     machine = next(iter(run.ranks.values()))["machine"]
     kind = "measured" if machine["host"] == platform.node() else "recorded"
     return Origin(kind, machine_of(run))
 
 
 def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
-    """The table with the recording's path as first column and its origin as last column."""
+    """Return the table with the profile's path as first column and its origin as last column."""
     placed = with_origin(table)
     placed.insert(0, "file", pd.Series(path, index=table.index, dtype="string"))
     return placed
 
 
 def with_origin(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its origin as last column, since its file has no other room for it."""
+    """Return the table with its origin as last column, because files have no other place for it."""
     return table.assign(
         origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string")
     )
 
 
 def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
-    """Write the tables, joined to one, to each file that was asked for.
+    """Join the tables, and write the result to each requested file.
 
-    Raises UserError if a file cannot be written, and for tables with different columns.
+    Raises UserError if a file can't be written, and for tables with different columns.
     """
     wanted = targets(options)
     if not wanted:
@@ -378,10 +389,10 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
     try:
         table = join(tables)
     except ValueError:
-        found = "the recordings give tables with different columns, which make none together"
+        found = "the tables of these files have different columns, so they can't be joined"
         cause, next_step = (
-            "some are of a GPU and some of a CPU",
-            "give recordings of one kind at a time",
+            "some runs used a GPU and some didn't",
+            "pass files of one kind at a time",
         )
         raise UserError(one_line(", ".join(options.files), found, cause, next_step)) from None
     table.attrs = {}
@@ -397,7 +408,7 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
 
 
 def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with texts that are harmless in a spreadsheet and on a terminal; numbers stay."""
+    """Return the table with texts escaped for spreadsheets and terminals. Numbers don't change."""
     words = table.select_dtypes(exclude=["number", "bool"])
     return table.assign(
         **words.map(lambda value: csv_text(value) if isinstance(value, str) else value)
@@ -405,10 +416,10 @@ def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_report(option: str, path: str, text: str) -> None:
-    """Write a text to the file that an option names, or to standard output, whose reader may have
-    had enough.
+    """Write a text to the file that an option names, or to standard output.
 
-    Raises UserError if it cannot be written.
+    Raises UserError if the text can't be written, except if the reader of standard output has
+    ended.
     """
     try:
         if path == STDOUT:
@@ -422,15 +433,17 @@ def write_report(option: str, path: str, text: str) -> None:
 
 
 def cannot_write(option: str, path: str, finding: str | OSError) -> UserError:
-    """The error about a file that cannot be written."""
+    """Return the error about a file that can't be written."""
     finding = str(finding.strerror or finding) if isinstance(finding, OSError) else finding
-    cause = "a typing error, a full disk, or a folder that may not be written to"
-    return UserError(one_line(path, finding, cause, f"give {option} another file"))
+    cause = "a typo, a full disk, or a folder without write permission"
+    return UserError(one_line(path, finding, cause, f"pass another file to {option}"))
 
 
 def _belongs_to(target: str, source: Path) -> bool:
-    """Whether an existing file is the source that is read, lies in it if it is a folder, or begins
-    with its name if it is the common beginning of several names.
+    """Return True if an existing output file belongs to the source.
+
+    It is the source, it is inside the source folder, or its name starts with the source's name if
+    the source is a common prefix of several names.
     """
     if not os.path.exists(target):
         return False
@@ -443,4 +456,4 @@ def _belongs_to(target: str, source: Path) -> bool:
 
 
 def _would_replace(option: str, path: str) -> UserError:
-    return cannot_write(option, path, "it is among what is read, and would be lost")
+    return cannot_write(option, path, "writing it would replace an input file")

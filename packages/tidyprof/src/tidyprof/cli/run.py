@@ -1,7 +1,7 @@
-"""The command `run`: takes a program, and reports what limits it.
+"""The command `run`, which runs a program and reports what limits it.
 
-Until the program has ended, nothing large is imported, which would take memory from it: many of
-these commands may run side by side.
+This module doesn't import anything large before the program has ended. Many of these commands may
+run at the same time, and imports would take memory from the program.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
 from tidyprof.standard_streams import tell
 
 ABOUT = "run.json"
-"""The file that the command writes into the folder of a run. Two commands can't both create it."""
+"""The file that the command writes to a run's folder. Two commands can't both create it."""
 
 
 def run(options: Namespace) -> int:
-    """Run the program, and report what limits it. Returns the program's exit code."""
+    """Run the program, report what limits it, and return the program's exit code."""
     rank = launched(RANKS)
     folder = _folder(options, rank)
     asked = Asked(
@@ -41,26 +41,26 @@ def run(options: Namespace) -> int:
     except OSError as error:
         _clear(folder)
         tell(
-            f"error: {options.program[0]}: {error.strerror}. Next step: check the command behind --"
+            f"error: {options.program[0]}: {error.strerror}. Next step: check the command after --"
         )
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN
     try:
         if not rank:
             reporting = import_module("tidyprof.cli.run_report")
             reporting.report(options, folder, ended, waits=rank is not None)
-    except Exception as error:  # the exit code is the program's in any case
-        tell(f"error: the report of tidyprof failed: {type(error).__name__}: {error}")
+    except Exception as error:  # return the program's exit code in any case
+        tell(f"error: tidyprof couldn't write its report: {type(error).__name__}: {error}")
     _clear(folder)
     return end_as(ended.code)
 
 
 def _folder(options: Namespace, rank: int | None) -> Path:
-    """Create the folder of this run, and check what else the report needs.
+    """Create the folder of this run, and check the other files that the report writes.
 
-    Raises UserError if another run has the folder, or if it can't be written.
+    Raises UserError if another run uses the folder, or if it isn't writable.
     """
     folder = _from_here(Path(options.out)) if options.out else _new_folder(rank)
-    # Other ranks may have begun already: a rank looks for its own file only.
+    # Other ranks may have started already, so a rank checks only for its own file.
     if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
         raise _taken(folder)
     try:
@@ -71,12 +71,12 @@ def _folder(options: Namespace, rank: int | None) -> Path:
         if folder.is_dir():
             raise _taken(folder) from None
         raise UserError(
-            one_line(str(folder), "no folder", "a file has this name", "give another --out")
+            one_line(str(folder), "not a folder", "a file has this name", "pass another --out")
         ) from None
     except OSError as error:
-        cause = "a folder of another user, or a disk that is full or read-only"
+        cause = "another user owns the folder, or the disk is full or read-only"
         found = f"can't be written: {error.strerror}"
-        raise UserError(one_line(str(folder), found, cause, "give another --out")) from None
+        raise UserError(one_line(str(folder), found, cause, "pass another --out")) from None
     if options.json is not None or options.html is not None:
         check = import_module("tidyprof.cli.output").check_targets
         try:
@@ -88,35 +88,36 @@ def _folder(options: Namespace, rank: int | None) -> Path:
 
 
 def _taken(folder: Path) -> UserError:
-    found = "there is a run in it"
-    return UserError(one_line(str(folder), found, "an earlier one", "give another --out"))
+    found = "the folder already contains a run"
+    return UserError(one_line(str(folder), found, "an earlier run", "pass another --out"))
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a run without any result leaves."""
+    """Remove the files of a run without results."""
     about = folder / ABOUT
     try:
         if about.stat().st_size == 0:
             about.unlink()
         folder.rmdir()
-    except OSError:  # there is a result, or the program removed the folder
+    except OSError:  # the run has results, or the program removed the folder
         return
 
 
 def _from_here(folder: Path) -> Path:
-    """Return the folder as a path from the current folder, if it is below that."""
+    """Return the folder as a relative path if it is inside the current folder."""
     here = Path.cwd()
     return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _new_folder(rank: int | None) -> Path:
-    """Create a new folder for this run. Raises UserError for ranks that were launched together,
-    which can't agree on one, and OSError if there can't be one.
+    """Create and return a new folder for this run.
+
+    Raises UserError for ranks that were launched together, because they can't agree on a folder.
     """
     if rank is not None:
-        found = f"this is rank {rank} of a launcher, and all ranks need one folder"
+        found = f"a launcher started rank {rank}, and all ranks must use the same folder"
         raise UserError(
-            one_line("--out", found, "a launcher in front of tidyprof", "give --out DIR")
+            one_line("--out", found, "the launcher comes before tidyprof", "pass --out DIR")
         )
     number = 1
     while True:
@@ -126,13 +127,15 @@ def _new_folder(rank: int | None) -> Path:
         except FileExistsError:
             number += 1
         except OSError:
-            return folder  # and the next attempt to create it tells why
+            return folder  # the next attempt to create it reports the reason
         else:
             return folder
 
 
 def _watch(folder: Path) -> Callable[[], None]:
-    """Return a function that reports once that all is recorded: programs may run for days."""
+    """Return a function that reports once when the recording is complete, because programs may run
+    for days.
+    """
     told: list[bool] = []
 
     def look() -> None:
@@ -140,7 +143,7 @@ def _watch(folder: Path) -> Callable[[], None]:
         if told or not about.is_file() or _stage(about) != "done":
             return
         told.append(True)
-        tell(f"tidyprof: recorded, and the program continues. Next: tidyprof triage {folder}")
+        tell(f"tidyprof: the trace is done; the program continues. Next: tidyprof triage {folder}")
 
     return look
 
@@ -153,4 +156,4 @@ def _stage(about: Path) -> str | None:
 
 
 COMMANDS = {"run": run}
-"""Command -> its function, as in cli/commands.py."""
+"""A command -> its function, as in cli/commands.py."""

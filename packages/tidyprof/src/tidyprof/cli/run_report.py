@@ -1,4 +1,4 @@
-"""The report of the command `run` once the program has ended."""
+"""The report of the command `run` after the program has ended."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ PATIENCE_S = 60.0
 """The longest time that the first rank waits for the files of other ranks."""
 
 SIGNS = ("torch_imported", "torch_compiled", "python_*")
-"""Empty files with which the hooks tell how far the program came."""
+"""Empty files that show how far the program ran."""
 
 
 def report(options: Namespace, folder: Path, ended: Ended, waits: bool) -> None:
-    """Show the result on standard error, since standard output is the program's, and write the
-    requested files.
+    """Show the result on standard error, and write the requested files.
 
-    waits -- whether each rank has its own command, so that some ranks may still be at work.
+    Standard output belongs to the program.
+
+    waits -- whether each rank has its own command, so some ranks may still be running.
     """
     run = _wait_for_ranks(folder) if waits else read_run(folder)
     signs = _remove_signs(folder)
@@ -89,7 +90,7 @@ def _show(
 
 
 def job_line(job: dict[str, float]) -> str:
-    """Return the time of the whole job by part, in a line."""
+    """Return one line with the time of the whole job by part."""
     whole = sum(job.values())
     parts = [
         f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
@@ -100,7 +101,7 @@ def job_line(job: dict[str, float]) -> str:
 
 
 def _remove_signs(folder: Path) -> list[str]:
-    """Remove the signs that the hooks left, and return their names."""
+    """Remove the empty files that the hooks created, and return their names."""
     files = [file for sign in SIGNS for file in folder.glob(sign)]
     for file in files:
         file.unlink(missing_ok=True)
@@ -108,7 +109,7 @@ def _remove_signs(folder: Path) -> list[str]:
 
 
 def _wait_for_ranks(folder: Path) -> Run:
-    """Return what the ranks wrote. The files of other nodes may appear a moment later."""
+    """Return the results of all ranks. Files from other nodes may appear a moment later."""
     began = time.monotonic()
     while True:
         found = read_run(folder)
@@ -130,40 +131,40 @@ def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
 
 
 def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
-    """Return a sentence on why no step was seen at all."""
+    """Return the reason why the hooks saw no step."""
     end = f"exit code {code}" if code > 0 else f"signal {-code}"
     if "torch_imported" not in signs:
         old = [sign.removeprefix("python_") for sign in signs]
         if old:
-            return f"the program runs Python {old[0]}, and the hooks need Python 3.10 or newer"
+            return f"the program runs Python {old[0]}, but the hooks need Python 3.10 or newer"
         if code:
             return f"the program ended with {end} before it imported torch"
         return (
-            "nothing that it started imported torch; Python with -E or -I, or in a container that"
-            f" can't see {FIRST}, doesn't read the hooks from PYTHONPATH"
+            "no process of the program imported torch. PYTHONPATH doesn't load the hooks in Python"
+            f" with -E or -I, or in a container that can't see {FIRST}"
         )
     if code:
-        return f"the program ended with {end} before it made a step"
+        return f"the program ended with {end} before it took a step"
     if options.step_marker:
         return (
-            f"nothing called {options.step_marker} began: --step-marker accepts the name of a"
-            " range, or of a function of the program"
+            f"nothing named {options.step_marker} ran. Pass the name of a range or of a function"
+            " in the program to --step-marker"
         )
     if "torch_compiled" in signs:
         return (
-            "torch.compile has compiled the whole step, and the hooks don't see into it;"
-            " --step-marker NAME names an uncompiled function that is called once per step"
+            "torch.compile compiled the whole step, so the hooks can't see it. Pass --step-marker"
+            " NAME with an uncompiled function that runs once per step"
         )
     return (
-        "no optimizer of PyTorch took a step, and no module was called; --step-marker NAME names a"
-        " function of the program that is called once per step"
+        "no PyTorch optimizer took a step, and no module was called. Pass --step-marker NAME with"
+        " a function of the program that runs once per step"
     )
 
 
 def _write_about(
     folder: Path, options: Namespace, run: Run, code: int, job: dict[str, float]
 ) -> None:
-    """Write how the program ended. Arguments may hold secrets, so only the script is kept."""
+    """Write how the program ended. Arguments may contain secrets, so keep only the script."""
     scripts = [word for word in options.program[1:] if Path(word).is_file()]
     about: dict[str, Any] = {
         "command": [options.program[0], *scripts[:1]],

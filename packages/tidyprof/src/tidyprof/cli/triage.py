@@ -1,4 +1,4 @@
-"""The command `triage`: the files of one run in, a diagnosis out."""
+"""The command `triage`, which reads the files of one run and shows a diagnosis."""
 
 from __future__ import annotations
 
@@ -49,18 +49,20 @@ from tidyprof.triage.verdict import (
 )
 
 MIN_BYTES_FOR_PROCESSES = 8 * 2**20
-"""Bytes of files from which another process is worth it: to start one takes as long as to read some
-ten ranks of 170 kB each.
+"""The number of bytes that justifies another process. Starting a process takes about as long as
+reading ten ranks of 170 kB each.
 """
 
 
 @dataclass(frozen=True)
 class ReadFile:
-    """What is kept of a file or folder that was read.
+    """The data that is kept from a file or folder.
 
-    recording       -- what it adds to the run. error -- why it can't be judged, empty if it can.
-    member          -- what it adds to its folder, None for a format without separate ranks.
-    files, warnings -- entries of `Profile.meta`.
+    recording       -- the facts that the file adds to the run.
+    error           -- the reason why the file can't be judged; empty if it can.
+    member          -- the facts that the file adds to its folder; None for a format without
+                       separate ranks.
+    files, warnings -- the entries of `Profile.meta`.
     """
 
     recording: Recording
@@ -71,7 +73,7 @@ class ReadFile:
 
 
 Broken = dict[str, str]
-"""Ranks whose files can't be read, by their names in sentences -> why."""
+"""The name of a rank whose file can't be read -> the reason."""
 
 
 def recordings_of(
@@ -80,10 +82,10 @@ def recordings_of(
     jobs: int | None,
     broken: Broken | None = None,
 ) -> list[ReadFile]:
-    """All recordings in the order of paths, those of a folder in the order of ranks.
+    """Return the data of all files in the order of paths. In a folder, files are in rank order.
 
-    jobs   -- number of processes; None: as many as are worth it.
-    broken -- gets the ranks that can't be read, if there is a rank that can.
+    jobs   -- the number of processes; None chooses a number based on the file size.
+    broken -- receives the ranks that can't be read, if at least one other rank can be read.
 
     Raises ProfileReadError as `read` does.
     """
@@ -101,7 +103,7 @@ def recordings_of(
 
 
 def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOptions]]:
-    """As `together`, without ranks that are damaged at their start."""
+    """Do the same as `together`, but leave out ranks whose files are damaged at the start."""
     try:
         return together(paths)
     except ProfileReadError as error:
@@ -128,7 +130,7 @@ def _of_folder(
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
     ranks = [rank for member in members for rank in member.extent.ranks]
-    # Files of one rank that follow each other are one timeline, so the folder is read as a whole.
+    # Consecutive files of one rank form one timeline, so read the folder as a whole.
     if len(set(ranks)) < len(ranks):
         return [*_read([folder], mark, 1, {}).values()]
     host_events = sum(one.recording.kind.host_events for one in found)
@@ -138,7 +140,7 @@ def _of_folder(
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         kind = one.recording.kind._replace(host_events=host_events)
         recording = replace(one.recording, kind=kind, ignored=ignored)
-        # The warnings are the folder's: its first file carries them.
+        # The warnings belong to the folder, so only its first file has them.
         files_read.append(
             replace(one, recording=recording, warnings=() if files_read else warnings)
         )
@@ -152,8 +154,9 @@ def _read(
     broken: Broken,
     **options: Any,
 ) -> dict[Path, ReadFile]:
-    """Return the ReadFile of each path, without ranks that can't be read: if others can, `broken`
-    gets them.
+    """Return the ReadFile of each path.
+
+    If some ranks can't be read but others can, leave them out and add them to `broken`.
     """
     if not paths:
         return {}
@@ -182,7 +185,7 @@ def _read(
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return one row with the ReadFile of a profile; runs in the process that reads the profile."""
+    """Return one row with the ReadFile of a profile. Runs in the process that reads the profile."""
     kind, error = kind_of(profile), ""
     try:
         recording = recording_of(profile, kind, kind.has_timeline or kind.on_host, mark)
@@ -198,7 +201,7 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
 
 
 def triage(options: Namespace) -> None:
-    """Show the diagnosis, and write the files that were asked for."""
+    """Show the diagnosis, and write the requested files."""
     check_targets(options)
     diagnosis = diagnosed(options)
     run = _run_beside(options.files)
@@ -209,29 +212,29 @@ def triage(options: Namespace) -> None:
 
 
 def show_report(diagnosis: Diagnosis, run: Run | None, why: bool) -> None:
-    """Print the report of a diagnosis, with what the hooks of `tidyprof run` saw."""
+    """Print the report of a diagnosis, with the results of the hooks of `tidyprof run`."""
     notes, details = (notes_of(run), details_of(run)) if run else ((), ())
     for line, style in report(diagnosis, why, notes, details):
         say(line, style)
 
 
 def _run_beside(files: Sequence[str]) -> Run | None:
-    """What the hooks of `tidyprof run` found beside the trace; None where it was not run so."""
+    """Return the results of `tidyprof run` next to the trace; None if there are none."""
     folders = [Path(file) for file in files if any(Path(file).glob("run_rank*.json"))]
     run = read_run(folders[0]) if len(folders) == 1 else None
     return run if run and run.ranks else None
 
 
 def diagnosed(options: Namespace) -> Diagnosis:
-    """The diagnosis of the files. Writes the page of --html, and prints warnings.
+    """Return the diagnosis of the files, write the page of --html, and print warnings.
 
-    Raises UserError and ProfileReadError if there is no diagnosis.
+    Raises UserError or ProfileReadError if there is no diagnosis.
     """
     refuse_times(options.files)
     page = None if options.html is None else import_module("tidyprof.triage.page").page
     broken: Broken = {}
     try:
-        # A page draws events, so that it takes whole profiles.
+        # A page draws events, so it needs whole profiles.
         profiles = [] if page is None else _whole(options, broken)
         diagnosis = _of_profiles(profiles, options) if profiles else _of_files(options, broken)
     except ProfileReadError as error:
@@ -240,23 +243,23 @@ def diagnosed(options: Namespace) -> Diagnosis:
         raise
     except WrongStepError as error:
         cause, next_step = (
-            "seconds in place of milliseconds, or a step of another run",
-            "give the mean of a step in ms",
+            "the value is in seconds, or it comes from another run",
+            "pass the mean step time in milliseconds",
         )
         raise UserError(
             one_line(f"--step-time-ms {options.step_time_ms:g}", str(error), cause, next_step)
         ) from None
     except ValueError as error:
         cause, next_step = (
-            "files of several runs, or another script",
-            "give the files of one run, or another --step-marker",
+            "the files are from several runs, or from another script",
+            "pass the files of one run, or another --step-marker",
         )
         raise UserError(one_line(", ".join(options.files), str(error), cause, next_step)) from None
     for name, error in broken.items():
         warn(f"{name} is left out: {error}")
     diagnosis = without_ranks(diagnosis, list(broken))
     if run := _run_beside(options.files):
-        # The hooks know the machine, which a trace names at most by its GPU.
+        # The hooks record the machine. A trace names at most its GPU.
         origins = [
             str(origin_of(run)) if one.startswith("recorded") else one for one in diagnosis.origins
         ]
@@ -267,13 +270,11 @@ def diagnosed(options: Namespace) -> Diagnosis:
 
 
 TIMES = "times_rank*.jsonl"
-"""The files that STEP_TIMER=times writes."""
+"""The names of the files that STEP_TIMER=times writes."""
 
 
 def refuse_times(files: Sequence[str]) -> None:
-    """Raise UserError for a file of times: it belongs to a trace in its folder, and is no recording
-    by itself.
-    """
+    """Raise UserError for a times file, which isn't a profile but belongs to a trace next to it."""
     for file in files:
         if Path(file).match(TIMES) and not Path(file).is_dir():
             raise _of_times(file)
@@ -282,15 +283,15 @@ def refuse_times(files: Sequence[str]) -> None:
 def _of_times(path: str) -> UserError:
     cause, next_step = (
         "STEP_TIMER=times wrote it",
-        "pass the trace of STEP_TIMER=trace; tidyprof gate compares two such files",
+        "pass a trace by STEP_TIMER=trace, or compare times with tidyprof gate",
     )
     return UserError(
-        one_line(path, "times of steps, which say how long and not why", cause, next_step)
+        one_line(path, "step times alone, which don't explain a bottleneck", cause, next_step)
     )
 
 
 def _whole(options: Namespace, broken: Broken) -> list[Profile]:
-    """The profiles of all files, without the ranks that can't be read, which `broken` gets."""
+    """Return the profiles of all files. Add ranks that can't be read to `broken`."""
     whole = partial(read_to_write, options=options, python_functions=True)
     try:
         return [whole(path, **chosen) for path, chosen in together(options.files)]
@@ -317,7 +318,7 @@ def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
 
 
 def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
-    """The diagnosis of files that are read one by one, without keeping whole profiles."""
+    """Return the diagnosis of files that are read one by one, without keeping whole profiles."""
     found = recordings_of(options.files, options.step_marker, options.jobs, broken)
     refuse_targets(options, [file for one in found for file in one.files])
     for one in found:

@@ -1,3 +1,3 @@
-"""Is it slower than before, beyond doubt, and what is to blame? Runs in, verdict and reports
-out.
+"""The gate: compare the runs of two versions, decide whether the new version is slower, and report
+what changed.
 """

@@ -1,4 +1,4 @@
-"""Intervals for a ratio of total times, from exchanging runs between two versions.
+"""Intervals for a ratio of total times, computed by exchanging runs between two versions.
 
 Suppose that a change makes every run `ratio` times as long and does nothing else. Then a new run
 divided by `ratio` could have been a run of the base version, so exchanging the two gives a data set
@@ -24,22 +24,22 @@ import numpy as np
 CONFIDENCE = 0.95
 
 MAX_EXCHANGES = 10_000
-"""If there are more exchanges, as many random ones represent them. Then the ends of the interval
-vary by about 0.2% in level.
+"""The maximum number of exchanges. If there are more, this many random ones represent them, and the
+confidence level at the ends of the interval varies by about 0.2%.
 """
 
 SEED = 20_260_821
-"""A fixed seed: the same runs give the same interval on every machine."""
+"""A fixed seed, so the same runs give the same interval on every machine."""
 
 LEAST_REPEATS = 5
-"""The smallest number of runs of each version. With five paired runs, the widest interval has a
-level of 93.8%. With six or more, the level is at least CONFIDENCE.
+"""The minimum number of runs of each version. With five paired runs, the widest interval has a
+level of 93.8%. With at least six, the level is at least CONFIDENCE.
 """
 
 
 class Ratio(NamedTuple):
-    """A ratio, the ends of its interval, and the level of the interval: the share of cases (0 to
-    1) in which it contains the true ratio.
+    """A ratio with the ends and the confidence level of its interval. The level is the share of
+    cases (0 to 1) in which the interval contains the true ratio.
     """
 
     ratio: float
@@ -51,9 +51,9 @@ class Ratio(NamedTuple):
 def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool = False) -> Ratio:
     """Return the mean of `over` divided by the mean of `under`, one positive value per run.
 
-    paired -- values at the same position were measured one after the other, in random order. Then
-    only these two are exchanged, so a load that affects both cancels out. Without it, any runs are
-    exchanged, which requires that all runs are independent.
+    paired -- whether values at the same position were measured one after the other, in random
+    order. If so, only these two values are exchanged, so a load that affects both cancels out.
+    Otherwise, any runs are exchanged, which requires that all runs are independent.
 
     Raises ValueError for fewer than LEAST_REPEATS values, for a value that isn't a positive number,
     and for paired values that differ in number.
@@ -61,13 +61,13 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
     sides = [np.asarray(values, dtype=float) for values in (over, under)]
     for values in sides:
         if values.ndim != 1 or len(values) < LEAST_REPEATS:
-            raise ValueError(f"{len(values)} runs; at least {LEAST_REPEATS} are needed")
+            raise ValueError(f"got {len(values)} runs, but at least {LEAST_REPEATS} are needed")
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ValueError("a value must be a positive number")
     if paired and len(over) != len(under):
         raise ValueError(f"{len(over)} and {len(under)} runs aren't pairs")
     totals = _exchanged_totals(*sides, paired=paired)
-    # Rounding keeps two equal versions at exactly 1, in whichever order their times were added up.
+    # Rounding gives exactly 1 for two equal versions, whatever the order of summation.
     ratios = np.sort(np.round(np.divide(*totals), 12))
     outside = max(1, int((1 - CONFIDENCE) / 2 * (len(ratios) + 1)))
     return Ratio(
@@ -81,9 +81,10 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
 def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: float) -> bool:
     """Return True if the means of two versions differ beyond doubt.
 
-    The values may be 0, and may otherwise be as in `ratio_of_totals`. error -- the share of equal
-    versions (0 to 1) for which True is acceptable. If there are too few runs for this share, the
-    answer is always False.
+    The values may be 0. Otherwise, the same rules apply as in `ratio_of_totals`.
+
+    error -- the acceptable share (0 to 1) of equal versions for which the result is True. If there
+    are too few runs for this share, the result is always False.
     """
     gains = np.subtract(*_exchanged_totals(np.asarray(over), np.asarray(under), paired))
     extreme = 1 + min((gains <= 0).sum(), (gains >= 0).sum())
@@ -91,7 +92,7 @@ def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: 
 
 
 def fewest_runs(error: float, paired: bool) -> int:
-    """Return how many runs of each version `differs` needs to be able to return True."""
+    """Return how many runs of each version `differs` needs before it can return True."""
     runs = LEAST_REPEATS
     while error * (2**runs if paired else comb(2 * runs, runs)) < 2:
         runs += 1
@@ -99,14 +100,14 @@ def fewest_runs(error: float, paired: bool) -> int:
 
 
 def _exchanged_totals(over: np.ndarray, under: np.ndarray, paired: bool) -> tuple[np.ndarray, ...]:
-    """Return the total of the values that leave each side, one per exchange."""
+    """Return the total of the values that leave each version, for each exchange."""
     moved = _exchanges(len(over), len(under), paired)
     return moved[0] @ over, moved[1] @ under
 
 
 @cache
 def _exchanges(over: int, under: int, paired: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return which values leave each side: an array of 0 and 1 per side, a row per exchange.
+    """Return which values leave each version, as an array of 0 and 1 with one row per exchange.
 
     The exchange that moves nothing is left out.
     """

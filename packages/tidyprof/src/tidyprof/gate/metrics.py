@@ -12,12 +12,16 @@ JOB = "job_s"
 """The key in run.json with the seconds of each part of a job."""
 
 SCALES = {"ms": 1e6, "s": 1e9, "MiB": 2.0**20}
-"""Unit in a report -> how many ns or bytes it is."""
+"""A unit in a report -> its size in ns or bytes."""
 
 
 class Metric(NamedTuple):
-    """A column of the times files ("" for steps, JOB for a part of the job), what a report calls
-    its value, the quantile (0 to 1) to judge (None for the mean), and the unit in a report.
+    """One metric.
+
+    column   -- the column in the times files; "" for steps, and JOB for a part of the job.
+    words    -- the name of the value in a report.
+    quantile -- the quantile (0 to 1) to judge; None for the mean.
+    unit     -- the unit in a report.
     """
 
     column: str
@@ -39,4 +43,4 @@ METRICS = {
         for part in ("startup", "training", "validation", "checkpoints", "shutdown")
     },
 }
-"""Value of `--metric` -> the metric. Without a GPU, `memory` is `host-memory`."""
+"""A value of `--metric` -> the metric. Without a GPU, `memory` means `host-memory`."""

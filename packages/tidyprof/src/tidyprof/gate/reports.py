@@ -1,4 +1,4 @@
-"""Reports of a verdict: text for a terminal, and JSON for programs."""
+"""Reports of a verdict, as text for a terminal and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tidyprof.gate.metrics import METRICS, SCALES, Metric
 from tidyprof.gate.verdict import Verdict, least_difference
 
 ROWS = 5
-"""The most kernels that a report names."""
+"""The maximum number of kernels that a report names."""
 
 TEXTS = "part of the job", "part of a step", "confident", "kernel", "why"
-"""Headings of the columns that hold texts."""
+"""The headings of text columns."""
 
 UNPAIRED = (
-    "Not paired: if noise lasts over several runs, this comparison calls 27% to 59% of equal"
+    "Not paired. If noise lasts for several runs, this comparison calls 27% to 59% of equal"
     " versions slower or faster. Record pairs and use --paired."
 )
-"""Simulated by benchmarks/bench_gate.py, see docs/gate.md."""
+"""The note on unpaired runs. benchmarks/bench_gate.py simulates these shares; see docs/gate.md."""
 
 
 def headline(verdict: Verdict) -> str:
@@ -39,7 +39,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Return a line with the values, one with the medians if these differ, and the reason."""
+    """Return a line with the values, a line with the medians if they disagree, and the reason."""
     metric = METRICS[verdict.metric]
     lines = [f"{metric.words}: {_before_and_now(metric, verdict.base_value, verdict.new_value)}."]
     if verdict.median_word:
@@ -58,15 +58,15 @@ def _before_and_now(metric: Metric, *values: float) -> str:
 
 
 def footnote(verdict: Verdict) -> list[str]:
-    """Return what the numbers are, a line per fact."""
+    """Return lines that explain the numbers."""
     few = min(map(len, verdict.values)) < verdict.fewest_runs
     needed = f", which takes {verdict.fewest_runs} runs of each version" if few else ""
     per = "per step, and of the job per run" if len(verdict.job) else "per step"
     lines = []
     if len(verdict.parts) or len(verdict.job):
         lines.append(
-            f"Tables show means {per}. A part is confident if it differs beyond doubt and by more"
-            f" than noise{needed}."
+            f"Tables show means {per}. A part is confident if its difference is beyond doubt and"
+            f" exceeds the noise{needed}."
         )
     unit = METRICS[verdict.metric].unit
     for side, values in zip(("before", "now"), verdict.values, strict=True):
@@ -76,14 +76,16 @@ def footnote(verdict: Verdict) -> list[str]:
 
 
 def sources(verdict: Verdict) -> list[str]:
-    """Return where the numbers come from, and the files that weren't read."""
+    """Return the origin of the numbers, and the files that weren't read."""
     ignored = [f"Not read in {line}" for line in verdict.ignored]
     return ["Origin: " + "; ".join(verdict.origins), *ignored]
 
 
 def part_tables(verdict: Verdict) -> list[dict[str, list[str]]]:
-    """Return a table for the job and one for a step, as heading -> cells: the parts that take time,
-    and their sum in the last row. A table without parts is empty.
+    """Return the tables of the job and of a step, as heading -> cells.
+
+    Each table lists the parts that take time, with their sum in the last row. A table without parts
+    is empty.
     """
     return [
         _part_table(verdict.job, "part of the job", "s"),
@@ -107,9 +109,7 @@ def _part_table(table: pd.DataFrame, heading: str, unit: str) -> dict[str, list[
 
 
 def kernel_table(verdict: Verdict) -> tuple[dict[str, list[str]], str]:
-    """Return heading -> cells of the ROWS kernels that changed most, and a line on the other
-    kernels.
-    """
+    """Return heading -> cells of the ROWS kernels that changed most, and a line on the others."""
     kernels, floor_ns = verdict.kernels, least_difference(verdict.values, verdict.paired)
     size = kernels["difference_ns"].abs()
     changed = kernels[(size > 0) & (size >= floor_ns)]
@@ -132,7 +132,7 @@ def _cells(nanoseconds: Iterable[float], heading: str, unit: str) -> list[str]:
 
 
 def as_json(verdict: Verdict) -> str:
-    """Return the whole verdict. Values are in `unit`, and times of parts and kernels in ns."""
+    """Return the verdict as JSON. Values are in `unit`; times of parts and kernels are in ns."""
     names = ["fails", "reason", "metric", "unit", "limit", "paired", "base_value", "new_value"]
     names += ["values", "medians", "origins", "ignored"]
     facts = {

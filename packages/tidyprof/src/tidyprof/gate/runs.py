@@ -1,9 +1,10 @@
-"""One run as the gate sees it: how long a step takes, and its parts and kernels.
+"""One run in the form that the gate uses: its step time, and the parts and kernels of a step.
 
-A training loop can write its times without a profiler. It writes a file per rank and a line per
-step, such as `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds. The block
-of lesson 14 does so (snippets/14_instrument_me.py, STEP_TIMER=times). A server can write a line per
-request in the same way, such as `{"rank": 0, "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
+A training loop can write its times without a profiler. It writes one file per rank with one line
+per step, such as `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds. Lesson
+14's code block (snippets/14_instrument_me.py) does so with STEP_TIMER=times. In the same way, a
+server can write one line per request, such as
+`{"rank": 0, "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ from tidyprof.tables.profiles import ignored_lines
 
 NAMES = "times_rank*.jsonl"
 LONGEST_S, MOST_BYTES = 1e9, 1e18
-"""The upper limits for a part of a step or a job, and for memory: no part takes 30 years."""
+"""The upper limits for a part of a step or a job (about 30 years), and for memory."""
 
 NOTHING = pd.Series(dtype=float)
-"""The parts of a metric that has none."""
+"""The parts of a metric without parts."""
 
 LANE = ["rank", "process", "device"]
-"""The columns that identify a lane: steps with equal values follow each other."""
+"""The columns that identify a lane. Steps in the same lane run one after the other."""
 
 LEAST_FOR_P99 = 100
-"""The least requests for a 99th percentile. With fewer, it is at or next to the longest one."""
+"""The minimum number of requests for a 99th percentile. With fewer requests, the percentile is
+equal or close to the longest request.
+"""
 
 
 def times_files(path: str | PathLike[str]) -> list[Path]:
@@ -53,12 +56,12 @@ def times_files(path: str | PathLike[str]) -> list[Path]:
 
 @guarded
 def read_times(file: str | PathLike[str]) -> pd.DataFrame:
-    """Return a row per step of one rank: rank, step, and ns of each part under its own name.
+    """Return one row per step of a rank, with rank, step, and the time of each part in ns.
 
-    NO_PARTS keep their units, and are <NA> if a line doesn't state them. A last line without a
-    newline that isn't valid is left out, because the job was killed while it wrote. Raises
-    ProfileReadError for a file without a whole line, and for a line that isn't a step or isn't
-    later than the line before.
+    NO_PARTS keep their units and are <NA> if a line doesn't contain them. An invalid last line
+    without a newline is left out, because the job was probably killed while it wrote the line.
+    Raises ProfileReadError for a file without a complete line, and for a line that isn't a step or
+    isn't later than the previous line.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -69,12 +72,12 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
         elif number <= len(lines):
             raise ProfileReadError(
                 file,
-                f"line {number} is no step with a rank and seconds, or not the next one",
-                "two runs wrote into one file, or another program changed it",
+                f"line {number} isn't a step with a rank and seconds, or repeats an earlier step",
+                "two runs wrote to the same file, or another program changed it",
                 "run it again, with a separate STEP_TIMER_DIR for each run",
             )
     if not rows:
-        raise ProfileReadError(file, "no whole line", *DAMAGED)
+        raise ProfileReadError(file, "the file has no complete line", *DAMAGED)
     table = pd.DataFrame(rows)
     parts = table.columns.difference(NO_PARTS)
     table[parts] = table[parts].fillna(0) * 1e9
@@ -82,7 +85,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _step(line: bytes) -> dict[str, float] | None:
-    """Return the content of a line, or None if it is neither a step nor a request."""
+    """Return the content of a line, or None if the line is neither a step nor a request."""
     try:
         step = json.loads(line)
     except ValueError:
@@ -106,7 +109,7 @@ def _possible(number: Any, limit: float) -> bool:
 
 
 def _job(folder: Path) -> pd.Series:
-    """Return ns of each part of a job by the run.json in its folder; none if it states no parts."""
+    """Return the time of each part of a job in ns from run.json; empty if the file has no parts."""
     try:
         parts = dict(json.loads((folder / "run.json").read_text(encoding="utf-8"))[JOB])
     except (OSError, ValueError, KeyError, TypeError):
@@ -117,27 +120,29 @@ def _job(folder: Path) -> pd.Series:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run, judged by its steady steps: all steps after the warm-up, of all ranks and devices.
+    """One run, judged by its steady steps. These are all steps after the warm-up, on all ranks and
+    devices.
 
-    Steps are those of the device if launches are recorded. A host that runs ahead ends its steps
-    early, so a slower device would show in none of them.
+    If launches are recorded, the steps are measured on the device. A host that runs ahead ends its
+    steps early, so the host's steps wouldn't show a slower device.
 
     value    -- the mean steady step, or the value of another metric, in ns or bytes.
     median   -- the median steady step or request; `value` if the metric isn't a mean.
     steps    -- the number of steady steps or requests.
-    parts    -- part -> its mean ns per steady step (parts of `tidyprof.step_budget`, or of the
-                loop). They add up to `value`, or are empty if the metric has none.
-    kernels  -- by short name the columns calls and total_ns, both per step of one device, and
-                full_name, by which its developers know it.
+    parts    -- part -> its mean time in ns per steady step. The parts come from
+                `tidyprof.step_budget` or from the loop. They add up to `value`, and are empty if
+                the metric has no parts.
+    kernels  -- a table by short name. The columns calls and total_ns are per step of one device.
+                The column full_name contains the name that the kernel's developers use.
     profiled -- whether a profiler ran, which makes steps longer.
-    ignored  -- files in the run's folder that weren't read, see `ignored_lines`.
-    work     -- the work of the whole run: steps or requests of all ranks, and samples if its
-                files state them.
-    lanes    -- a digest of all steps of each rank and device. Two runs share one only if one run
+    ignored  -- the files in the run's folder that weren't read; see `ignored_lines`.
+    work     -- the work of the whole run: the steps or requests of all ranks, and the samples if
+                the files contain them.
+    lanes    -- a digest of all steps of each rank and device. If two runs share a digest, one run
                 is a copy of the other.
     metric   -- one of METRICS.
-    job      -- part of the job -> its ns, which add up to the wall time; empty if not recorded, or
-                for requests and memory.
+    job      -- part of the job -> its time in ns. The parts add up to the wall time. The series is
+                empty for requests and memory, and if the parts weren't recorded.
     """
 
     path: str
@@ -157,11 +162,12 @@ class RunTimes:
 
 @guarded
 def repeats_in(path: str | PathLike[str]) -> list[Path]:
-    """Return the runs of one version: the subfolders of a folder that has several, otherwise the
-    file or folder itself.
+    """Return the runs of one version.
 
-    A folder with times files is one run, and its subfolders belong to other processes of it.
-    Raises ProfileReadError if the subfolders are profiles by several tools, and so of one run.
+    If a folder has several subfolders, each subfolder is a run. Otherwise, the file or folder
+    itself is the run. A folder with times files is also one run, and its subfolders belong to other
+    processes of that run. Raises ProfileReadError if the subfolders contain profiles from several
+    tools, because such profiles show the same run.
     """
     folder = Path(path)
     inside = (
@@ -177,27 +183,26 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
         with_steps = next((name for name in kinds if kinds[name].startswith("torch")), min(kinds))
         raise ProfileReadError(
             folder,
-            f"its folders are profiles by {len(tools)} tools ({', '.join(tools)}), not repeats",
-            "each tool profiled one and the same run",
+            f"the subfolders come from {len(tools)} tools ({', '.join(tools)}) and aren't repeats",
+            "each tool profiled the same run",
             f"pass a profile with marked steps, such as {folder / with_steps}",
         )
     return inside
 
 
 def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:
-    """Return pairs of runs that share a rank to the last digit: one is a copy of the other, or a
-    link to it.
+    """Return pairs of runs in which a rank has exactly the same times. One run is a copy of the
+    other, or a link to it.
     """
     return [(one, other) for one, other in combinations(runs, 2) if {*one.lanes} & {*other.lanes}]
 
 
 @guarded
 def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = "step") -> RunTimes:
-    """Read one run: the times that its loop wrote (`times_files`), or if there are none, its
-    profile.
+    """Read one run from the times that its loop wrote (`times_files`), otherwise from its profile.
 
-    mark   -- the range or operator that begins each step of a profile, see `tidyprof.steps`.
-    metric -- one of METRICS; all but `step` need times files.
+    mark   -- the range or operator that starts each step of a profile; see `tidyprof.steps`.
+    metric -- one of METRICS. All except `step` need times files.
     Raises ProfileReadError for a run that can't be read, lacks the metric, or has a rank twice.
     """
     if METRICS[metric].column == JOB:
@@ -210,14 +215,14 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
     try:
         budget = step_budget(profile, _timeline(profile), mark)
     except ValueError as error:
-        raise ProfileReadError(path, str(error), "another script", "name another mark") from None
+        raise ProfileReadError(path, str(error), "another script", "pass another mark") from None
     budget = budget[budget["step"].notna()]
     if not len(budget):
         raise ProfileReadError(
             path,
-            "no steps are marked in it, so runs of different length can't be compared",
-            "it was recorded without the profiler's step() and without ranges",
-            "give --step-marker NAME, a range or an operator that runs once per step",
+            "the profile has no marked steps, so runs of different length can't be compared",
+            "the script called neither the profiler's step() nor a range",
+            "pass --step-marker NAME with a range or operator that runs once per step",
         )
     lanes = [rows.drop(columns=LANE) for _, rows in budget.groupby(LANE, dropna=False)]
     steady = steady_steps(budget)
@@ -236,19 +241,20 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
 
 
 def _part_of_job(run: RunTimes, metric: str) -> RunTimes:
-    """Return the run as judged by one part of its job."""
+    """Return the run, with one part of its job as its value."""
     spent = run.job.get(metric, 0)
     if not spent:
-        cause = "the program has none, or something else than tidyprof run recorded it"
+        cause = "the program has no such part, or tidyprof run didn't record the job"
         raise ProfileReadError(
-            run.path, f"no time in {metric} is in its run.json", cause, "judge another --metric"
+            run.path, f"its run.json has no time for {metric}", cause, "choose another --metric"
         )
     return replace(run, value=spent, median=spent, parts=NOTHING, metric=metric)
 
 
 def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> RunTimes:
-    """Return a run of all ranks without a profiler. The first step of each rank is left out, as in
-    a profile.
+    """Return a run of all ranks without a profiler.
+
+    The first step of each rank is left out, as in a profile.
     """
     tables = [read_times(file) for file in files]
     for (file, table), (other, same) in combinations(zip(files, tables, strict=True), 2):
@@ -263,16 +269,16 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
     is_request, is_peak = column.endswith("_ms"), column in MEMORY
     scale = 1e6 if is_request else 1
     values = scale * table[column] if column in table else parts.sum(axis=1)
-    # A file may hold lines of requests and of steps; those of the other kind don't count.
+    # A file may contain both requests and steps. Lines of the other kind don't count.
     stated = values.notna() if is_request else values > 0
     if column not in ("", *table) or not stated.any():
         raise _not_stated(path, column)
     table = table[stated]
     if is_request and quantile and len(table) < LEAST_FOR_P99:
-        found = f"of {len(table)} requests, the 99th percentile is hardly more than the longest one"
-        next_step = f"record {LEAST_FOR_P99} or more, or judge the mean"
-        raise ProfileReadError(path, found, "the run is short", next_step)
-    # Memory is also needed in the warm-up.
+        found = f"{len(table)} requests are too few for a 99th percentile"
+        next_step = f"record at least {LEAST_FOR_P99} requests, or judge the mean"
+        raise ProfileReadError(path, found, "the run is too short", next_step)
+    # The warm-up also needs memory.
     steady = (
         table if is_peak else steady_steps(table[["rank", "step"]].assign(process=0, device=0))
     ).index
@@ -295,8 +301,9 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
 
 
 def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return ns of each request up to its first token, and of the rest, for a mean latency of
-    requests that all state both; otherwise no parts.
+    """Return the time of each request until its first token and the rest, in ns.
+
+    Return no parts unless the metric is the mean latency and all requests contain both values.
     """
     if metric != "latency" or "ttft_ms" not in table or table["ttft_ms"].isna().any():
         return pd.DataFrame(index=table.index)
@@ -308,17 +315,18 @@ def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def _not_stated(path: str | PathLike[str], column: str) -> ProfileReadError:
     if not column:
-        found, cause = "no step with parts is in it, only requests", "a server wrote it"
-        return ProfileReadError(path, found, cause, "give --metric latency or --metric ttft")
-    found, cause = f"no line with {column} is in a file {NAMES}", "another program wrote it"
+        found, cause = "the file has only requests, and no steps with parts", "a server wrote it"
+        return ProfileReadError(path, found, cause, "pass --metric latency or --metric ttft")
+    found, cause = f"no file {NAMES} contains {column}", "another program wrote the files"
     return ProfileReadError(path, found, cause, "leave out --metric, or record this column")
 
 
 def _lanes(
     path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iterable[str | Path]
 ) -> tuple[str, ...]:
-    """Return a digest of the steps of each rank and device. Raises ProfileReadError if two are
-    equal because one file is a copy of the other.
+    """Return a digest of the steps of each rank and device.
+
+    Raises ProfileReadError if two digests are equal because one file is a copy of another.
     """
     digests = [
         hashlib.sha256(rows.select_dtypes("number").astype(float).to_numpy().tobytes()).hexdigest()
@@ -333,9 +341,9 @@ def _lanes(
 
 
 def _rank_twice(path: str | PathLike[str], one: str | Path, other: str | Path) -> ProfileReadError:
-    found = f"{Path(one).name} and {Path(other).name} are of the same rank"
+    found = f"{Path(one).name} and {Path(other).name} have the same rank"
     return ProfileReadError(
-        path, found, "one is a copy or a link, or belongs to another run", "keep one file per rank"
+        path, found, "one is a copy, a link, or part of another run", "keep one file per rank"
     )
 
 
@@ -344,7 +352,7 @@ def _timeline(profile: Profile) -> str:
 
 
 def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels that began within the steady steps, per step of one device."""
+    """Return the kernels that started within the steady steps, per step of one device."""
     begin = steady["start_ns"].min()
     end = (steady["start_ns"] + steady["duration_ns"]).max()
     inside = profile.events[profile.events["start_ns"].between(begin, end, inclusive="left")]

@@ -1,6 +1,4 @@
-"""Whether a run got slower beyond doubt, and which parts of a job or step and which kernels
-changed.
-"""
+"""The verdict on two versions, and the parts and kernels that changed."""
 
 from __future__ import annotations
 
@@ -37,14 +35,14 @@ KERNEL_COLUMNS = (
 )
 
 SMALL = 0.1
-"""A part isn't to blame if its difference is less than this share of the step's difference."""
+"""A part isn't to blame if its change is less than this share of the step's change."""
 
 DEFAULT_LIMIT = 0.05
-"""The slow-down that passes, as a fraction."""
+"""The largest slowdown that passes by default, as a fraction."""
 
 SAME_WORK = DEFAULT_LIMIT
-"""Numbers of steps or samples that differ by more than this fraction are different work, even if
-the limit is larger.
+"""Runs did different work if their numbers of steps or samples differ by more than this fraction,
+even if the limit is larger.
 """
 
 INCONCLUSIVE = "inconclusive"
@@ -52,16 +50,17 @@ INCONCLUSIVE = "inconclusive"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison of the runs of two versions; of each pair of values, base comes first.
+    """The comparison of the runs of two versions. In each pair of values, base comes first.
 
-    paired         -- whether runs of the same name were compared with each other.
-    word           -- slower, faster, no difference or inconclusive; of memory larger or smaller.
-    fails          -- whether the gate fails; reason -- why, as a sentence.
-    ratio          -- new divided by base; None with too few runs or after different work.
-    median_word    -- the verdict by the median steps alone; "" if these agree with the mean.
-    parts, job     -- tables of `parts_to_blame` for a step and for the job; job is empty unless
-                      all runs recorded it.
-    kernels        -- table of `kernels_to_blame`.
+    paired      -- whether runs of the same name were compared with each other.
+    word        -- slower, faster, no difference or inconclusive; for memory, larger or smaller.
+    fails       -- whether the gate fails.
+    reason      -- the reason for the verdict, as a sentence.
+    ratio       -- new divided by base; None with too few runs or different work.
+    median_word -- the verdict based on median steps alone; "" if it agrees with the mean.
+    parts, job  -- the tables of `parts_to_blame` for a step and for the job. The job's table is
+                   empty unless all runs recorded their jobs.
+    kernels     -- the table of `kernels_to_blame`.
     """
 
     base: Sequence[RunTimes]
@@ -79,12 +78,12 @@ class Verdict:
 
     @property
     def metric(self) -> str:
-        """What was judged, one of `tidyprof.gate.metrics.METRICS`."""
+        """The metric that was judged, one of `tidyprof.gate.metrics.METRICS`."""
         return self.base[0].metric
 
     @property
     def unit(self) -> str:
-        """The unit of the values: ns or bytes."""
+        """The unit of the values, either ns or bytes."""
         return "bytes" if METRICS[self.metric].unit == "MiB" else "ns"
 
     @property
@@ -94,34 +93,34 @@ class Verdict:
 
     @property
     def base_value(self) -> float:
-        """The value before, mean over the runs."""
+        """The mean value of the base runs."""
         return float(np.mean(self.values[0]))
 
     @property
     def new_value(self) -> float:
-        """The same now."""
+        """The mean value of the new runs."""
         return float(np.mean(self.values[1]))
 
     @property
     def medians(self) -> list[float]:
-        """The median steps, means over the runs."""
+        """The median steps of each version, as means over its runs."""
         sides = self.base, self.new
         return [float(np.mean([run.median for run in side])) for side in sides]
 
     @property
     def fewest_runs(self) -> int:
-        """How many runs of each version it takes for any part to be confident."""
+        """The number of runs of each version that any part needs to be confident."""
         error = min(_error_per_part(table) for table in (self.parts, self.job))
         return fewest_runs(error, self.paired)
 
     @property
     def origins(self) -> list[str]:
-        """Where the runs come from, each origin once."""
+        """The origins of the runs, each listed once."""
         return list(dict.fromkeys(str(run.origin) for run in (*self.base, *self.new)))
 
     @property
     def ignored(self) -> list[str]:
-        """Files of the runs that weren't read, each with its run and why."""
+        """The files that weren't read, each with its run and the reason."""
         return [f"{run.path}: {line}" for run in (*self.base, *self.new) for line in run.ignored]
 
 
@@ -131,15 +130,17 @@ def judge(
     limit: float = DEFAULT_LIMIT,
     paired: bool = False,
 ) -> Verdict:
-    """Compare the runs of two versions by their mean steps, so by their total time for equal work.
+    """Compare the runs of two versions by their mean steps.
 
-    The gate fails if even the low end of the interval is above the limit.
+    For equal work, this compares the total times. The gate fails if even the low end of the
+    interval is above the limit. The verdict is inconclusive if a version has fewer than
+    LEAST_REPEATS runs, or if the versions did different work (SAME_WORK).
 
-    paired -- runs of the same name were made one after the other, and are compared with each other.
-    The verdict is inconclusive for fewer than LEAST_REPEATS runs of a version, and for versions
-    that did different work: different numbers of steps or samples (SAME_WORK). Raises ValueError
-    for a version without runs, for runs of which only some were profiled, and for paired runs
-    without the same names.
+    paired -- whether runs of the same name were made one after the other. If so, they are compared
+    with each other.
+
+    Raises ValueError for a version without runs, if only some runs were profiled, and for paired
+    runs with different names.
 
     >>> from tidyprof.gate.runs import run_times
     >>> once = [run_times("trace.json.gz")]
@@ -147,11 +148,11 @@ def judge(
     'inconclusive'
     """
     if not base or not new:
-        raise ValueError("each version needs a run")
+        raise ValueError("each version needs at least one run")
     if len({run.profiled for run in (*base, *new)}) > 1:
-        raise ValueError("only some runs were profiled, which makes steps longer")
+        raise ValueError("only some runs were profiled, and profiling makes steps longer")
     if len({run.metric for run in (*base, *new)}) > 1:
-        raise ValueError("only some runs used the memory of a GPU")
+        raise ValueError("only some runs used GPU memory")
     if paired:
         base, new = _pairs(base, new)
     word, ratio, median_word = INCONCLUSIVE, None, ""
@@ -228,15 +229,16 @@ def _reason(ratio: Ratio, limit: float) -> str:
 
 
 def _rarest(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> int:
-    """Return N so that a step that occurs once in N steps is in these runs with a probability of
-    95%: a third of the steps of one rank (the rule of three).
+    """Return N so that these runs contain a step that occurs once in N steps, with 95% probability.
+
+    By the rule of three, N is a third of the steps of one rank.
     """
     steps = [sum(run.steps // max(1, len(run.lanes)) for run in side) for side in (base, new)]
     return max(1, min(steps) // 3)
 
 
 def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
-    """Return that a version has too few runs; "" if none has."""
+    """Return a sentence if a version has too few runs; "" otherwise."""
     if (runs := min(len(base), len(new))) >= LEAST_REPEATS:
         return ""
     least = f"Record at least {LEAST_REPEATS} of each, alternating, and use --paired."
@@ -244,8 +246,8 @@ def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
 
 
 def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """Return the work that differs between any two runs by more than the limit or SAME_WORK; "" if
-    none does. Work that a run doesn't state isn't compared.
+    """Return a sentence if the work of any two runs differs by more than the limit or SAME_WORK; ""
+    otherwise. Work that a run doesn't report isn't compared.
     """
     for name in base[0].work:
         before, now = ([run.work.get(name, np.nan) for run in side] for side in (base, new))
@@ -264,12 +266,14 @@ def _span(numbers: list[float]) -> str:
 def parts_to_blame(
     base: Sequence[pd.Series], new: Sequence[pd.Series], paired: bool
 ) -> pd.DataFrame:
-    """Return the parts in PART_COLUMNS, the largest difference first: ns, means over the runs, so
-    that they add up. base, new -- part -> ns of each run.
+    """Return the parts in PART_COLUMNS, with the largest difference first.
 
-    confident -- True if the part differs beyond doubt, and by enough to matter
-                 (`least_difference`). The parts share an error of 5% (Bonferroni): if nothing
-                 changed, any part is confident in at most 5% of cases.
+    Times are in ns. They are means over the runs, so the parts add up. The column confident is True
+    if a part differs beyond doubt, and by enough to matter (`least_difference`). The parts share an
+    error of 5% (Bonferroni correction): if nothing changed, at most 5% of comparisons have a
+    confident part.
+
+    base, new -- part -> its time in ns, for each run.
     """
     sides = [pd.concat(side, axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
@@ -292,11 +296,13 @@ def _error_per_part(parts: pd.DataFrame) -> float:
 
 
 def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
-    """Return the least difference (ns) that can be to blame: SMALL of the difference of the totals,
-    and no less than the noise.
+    """Return the smallest difference in ns that can be to blame.
 
-    totals -- the step or job of each run, for both versions. Noise is their median distance from
-    the mean of their version; for paired runs, that of the difference of two totals.
+    The difference must be at least the share SMALL of the difference between the totals, and at
+    least as large as the noise. Noise is the median distance of the totals from the mean of their
+    version. For paired runs, it is the median distance of the paired differences from their mean.
+
+    totals -- the step time or job time of each run, for both versions.
     """
     sides = [np.array(values) for values in totals]
     noise = [
@@ -307,14 +313,15 @@ def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
 
 
 def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
-    """Return the kernels in KERNEL_COLUMNS, the largest difference first: calls and ns per step,
-    means over the runs.
+    """Return the kernels in KERNEL_COLUMNS, with the largest difference first.
+
+    Calls and times (ns) are per step, as means over the runs.
 
     more_calls_ns -- the part of the difference that comes from more (or fewer) calls at the old
                      duration.
     blame         -- new, gone, more calls, fewer calls, longer or shorter.
-    kernel        -- the short name; full_name -- the tool's name, that of the new version if there
-                     is one.
+    kernel        -- the short name.
+    full_name     -- the tool's name for the kernel, from the new version if it has the kernel.
     """
     sides = [
         _per_run(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
@@ -333,8 +340,9 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
 
 
 def _per_run(side: Sequence[RunTimes]) -> pd.DataFrame:
-    """Return calls and total_ns by kernel, means over the runs; a run without the kernel counts as
-    0.
+    """Return calls and total_ns by kernel, as means over the runs.
+
+    A run without the kernel counts as 0.
     """
     runs = pd.concat([run.kernels[["calls", "total_ns"]] for run in side])
     return runs.groupby(level=0).sum() / len(side)

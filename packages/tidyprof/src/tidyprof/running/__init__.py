@@ -1,3 +1,3 @@
-"""A program with hooks in front of it: started by `launch`, watched by `inside`, told about by
-`report`.
+"""Programs that run with hooks. `launch` starts a program, `inside` contains the hooks, and
+`report` describes the results.
 """

@@ -1,4 +1,4 @@
-"""Starts a program with hooks in front of it, passes signals on, and ends as it ended."""
+"""Start a program with hooks, pass signals on to it, and end with its exit code or signal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tidyprof.standard_streams import tell
 
 HERE = Path(__file__).resolve().parent
 FIRST = HERE / "first"
-"""The folder that goes first on the program's PYTHONPATH."""
+"""The folder that comes first on the program's PYTHONPATH."""
 
 JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT}
-"""Signals with which a shell stops and continues a job. They also act on this process."""
+"""Signals that a shell uses to stop and continue a job. They also affect this process."""
 
 FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGWINCH}
 """Signals that a terminal sends to the command and the program at the same time."""
@@ -31,20 +31,24 @@ SI_KERNEL = 0x80
 """The code of a signal that no process sent (Linux, asm-generic/siginfo.h)."""
 
 PR_SET_PDEATHSIG = 1
-"""The number of prctl's option for a signal at the parent's end (Linux, linux/prctl.h)."""
+"""The prctl option that sends a signal when the parent process ends (Linux, linux/prctl.h)."""
 
 POLL_S = 0.5
-"""The time between two looks at the folder while the program runs."""
+"""The time between two checks of the folder while the program runs."""
 
 NOT_FOUND, NOT_RUN = 127, 126
-"""Exit codes of a shell for a command that does not exist, and for one that can't be run."""
+"""A shell's exit codes for a command that doesn't exist, and for a command that can't run."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The options for the hooks: the folder (out), the steps before the trace (after) and in it
-    (steps), whether it has call stacks and shapes, the range or function that marks a step, and
-    when the program was started, in ns since 1970.
+    """The options for the hooks.
+
+    out            -- the output folder.
+    after, steps   -- the number of steps before the trace and in the trace.
+    stacks, shapes -- whether the trace contains call stacks and input shapes.
+    mark           -- the range or function that marks a step.
+    launched_ns    -- when the program was started, in ns since 1970.
     """
 
     out: str
@@ -57,7 +61,7 @@ class Asked:
 
 
 def environment(asked: Asked) -> dict[str, str]:
-    """Return the program's environment: this one, and the hooks."""
+    """Return the program's environment, which is the current environment plus the hooks."""
     path = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
@@ -70,9 +74,9 @@ def environment(asked: Asked) -> dict[str, str]:
 class Ended:
     """The end of a program.
 
-    code        -- its exit code, or the negative number of the signal that ended it.
-    launched_ns -- when it was started, in ns since 1970.
-    ended_ns    -- when it ended.
+    code        -- the exit code, or the negative number of the signal that ended the program.
+    launched_ns -- the start time in ns since 1970.
+    ended_ns    -- the end time in ns since 1970.
     """
 
     code: int
@@ -81,14 +85,14 @@ class Ended:
 
 
 def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> Ended:
-    """Run the command to its end, and call `look` every POLL_S seconds meanwhile.
+    """Run the command to its end. Call `look` every POLL_S seconds while the command runs.
 
-    The program starts with the signals and open files of this process. Every signal that this
-    process gets until then goes to the program. Raises OSError if the command can't start.
+    The program inherits the signals and open files of this process. While it runs, every signal
+    that this process receives is sent to the program. Raises OSError if the command can't start.
     """
     waited = signal.valid_signals() - JOB_CONTROL
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    # If a parent ignores SIGCHLD, Linux keeps no exit code.
+    # If a parent process ignores SIGCHLD, Linux discards the exit code.
     children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc = ctypes.CDLL(None)
 
@@ -121,14 +125,14 @@ def _pass_on(got: signal.struct_siginfo, process: subprocess.Popen[bytes], folde
     if got.si_code == SI_KERNEL and number in FROM_TERMINAL:
         return
     if number == signal.SIGUSR2 and not _handles(process.pid, number):
-        # A launcher, which the signal would end
+        # The program is a launcher, which the signal would end.
         _record_again(folder)
     else:
         process.send_signal(number)
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Return True if a process has a handler for a signal, or ignores it."""
+    """Return True if a process handles or ignores a signal."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -138,7 +142,7 @@ def _handles(pid: int, number: int) -> bool:
 
 
 def _record_again(folder: Path) -> None:
-    """Signal the processes on this machine whose hooks wrote into the folder."""
+    """Signal the processes on this machine whose hooks wrote to the folder."""
     ranks = []
     for file in folder.glob("run_rank*.json"):
         try:
@@ -149,11 +153,11 @@ def _record_again(folder: Path) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGUSR2)
     if not pids:
-        tell("tidyprof: no process of the program can record again yet")
+        tell("tidyprof: the program can't record another trace yet")
 
 
 def _is_here(rank: dict[str, object]) -> bool:
-    """Return True if a rank's process runs on this machine and takes the signal."""
+    """Return True if a rank's process runs on this machine and accepts the signal."""
     pid, machine = rank.get("pid"), rank.get("machine")
     return (
         rank.get("records_again") is True
@@ -167,14 +171,14 @@ def _is_here(rank: dict[str, object]) -> bool:
 
 
 def end_as(code: int) -> int:
-    """Return the exit code to end with. If a signal ended the program, it ends this process."""
+    """Return the exit code, or end this process with the signal that ended the program."""
     if code >= 0:
         return code
     sys.stdout.flush()
     sys.stderr.flush()
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
-    # Only the program's core file is of interest, and this process would write one, too.
+    # Only the program's core file is useful, but this process would also write one.
     _no_core_file()
     os.kill(os.getpid(), -code)
     return 128 - code

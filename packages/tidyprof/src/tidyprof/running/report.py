@@ -1,6 +1,4 @@
-"""What the hooks of a run found on all ranks: how long steps are, which parts they have, and what
-watching cost.
-"""
+"""The results of a run's hooks on all ranks: step times, parts of a step, and the hooks' cost."""
 
 from __future__ import annotations
 
@@ -18,48 +16,46 @@ ABOUT = "run_rank*.json"
 """The files in which each rank describes itself."""
 
 KEYS = {"rank", "world", "stage", "source", "marks", "backwards", "machine", "all_steps", "needed"}
-"""What each rank states, whatever it saw."""
+"""The keys that each rank's file always contains."""
 
 WINDOWS = ("before", "after")
-"""When steps were timed: before the trace and after it."""
+"""The periods in which steps were timed, before and after the trace."""
 
 DRIFT = 0.15
-"""Relative change from which steps after the trace are reported as longer or shorter than those
-before it.
-"""
+"""The smallest relative change of step times after the trace that is reported."""
 
 INDIRECT = 1.6
-"""The hooks cost this many times the time that they measure, because the program then finds less
-of its data in the CPU's caches. It is the median of eight ratios (1.1 to 2.0) of two runs of
-benchmarks/bench_hooks.py with 3 to 300 modules on two cores, November 2026.
+"""The hooks cost this many times the time that they measure, because they displace the program's
+data from the CPU's caches. The value is the median of eight ratios (1.1 to 2.0) from two runs of
+benchmarks/bench_hooks.py with 3 to 300 modules on two cores (November 2026).
 """
 
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
-"""Parts of a job that the hooks time (inside/job.py). The shutdown is the rest."""
+"""The parts of a job that the hooks time (inside/job.py). The shutdown is the remaining time."""
 
 VALIDATION = 0.1
-"""Share of the time after the first step from which a validation is mentioned."""
+"""The smallest share of the time after the first step for which a validation is reported."""
 
 MEMORY = ("Resident memory", "The peak of the GPU's allocator")
-"""The columns of the memory samples after the step's number (inside/job.py)."""
+"""The columns of the memory samples that follow the step number (inside/job.py)."""
 
 LEAST_SAMPLES, GROWTH_PIECES = 12, 4
 LEAST_GROWTH_BYTES, LEAST_GROWTH = 8e6, 0.01
-"""Least number of samples, and least growth in bytes and relative to the first samples, from which
-growth is reported: allocators grow by a few MB in any program.
+"""The smallest number of samples and the smallest growth, absolute and relative, that are reported.
+Allocators grow by a few MB in any program.
 """
 
 PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
-"""The order in which parts are shown."""
+"""The parts in the order of the report."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is in the folder of a run.
+    """The contents of a run's folder.
 
-    ranks  -- rank -> what its hooks wrote (inside/recorder.py).
+    ranks  -- rank -> the data that its hooks wrote (inside/recorder.py).
     traces -- the trace files of the ranks.
-    others -- folders of further processes that made steps.
+    others -- the folders of other processes that took steps.
     """
 
     folder: Path
@@ -69,17 +65,17 @@ class Run:
 
     @property
     def step_ns(self) -> float | None:
-        """The mean step of all ranks without the profiler; None if no step was timed."""
+        """The mean unprofiled step time of all ranks; None if no step was timed."""
         lengths = [_mean_step(about) for about in self.ranks.values()]
         known = [length for length in lengths if length is not None]
         return float(np.mean(known)) if known else None
 
 
 def read_run(folder: Path) -> Run:
-    """Return what the processes of a run wrote.
+    """Return the data that the processes of a run wrote.
 
-    Further processes have folders inside: a program that runs itself anew, or one behind another.
-    If only one process has a trace, the run is about that process.
+    If a program starts itself again or starts another program, the new process writes to a
+    subfolder. If only one process has a trace, the run describes that process.
     """
     others = tuple(sorted(folder.glob("program-*"), key=lambda path: int(path.name[8:] or 0)))
     first = _traces(folder)
@@ -93,8 +89,10 @@ def _traces(folder: Path) -> tuple[Path, ...]:
 
 
 def _ranks(folder: Path) -> dict[int, Mapping[str, Any]]:
-    """Return what each rank wrote; an unfinished file of a killed process counts as missing, and so
-    does one that these hooks didn't write.
+    """Return the data that each rank wrote.
+
+    An incomplete file of a killed process counts as missing, and so does a file that these hooks
+    didn't write.
     """
     ranks = {}
     for file in sorted(folder.glob(ABOUT)):
@@ -114,7 +112,7 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
 
 
 def notes_of(run: Run) -> list[str]:
-    """Return what every reader of a report should know about a run."""
+    """Return the notes on a run that every reader of a report should see."""
     return [
         *_notes(run),
         *_prefill(run),
@@ -126,14 +124,14 @@ def notes_of(run: Run) -> list[str]:
 
 
 def details_of(run: Run) -> list[str]:
-    """Return lines on what a step is, the host's time by part, and the cost of the hooks."""
+    """Return lines about the definition of a step, the host's time by part, and the hooks' cost."""
     shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
     parts = [f"The host's time without the profiler: {shares}."] if shares else []
     return [_what_is_a_step(run), *parts, _cost(run)]
 
 
 def times_of(run: Run) -> str:
-    """Return how long a step takes without the profiler."""
+    """Return a sentence on the unprofiled step time."""
     if run.step_ns is None:
         return "No step was timed."
     return f"A step takes {run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)."
@@ -146,7 +144,7 @@ def _what_is_a_step(run: Run) -> str:
         "optimizer": f"one step of {marks}",
         "backward": "one backward pass, because no optimizer of PyTorch took a step,",
         "module": f"one call of {marks}, because no optimizer and no backward pass ran,",
-        "replay": "one replay of a graph, because nothing else took a step,",
+        "replay": "one graph replay, because no other kind of step ran,",
         "mark": f"one {marks}",
     }[about["source"]]
     is_several = about["source"] == "optimizer" and passes >= 1.5
@@ -159,13 +157,13 @@ def _timed(run: Run) -> int:
 
 
 def _prefill(run: Run) -> list[str]:
-    """Return a line if a language model wrote texts, whose first calls take longer than others."""
+    """Return a line if a language model generated text, because its first calls take longer."""
     windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
     calls = sum(window["prefill"]["steps"] for window in windows)
     spent = sum(window["prefill"]["ns"] for window in windows)
     if not calls:
         return []
-    return [f"{calls} calls with whole texts (prefill) take {spent / calls / 1e6:,.4g} ms each."]
+    return [f"{calls} prefill calls, with whole prompts, take {spent / calls / 1e6:,.4g} ms each."]
 
 
 def _drift(run: Run) -> list[str]:
@@ -176,7 +174,7 @@ def _drift(run: Run) -> list[str]:
     if abs(after / before - 1) < DRIFT:
         return []
     first, last = f"{before / 1e6:,.4g} ms", f"{after / 1e6:,.4g} ms"
-    return [f"Steps took {first} before the trace and {last} after it: they vary."]
+    return [f"Step times vary: {first} before the trace and {last} after it."]
 
 
 def _validation(run: Run) -> list[str]:
@@ -187,7 +185,7 @@ def _validation(run: Run) -> list[str]:
         return []
     share = 100 * validation / (training + validation)
     return [
-        f"Calls to the model without gradients, such as a validation, take {share:.0f}% of the time"
+        f"Model calls without gradients, such as a validation, take {share:.0f}% of the time"
         " after the first step. The verdict is about training steps."
     ]
 
@@ -204,7 +202,7 @@ def _growth(run: Run) -> list[str]:
                     slope, first, last = (value / 1e6 for value in growth)
                     where = f" on rank {rank}" if len(run.ranks) > 1 else ""
                     lines[name] = (
-                        f"{name} grows steadily{where}: by {slope:,.3g} MB per step, to"
+                        f"{name} grows steadily{where}, by {slope:,.3g} MB per step, to"
                         f" {last:,.5g} MB from {first:,.5g} MB. Look for tensors or results that"
                         " the program keeps."
                     )
@@ -212,11 +210,12 @@ def _growth(run: Run) -> list[str]:
 
 
 def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, float] | None:
-    """Return slope per step, first and last value of a quantity that grows steadily over the last
-    two thirds of the samples; None if it doesn't.
+    """Return the slope per step, the first value and the last value of a steadily growing quantity;
+    None if it doesn't grow steadily.
 
-    It must grow from each quarter of the samples to the next, at least half as much as in the mean.
-    A single jump, such as a new cache, doesn't count. The slope is the Theil-Sen estimate.
+    Only the last two thirds of the samples count. The quantity must grow from each quarter of these
+    samples to the next, by at least half of the mean growth. A single jump, such as a new cache,
+    doesn't count. The slope is the Theil-Sen estimate.
     """
     steps, values = steps[len(steps) // 3 :], values[len(values) // 3 :]
     if len(steps) < LEAST_SAMPLES:
@@ -235,7 +234,7 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
 
 
 def _weights(run: Run) -> list[str]:
-    """Return a note if most weights are float64. Other types show little, because autocast
+    """Return a note if most weights are float64. Other types aren't conclusive, because autocast
     multiplies float32 weights in 16 bits.
     """
     weights = next(iter(run.ranks.values())).get("weights", {})
@@ -263,17 +262,17 @@ def _notes(run: Run) -> Iterable[str]:
     worlds = {about["world"] for about in run.ranks.values()}
     missing = sorted({*range(max(worlds))} - {*run.ranks})
     if missing:
-        yield f"No step was seen on rank {', '.join(map(str, missing))}."
+        yield f"The hooks saw no step on rank {', '.join(map(str, missing))}."
     if run.others:
         names = ", ".join(folder.name for folder in run.others)
         yield (
-            "Other processes took steps as well, and this report is about one process. Files of the"
-            f" others: {names}."
+            "Other processes also took steps, but this report describes only one process. Files of"
+            f" the other processes: {names}."
         )
 
 
 def _cost(run: Run) -> str:
-    """Return what the hooks cost, by their own measurement."""
+    """Return a sentence on the cost of the hooks, based on their measurements."""
     windows = [about.get("before") or about.get("after") for about in run.ranks.values()]
     shares = [INDIRECT * window["hooks_ns"] / window["step_ns"] for window in windows if window]
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
@@ -285,7 +284,7 @@ def _cost(run: Run) -> str:
 def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
     """Return the time from launch to exit on the first rank, in seconds by part.
 
-    The job of a program that was killed ends within its training.
+    If the program was killed, the job ends within the training.
     """
     about = next(iter(run.ranks.values()), {})
     job = about.get("job")
@@ -300,7 +299,7 @@ def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
 
 
 def machine_of(run: Run) -> str:
-    """Return the first rank's host, GPU, PyTorch and ROCm, as far as the hooks know them."""
+    """Return the first rank's host, GPU, PyTorch and ROCm versions, if the hooks know them."""
     machine = next(iter(run.ranks.values()))["machine"]
     named = [machine["host"], machine["gpu"] or "no GPU", f"PyTorch {machine['torch']}"]
     if machine["rocm"]:
@@ -309,7 +308,7 @@ def machine_of(run: Run) -> str:
 
 
 def why_no_trace(run: Run) -> str:
-    """Return the reason why a run with steps has no verdict, and what helps."""
+    """Return the reason why a run with steps has no verdict, and the remedy."""
     about = next(iter(run.ranks.values()))
     if notes := about.get("notes"):
         return "; ".join(notes)
@@ -318,14 +317,14 @@ def why_no_trace(run: Run) -> str:
     seen, needed = about["all_steps"], about["needed"]
     if "closed" not in about and about["stage"] != "done":
         return (
-            f"the program was killed, or called os._exit, after {seen} steps or more; a trace needs"
-            f" {needed}"
+            f"the program was killed or called os._exit after at least {seen} steps, but a trace"
+            f" needs {needed}"
         )
     if seen < needed:
-        # The trace and the step before it; one more is taken off, since the last step may have
-        # ended with the program. A third of --skip-steps is warm-up, hence a multiple of three.
+        # Reserve the trace and the step before it. Subtract one more step, because the last step
+        # may have ended with the program. A third of --skip-steps is warm-up: use multiples of 3.
         of_trace = needed - about["asked_after"]
         sooner = 3 * ((seen - 1 - of_trace) // 3)
-        help_ = f"--skip-steps {sooner} traces sooner" if sooner >= 3 else "let it run longer"
-        return f"it ended after {seen} steps, and {needed} are needed for a trace: {help_}"
-    return "the program ended within the trace: let it run a few steps longer"
+        help_ = f"pass --skip-steps {sooner}" if sooner >= 3 else "let it run longer"
+        return f"it ended after {seen} steps, but a trace needs {needed}: {help_}"
+    return "the program ended during the trace: let it run a few steps longer"

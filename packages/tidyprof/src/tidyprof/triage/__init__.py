@@ -1,1 +1,1 @@
-"""What limits a run: facts of its files, rules that explain them, and printers."""
+"""The diagnosis of a run: facts from its files, rules that explain them, and printers."""

@@ -1,4 +1,4 @@
-"""The reasons that make a verdict inconclusive, and the doubts about it."""
+"""The reasons why a verdict is inconclusive, and the doubts about a verdict."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ NO_BOTTLENECK, INCONCLUSIVE = "no-bottleneck", "inconclusive"
 """Verdicts that name no cause."""
 
 MARGIN = 1.5
-"""A cause is confident if no other cause that limits the run comes within this factor of it:
+"""A verdict is confident if every other cause that limits the run is smaller by this factor. The
 budgets of two tools, or with and without a profiler, differ by less.
 """
 
 CLEAR = 1.25
-"""Factor by which a share must pass LIMIT, or stay below it: shares are means of a few steps."""
+"""The factor by which a share must differ from LIMIT. Shares are means of only a few steps."""
 
 ONE_STEP = 0.4
-"""Share that a cause must have in a trace of one step, which may be unusual."""
+"""The share that a cause must take if the trace has one step, because that step may be unusual."""
 
 COMPUTING = 0.7
-"""A run without a bottleneck computes for at least this share of its time: below it several small
+"""A run without a bottleneck computes for at least this share of its time. Below it, several small
 causes may add up.
 """
 
 WARN, TOO_MANY = WARN_LOST, LOST
-"""Shares of launches or events that contradict each other from which the report warns, and from
-which it has no verdict.
+"""Two limits for the share of launches or events that contradict each other. At the first limit,
+the report warns. At the second limit, the verdict is inconclusive.
 """
 
 KEEPS_UP = 0.55
@@ -54,28 +54,28 @@ DEVICES_DIFFER = 0.3
 """Devices whose busy shares differ by this much have no common bottleneck."""
 
 CAPTURED = 0.5
-"""If a graph recorded this share of the launches without running them, idle time means nothing."""
+"""If a graph recorded this share of the launches without running them, ignore idle time."""
 
 UNEQUAL = 2
-"""If the largest replay has this many times the kernels of the median one, others may lack theirs:
-pieces of one model have had 4, 12 and 15.
+"""If the largest replay has this many times the median number of kernels, the file may lack kernels
+of other replays. For comparison, the pieces of one model had 4, 12 and 15 kernels.
 """
 
 MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
-"""Causes that a thread which waits for a CPU core looks like."""
+"""Causes that can also appear if the thread only waits for a CPU core."""
 
 FORWARD = PHASE_PATTERNS["forward"]
-"""The ranges in which torch compiles: a file may show a compilation as silence only."""
+"""The ranges in which PyTorch compiles. Some files show a compilation only as silence."""
 
 BETWEEN = "between steps"
-"""The range into which `tidyprof run` puts what a loop does from its optimizer's step to the call
-of its model.
-"""
+"""The range in which `tidyprof run` puts the time from an optimizer step to the next model call."""
 
 
 def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that limit the run, the largest first. Those that describe a computing device
-    come last. Time lost to other programs isn't the run's own, so it doesn't hide a cause.
+    """Return the rows that limit the run, the largest first.
+
+    Rows that describe a computing device come last. Shares exclude the time lost to other programs,
+    so this time can't hide a cause.
     """
     length = view.step.length_ns - view.step.parts.get(CPU_STEAL, 0.0)
     fired = [
@@ -87,10 +87,10 @@ def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
 def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
     """Return why the files don't show what limits the run; empty if they do.
 
-    First comes what makes the parts themselves worthless, then time without a cause.
+    Reasons to distrust all parts of the step come first. Time without a known cause comes next.
     """
     if not view.step.length_ns:
-        return "all events on the device have length 0, so there is no step to divide"
+        return "all device events have length 0, so the step can't be divided into parts"
     idle = 0.0 if view.run.on_host else 1 - view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     return _unreliable_parts(view, idle) or _unexplained_time(view, blamed, idle)
 
@@ -102,7 +102,7 @@ def _unreliable_parts(view: View, idle: float) -> str:
         return f"other programs had the CPU for {steal} of the traced steps"
     if facts.number("captured_share") >= CAPTURED:
         captured = percent(facts.number("captured_share"))
-        return f"a graph recorded {captured} of the launches, which therefore didn't run"
+        return f"a graph only recorded {captured} of the launches, so they didn't run"
     if facts.number("lost_launches_share") >= TOO_MANY:
         return f"{_lost_words(view)}, so the work of the GPU is unknown"
     if facts.number("clock_conflict_share") >= TOO_MANY:
@@ -120,7 +120,7 @@ def _unexplained_time(view: View, blamed: Sequence[Row], idle: float) -> str:
     unlinked = view.run.facts.number("unlinked_share")
     if unlinked >= TOO_MANY and idle >= LIMIT and needs_launches:
         text = f"{percent(unlinked)} of the GPU's work has no launch in the file"
-        return f"{text}, so idle time has no owner"
+        return f"{text}, so the cause of idle time is unknown"
     open_parts = {name: view.step.parts.get(name, 0.0) for name in REASONS}
     if view.run.on_host:
         open_parts[CPU_STEAL] = 0.0
@@ -141,11 +141,14 @@ REASONS = {
     "other": "the GPU is idle for {} of the time, and the files don't show why",
     CPU_STEAL: "other programs had the CPU for {} of the step",
 }
-"""Part without a cause -> why it leaves the cause of the run open."""
+"""A part without a known cause -> the reason why it makes the verdict inconclusive."""
 
 
 def _why_waiting(view: View, reason: str) -> str:
-    """Return why waiting for ranks has no owner; reason -- if no rank is known to be late."""
+    """Return why the wait for ranks can't be blamed on one rank.
+
+    reason -- the text to return if no rank is known to be late.
+    """
     facts = view.run.facts
     if not facts.known("straggler"):
         return reason
@@ -153,7 +156,7 @@ def _why_waiting(view: View, reason: str) -> str:
     if facts.number("cpu_steal_share") >= LIMIT:
         steal = percent(facts.number("cpu_steal_share"))
         return f"{text} other programs had the CPU for {steal} of the traced steps"
-    return f"{text} it does only {percent(facts.number('straggler_excess'))} more work of its own"
+    return f"{text} it does only {percent(facts.number('straggler_excess'))} more work than others"
 
 
 def is_compute(row: Row) -> bool:
@@ -176,7 +179,7 @@ def _clock_words(view: View) -> str:
 
 
 def replay_words(view: View) -> str:
-    """Return which kernels of graphs the file lacks, or may lack; empty if nothing shows that."""
+    """Return which graph kernels are or may be missing from the file; empty if none seem to be."""
     facts = view.run.facts
     launches, empty = facts.number("graph_replays"), facts.number("empty_replays")
     if empty:
@@ -191,8 +194,8 @@ def replay_words(view: View) -> str:
 
 
 def graphs_may_lack_kernels(view: View) -> bool:
-    """Return True if graphs launched much of the work, and the device idles behind queued work or
-    in calls that wait for it: such a call returns microseconds after the work has ended.
+    """Return True if graphs launched much of the work, but the device idles although work is queued
+    or the host waits for it. A call that waits returns microseconds after the work has ended.
     """
     graphs = view.run.facts.number("graph_share")
     return graphs >= LIMIT and max(view.share("other"), view.share("blocked_host")) >= LIMIT
@@ -208,38 +211,38 @@ def doubts_of_cause(
     yield from _doubt_of_steal(view)
     near, name = _nearest(view, rows, blamed)
     if share < MARGIN * near:
-        yield f"{name} comes near, with {percent(near)}."
+        yield f"{name} comes close, with {percent(near)}."
     if share < CLEAR * LIMIT:
-        yield f"{percent(share)} is little more than the {percent(LIMIT)} that a cause must take."
+        yield f"{percent(share)} is barely more than the {percent(LIMIT)} that a cause must take."
     working = 0.0 if run.on_host else view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     if best.cause == "launch-bound" and waits_often(run):
         calls = view.count("waiting_calls", "calls that wait")
         yield f"The host makes {calls}, so it can't run ahead: remove the waits first."
     if best.cause == "launch-bound" and working >= KEEPS_UP:
-        yield f"The GPU works for {percent(working)} of the step: a larger batch may end this."
+        yield f"The GPU works for {percent(working)} of the step, so a larger batch may fix this."
     is_step = best.cause not in ("startup", *COMPUTE_RULES)
     if is_step and facts.number("judged_steps") < 2 and share < ONE_STEP:
-        yield "This is one step only."
+        yield "Only one step was judged."
     if view.step.untypical:
-        yield "The traced steps lack time that other steps have: record more steps."
+        yield "The traced steps lack time that other steps have. Record more steps."
     if best.is_idle and not run.on_host and replay_words(view):
-        yield "Kernels of graphs may be missing."
+        yield "The file may lack kernels that graphs launched."
     yield from _doubts_of_silence(view, best.cause)
     if best.cause in MEANWHILE or (run.on_host and best.cause == "outside-torch"):
         silent = run.on_host and best.cause == "outside-torch"
         known = facts.known("cpu_steal_share")
         taken = facts.number("cpu_steal_share" if known else "off_cpu_share", -1.0)
         if silent and taken < 0:
-            yield "Other programs may have had the CPU meanwhile: the file doesn't show that."
+            yield "Other programs may have used the CPU. The file doesn't show whether they did."
         elif (known or silent) and share - max(taken - view.share(CPU_STEAL), 0.0) < CLEAR * LIMIT:
-            yield "Other programs may have had the CPU meanwhile."
+            yield "Other programs may have used the CPU at that time."
     waiting = sum(view.step.parts.get(f"waiting_{kind}", 0.0) for kind in ("launch", "ranks"))
     if best.cause != "straggler" and facts.known("always_last") and waiting >= LIMIT * length:
         last = facts.text("always_last")
-        yield f"Rank {last} always arrives last, and works as much as the others: try another GPU."
+        yield f"Rank {last} always arrives last but works as much as the others. Try another GPU."
     measured = facts.number("measured_data_share", 1.0)
     if best.cause == "input-bound" and measured < share / MARGIN:
-        yield f"The timed steps waited for data for {percent(measured)} only."
+        yield f"The timed steps waited for data for only {percent(measured)}."
     yield from doubts_of_links(view)
     if best.is_idle:
         yield from _doubts_of_devices(view)
@@ -248,19 +251,19 @@ def doubts_of_cause(
 def _doubt_of_steal(view: View) -> Iterator[str]:
     if view.share(CPU_STEAL) >= LIMIT:
         steal = percent(view.share(CPU_STEAL))
-        yield f"Other programs had the CPU for {steal} of the step: repeat on an idle machine."
+        yield f"Other programs had the CPU for {steal} of the step. Repeat on an idle machine."
 
 
 def _doubts_of_devices(view: View) -> Iterator[str]:
     least, most = (view.run.facts.number(f"{end}_busy_device") for end in ("least", "most"))
     if most - least >= DEVICES_DIFFER:
-        yield f"Devices differ: they work for {percent(least)} to {percent(most)} of the step."
+        yield f"Devices differ. They work for {percent(least)} to {percent(most)} of the step."
 
 
 def _nearest(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> tuple[float, str]:
-    """Return the largest share that isn't the cause's own, and what it is."""
+    """Return the largest share of the step outside the main cause, and its name."""
     length, best = view.step.length_ns, blamed[0]
-    shares = [(like_communication(view), "What is named like communication")]
+    shares = [(like_communication(view), "Kernels with names like communication")]
     shares += [
         (view.share(part), f"Time without a known cause ({OTHER_ROWS[part]})")
         for part in ("unseen", "waiting_ranks", "other")
@@ -278,16 +281,16 @@ def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
     if cause != "outside-torch":
         return
     if measured is not None and measured < SILENT_NS:
-        yield "Without the profiler, a whole step is shorter than the silence that counts."
+        yield "Without the profiler, a step is shorter than 1 ms, the least silence that counts."
     if facts.holds("compiled") and re.fullmatch(FORWARD, facts.text("outside_part")):
-        yield "The compiler may be at work there: TORCH_LOGS=recompiles shows whether it is."
+        yield "The compiler may be at work there. To find out, set TORCH_LOGS=recompiles."
     knows_loading = facts.known("loading_share") or facts.holds("outside_function")
     if facts.text("outside_part") == BETWEEN and not knows_loading:
-        yield "A loop without a DataLoader also builds its batches there: record with --with-stack."
+        yield "A loop without a DataLoader builds its batches there. Record with --with-stack."
 
 
 def doubts_of_links(view: View) -> Iterator[str]:
-    """Yield which launches and events contradict each other."""
+    """Yield sentences on launches and events that contradict each other."""
     facts = view.run.facts
     if facts.number("lost_launches_share") >= WARN:
         yield f"{capital(_lost_words(view))}."
@@ -296,15 +299,15 @@ def doubts_of_links(view: View) -> Iterator[str]:
 
 
 def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield why a run without a cause may have one."""
+    """Yield reasons why a run without a known cause may still have one."""
     facts, length = view.run.facts, view.step.length_ns
     lost = [(row.ns / length, row.rule.cause) for row in rows if row.rule and not is_compute(row)]
     lost += [(view.share(part), part.replace("_", " ")) for part in REASONS if part != CPU_STEAL]
-    lost += [(like_communication(view), "what is named like communication")]
+    lost += [(like_communication(view), "kernels with names like communication")]
     share, name = max(lost)
     share /= max(1 - view.share(CPU_STEAL), 1e-9)
     if CLEAR * share > LIMIT:
-        yield f"{capital(name)} takes {percent(share)}, nearly as much as a cause must."
+        yield f"{capital(name)} takes {percent(share)}, nearly enough to count as a cause."
     yield from _doubt_of_steal(view)
     computing = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
     yield from _doubts_of_devices(view)
@@ -314,11 +317,11 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
         share = percent(facts.number("collective_share"))
         yield f"Collectives run for {share} of the step, on the CPU that also computes."
     if view.step.untypical:
-        yield "The traced steps lack time that other steps have: record more steps."
+        yield "The traced steps lack time that other steps have. Record more steps."
     for name, part in (("measured_data_share", "data"), ("measured_between_share", BETWEEN)):
         if view.run.on_host and facts.number(name) >= LIMIT:
             share = facts.number(name)
-            yield f"The timed steps spent {percent(share)} in `{part}`, which isn't the model."
+            yield f"The timed steps spent {percent(share)} in `{part}`, outside the model."
     yield from doubts_of_links(view)
 
 
@@ -328,5 +331,5 @@ def like_communication(view: View) -> float:
 
 
 def capital(text: str) -> str:
-    """Return the text with a capital first letter."""
+    """Return the text with its first letter capitalized."""
     return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""The time in which the host's threads had no CPU core, and what they lost to other programs."""
+"""The time in which the host's threads had no CPU core, and the time lost to other programs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CPU_STEAL = "other_programs"
 """The part of a step in which other programs had the CPU although the host was ready to run."""
 
 BUSY_MACHINE = 0.55
-"""If threads wait for a CPU core for this share of the steps, what the host itself does is open.
-With one other program the share is one half, which two clocks measure to a few hundredths.
+"""If threads wait for a CPU core for this share of the steps, the host's own work is unknown. With
+one other program, the share is one half, and two clocks measure it within a few hundredths.
 """
 
 COLUMNS = (("processor_time", "lost_ns"), ("processor_queue", "waited_ns"))
-"""Names in `Profile.counters`, and the columns that they become."""
+"""Names in `Profile.counters`, with the columns that hold their values."""
 
 
 def thread_times(
@@ -31,12 +31,16 @@ def thread_times(
     finish: np.ndarray,
     parts: Mapping[str, Intervals],
 ) -> dict[str, Any]:
-    """Return for each step, in ns (Float64): lost_ns, in which its thread had no CPU core, and
-    waited_ns, in which it waited for one. Also the ns of waited_ns in each part, by its name.
+    """Return how long each step's thread had no CPU core, in ns (Float64).
 
-    begin, finish -- of the steps in ns; parts -- name -> when the host was in it. The script took
-    the samples (readers/torch/meta.py). The waiting of a sample is spread evenly over its time.
-    Without samples, the times are <NA> and the parts 0.
+    lost_ns is the time without a core, and waited_ns is the time that the thread waited for one.
+    For each part, the result also contains the part's share of waited_ns in ns, under its name.
+
+    begin, finish -- the start and end of each step in ns.
+    parts         -- part -> the times when the host was in it.
+
+    The script took the samples (readers/torch/meta.py). The waiting time of a sample is spread
+    evenly over the sample. Without samples, the times are <NA> and the parts are 0.
     """
     times = dict.fromkeys(("lost_ns", "waited_ns"), pd.array([pd.NA] * len(begin), "Float64"))
     stolen = {name: np.zeros(len(begin)) for name in parts}
@@ -51,9 +55,9 @@ def thread_times(
             continue
         start, length = (of_name[key].to_numpy(np.int64) for key in ("time_ns", "duration_ns"))
         value = of_name["value"].to_numpy(float)
-        # A sample is the time that the thread had a core, or the time that it waited for one.
+        # The value of a sample is the time with a CPU core, or the time spent waiting for one.
         value = np.maximum(length - value, 0) if column == "lost_ns" else value
-        # A sample belongs to the step that its middle is in.
+        # A sample belongs to the step that contains its middle.
         middle = start + length // 2
         step = np.searchsorted(begin, middle, side="right") - 1
         inside = (step >= 0) & (middle < finish[np.maximum(step, 0)])
@@ -69,8 +73,9 @@ def thread_times(
 def without_steal(
     columns: Mapping[str, np.ndarray], times: Mapping[str, Any], parts: Mapping[str, Intervals]
 ) -> dict[str, Any]:
-    """Return the columns of parts (`_ns`) without the time that other programs took from these
-    parts; that time as the part CPU_STEAL; and lost_ns and waited_ns. times -- of `thread_times`.
+    """Move the time that other programs took from the parts (`_ns`) to the part CPU_STEAL.
+
+    Also return lost_ns and waited_ns. times -- the result of `thread_times`.
     """
     stolen = {part: np.minimum(times[part], columns[f"{part}_ns"]) for part in parts}
     rest = {f"{part}_ns": columns[f"{part}_ns"] - taken for part, taken in stolen.items()}

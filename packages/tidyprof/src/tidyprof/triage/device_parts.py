@@ -1,6 +1,4 @@
-"""A run with a GPU: what each step of its devices consists of, based on launches, calls and
-ranges.
-"""
+"""The parts of each step in a run with a GPU, based on launches, calls and ranges."""
 
 from __future__ import annotations
 
@@ -60,37 +58,40 @@ from tidyprof.triage.profiler_overhead import cost_of
 from tidyprof.triage.recomputation import recomputed
 
 SILENT_NS = 1_000_000
-"""A host that makes no call and runs no operator for this long does something other than launching:
-a launch takes microseconds (10 in a trace of four ranks on MI300X), an operator under a profiler at
-most some hundred.
+"""A host that makes no call and runs no operator for this long isn't just launching kernels.
+
+A launch takes microseconds (10 in a trace of four ranks on MI300X). Under a profiler, an operator
+takes at most a few hundred microseconds.
 """
 
 ELSEWHERE_NS = 5_000_000
-"""The same for a host that makes no call but runs operators: a hundred operators that launch
-nothing take less.
+"""The same limit for a host that runs operators but makes no call. A hundred operators that launch
+nothing take less time.
 """
 
 SLOW_LAUNCH = 100
-"""The first launch of a kernel loads or compiles code if it takes this many times the median."""
+"""A kernel's first launch loads or compiles code if it takes this many times the median launch."""
 
 SEARCH_NS, SEARCHED_KERNELS = 30_000_000, 5
-"""An ATen operator that takes this long, and itself launches this many different kernels, tries out
-a library's kernels (cuDNN's benchmark, MIOpen's find). It does so once per size of data. On an H200
-that took 38 to 660 ms, for 6 to 17 kernels.
+"""Limits for a library search, in which a library tries out its kernels (cuDNN's benchmark or
+MIOpen's find).
+
+An ATen operator is a search if it takes this long and itself launches this many different kernels.
+A search occurs once per input size. On an H200, it took 38 to 660 ms for 6 to 17 kernels.
 """
 
 BLOCKING_NS = 100_000
-"""A copy that was requested as asynchronous wasn't if its call takes this long and returns only
-after the copy has ended: the memory was pageable.
+"""A call to an asynchronous copy blocks if it takes this long and returns only after the copy has
+ended. The reason is pageable memory.
 """
 
 CLOCK_NS = 10_000
-"""Work that starts this long before its launch shows that the clocks disagree: the recordings that
-we ship have at most a few microseconds.
+"""If work starts this long before its launch, the clocks disagree. In the course's recordings, the
+difference is at most a few microseconds.
 """
 
 APART = 10
-"""Work and launches that lie apart by this many times their own span have different clocks."""
+"""Work and launches have different clocks if their distance is this many times their span."""
 
 PARTS = (
     "compute",
@@ -108,32 +109,35 @@ PARTS = (
     "other",
     CPU_STEAL,
 )
-"""Parts of a step on a device, which add up to it: those of `step_budget`, with its copies and its
-idle time split.
+"""The parts of a step on a device, which add up to the step. They are the parts of `step_budget`,
+but copies and idle time are split further.
 
-fetching   -- exposed copies to the host; exposed_copy -- all others.
-allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
-start_up   -- idle in slow first launches, and while a library tries out kernels.
-compiling  -- idle while torch's compiler was at work.
-silent     -- idle while the host made no call for SILENT_NS.
-exposed_communication -- also idle within a collective of gloo or MPI, which runs on the host.
-other      -- idle although work was queued; if no call and no operator of the host is recorded,
-              all idle time except for loading.
-stalled    -- idle between the end of a waiting call and the next work, and between copies to the
-              host.
-CPU_STEAL  -- see cpu_time.
+fetching     -- exposed copies to the host.
+exposed_copy -- all other exposed copies.
+allocation   -- idle time in calls that allocate or free memory.
+blocked_host -- idle time in other calls that wait.
+start_up     -- idle time in slow first launches, and while a library tries out kernels.
+compiling    -- idle time while PyTorch's compiler ran.
+silent       -- idle time while the host made no call for SILENT_NS.
+exposed_communication -- also contains idle time during a gloo or MPI collective, because these
+                collectives run on the host.
+other        -- idle time although work was queued. If the file contains no calls and no operators
+                of the host, this is all idle time except for data loading.
+stalled      -- idle time between the end of a waiting call and the next work, and between copies
+                to the host.
+CPU_STEAL    -- see cpu_time.
 """
 
 DEVICE_BUSY_PARTS = PARTS[:4]
-"""Parts in which the device works."""
+"""The parts in which the device works."""
 
 OF_THE_CPU = ("data_wait", "compiling", "silent", "stalled", "launch_bound")
-"""Parts that other programs lengthen. Nobody needs a CPU core in a call that waits."""
+"""The parts that other programs can lengthen. A call that waits doesn't need a CPU core."""
 
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 QUERY_CALLS = r"(hip|cuda|cu)(Event|Stream)Query\w*"
-"""Calls that ask whether something has finished; a thread that watches collectives makes them all
-the time.
+"""Calls that query whether work has finished. A thread that watches collectives makes them all the
+time.
 """
 
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
@@ -143,7 +147,7 @@ COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
     """Return the facts of a rank with a GPU. Raises ValueError as `steps` does.
 
-    stacks -- its Python functions.
+    stacks -- the rank's Python functions.
     """
     slow, values = slow_launches(profile)
     search, values["library_search"] = library_search(profile)
@@ -183,16 +187,16 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
 def _devices(
     profile: Profile, slow: Intervals, traced: Intervals, mark: str | None
 ) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
-    """Yield for each device its rows of RankFacts.budget, and its parts as sets of time."""
+    """Yield the rows of RankFacts.budget and the time intervals of each part, for each device."""
     host, calls = plain_steps(profile, mark=mark), waiting_calls(profile)
     linked = has_launches(plain_events(profile, DEVICE_KINDS))
-    # The device's steps follow the launches; without launch records the host's steps have to do.
+    # Device steps follow the launches. Without launch records, use the host's steps.
     marked = plain_steps(profile, "device", mark) if len(host) and linked else host
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         steps = events_of_process(marked, owner)
         if place["device"] is not None:
-            # Steps of the host have no device.
+            # The host's steps don't name a device.
             device = steps["device"]
             steps = rows(steps, equal(device, None) | equal(device, place["device"]))
         number, (begin, finish) = steps["step"], start_and_end(steps)
@@ -228,10 +232,12 @@ def _sets(
     slow: Intervals,
     traced: Intervals,
 ) -> dict[str, Intervals]:
-    """Return PARTS of one device as sets of time, and also `earlier`, `idle` (outside of data) and
-    `dry`. traced -- when the host recorded the trace: then the program isn't silent.
+    """Return the time intervals of PARTS for one device, and of `earlier`, `idle` (outside data
+    loading) and `dry`.
+
+    traced -- when the host recorded the trace. The program isn't silent at these times.
     """
-    # Code that is loaded at its first use comes once and not in each step, whatever call loads it.
+    # Loading code at its first use happens once, and not in each step, whichever call loads it.
     first = idle.dry & slow
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
     data = phase_time(profile, owner, "data")
@@ -274,8 +280,8 @@ def _sets(
 
 
 def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
-    """Return True if anything that the host did is recorded: otherwise the file doesn't show why a
-    device was idle.
+    """Return True if the file contains any calls or operators of the host. Without them, the file
+    doesn't show why a device was idle.
     """
     return any(
         len(events_of_process(plain_host_events(profile, kind), owner))
@@ -284,8 +290,9 @@ def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
 
 
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
-    """Return the part of this idle time in which the host started nothing: it made no call and ran
-    no operator, or ran operators that make no call.
+    """Return the part of this idle time in which the host started no work.
+
+    In this time, the host ran no operator and made no call, or it ran operators that make no call.
     """
     operators, runtime = (
         events_of_process(plain_host_events(profile, kind), owner)
@@ -296,21 +303,21 @@ def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Interv
     silent = long_ones(late - calling - occupied(operators), SILENT_NS)
     if not len(calls):
         return silent
-    # An outer operator contains the calls of all within it, and so would hide their silence.
+    # An outer operator contains the calls of all inner operators, so it would hide their silence.
     inner = innermost(operators)
     busy = calling | occupied(inner, calls_within(inner, calls) > 0)
     return silent | long_ones(late - busy, ELSEWHERE_NS)
 
 
 def _after_waits(dry: Intervals, ends: np.ndarray) -> Intervals:
-    """Return the time from each of these ends of a wait to the next work, if nothing is queued."""
-    # The device was idle at the end of a wait if it was so in the last nanosecond of it.
+    """Return the time from each end of a wait to the next work, if no work is queued then."""
+    # The device was idle at the end of a wait if it was idle in the last nanosecond of the wait.
     ends = ends[dry.contains(ends - 1)]
     return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
 
 
 def blocking_copies(profile: Profile) -> PlainEvents:
-    """Return calls of asynchronous copies that the host had to wait for, see BLOCKING_NS."""
+    """Return the calls to asynchronous copies that made the host wait; see BLOCKING_NS."""
     work, calls = _launches(profile)
     start, end = start_and_end(calls)
     chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
@@ -329,7 +336,7 @@ def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) ->
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:
-    """Return the intervals of a set that last at least this long."""
+    """Return the intervals that last at least this long."""
     long = times.ends - times.starts >= least_ns
     return Intervals(times.starts[long], times.ends[long])
 
@@ -342,19 +349,20 @@ def _together(sets: Iterable[dict[str, Intervals]], name: str) -> Intervals:
 
 
 def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
-    """Return events on devices, and the calls that launched them in the same order."""
+    """Return device events, and the calls that launched them in the same order."""
     work, calls = (PlainEvents(event_arrays(profile), places) for places in launches_of(profile))
     return work, calls
 
 
 def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
-    """Return when the host was in the slow first launch of a kernel or loaded code, and the facts
-    on these launches.
+    """Return when the host loaded code or was in the slow first launch of a kernel, and the facts
+    about these launches.
 
-    Slow is SLOW_LAUNCH times the median of all launches that started one event, at least SILENT_NS.
+    A launch is slow if it takes at least SILENT_NS and SLOW_LAUNCH times the median of all launches
+    that started a single event.
     """
     work, calls = _launches(profile)
-    # The launch of a graph starts many events, so its length says nothing about a single launch.
+    # The launch of a graph starts many events, so it isn't comparable with a single launch.
     single = (np.bincount(calls.rows)[calls.rows] == 1) & names_matching(calls, LAUNCH)
     work, calls = work[single], calls[single]
     length = calls["duration_ns"]
@@ -369,8 +377,8 @@ def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
 
 
 def library_search(profile: Profile) -> tuple[Intervals, Most]:
-    """Return when an operator tried out the kernels of a library, see SEARCH_NS, and the operator
-    that did so for the longest time in ns.
+    """Return when an operator tried out the kernels of a library (see SEARCH_NS), and the operator
+    that did so for the longest time, in ns.
     """
     operators = plain_host_events(profile, "operator")
     (begin, end), threads = start_and_end(operators), operators["thread"]
@@ -382,7 +390,7 @@ def library_search(profile: Profile) -> tuple[Intervals, Most]:
     for row in long:
         children = (threads == threads[row]) & (begin >= begin[row]) & (end <= end[row])
         children[row] = False
-        # Only what the operator itself launches: around a whole model there are many kernels.
+        # Count only the kernels that the operator itself launches: a whole model launches many.
         own = (calls["thread"] == threads[row]) & (calls["start_ns"] >= begin[row])
         own &= (calls["start_ns"] < end[row]) & is_one_of(work["kind"], ["kernel"])
         own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
@@ -392,7 +400,7 @@ def library_search(profile: Profile) -> tuple[Intervals, Most]:
 
 
 def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Intervals:
-    """Return the time of the judged steps: on the host if they are marked there."""
+    """Return the time of the judged steps, on the host if they are marked there."""
     steady, host = budget["steady"].to_numpy(bool), plain_steps(profile, mark=mark)
     if len(host):
         return occupied(host, np.isin(host["step"], whole_numbers(budget["step"])[steady]))
@@ -403,11 +411,12 @@ def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Interva
 
 
 def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
-    """Return what the judged steps did, per step. count -- how many steps there are, added up over
-    devices.
+    """Return what the judged steps did, per step.
+
+    count -- the number of steps, added up over devices.
     """
     work = plain_events(profile, DEVICE_KINDS)
-    # Marked steps are judged on the host, and there work belongs to the step that launched it.
+    # Marked steps are judged on the host, where work belongs to the step that launched it.
     by_launch = len(plain_steps(profile, mark=mark)) and has_launches(work)
     work = work[judged.contains(launch_times(work) if by_launch else work["start_ns"])]
     calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
@@ -425,8 +434,8 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
 
 
 def _link_values(profile: Profile) -> dict[str, float]:
-    """Return how many launches have no work in the file, and how much work has another clock than
-    its launch. Nothing if no launch is linked to work.
+    """Return how many launches have no work in the file, and for how much work the clock differs
+    from the clock of its launch. Return nothing if no launch is linked to work.
     """
     work, calls = _launches(profile)
     if not len(work):
@@ -449,7 +458,7 @@ def _link_values(profile: Profile) -> dict[str, float]:
 
 def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | None:
     """Return the longest idle interval between the first and the last event on any device, outside
-    of data.
+    data loading.
     """
     work = plain_events(profile, DEVICE_KINDS)
     start, end = start_and_end(work)
@@ -462,7 +471,7 @@ def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | No
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
     (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
-    # Several events may end it together: one that is the first of its name is enough.
+    # Several events may end it together. It is enough if one of them is the first of its name.
     names = work["name"].codes
     is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
     inside = {
@@ -481,8 +490,8 @@ def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | No
 
 
 def _longest_wait(profile: Profile, dry: Intervals) -> Most:
-    """Return the call in which the host waited longest while devices had nothing to do, with its
-    time in ns. Calls that allocate are a separate part.
+    """Return the call in which the host waited longest while the devices had no work, with its time
+    in ns. Calls that allocate memory are left out, because they are a separate part.
     """
     calls = waiting_calls(profile)
     calls = calls[of_each_name(calls, category_of_call, object) != "allocation"]
@@ -491,8 +500,8 @@ def _longest_wait(profile: Profile, dry: Intervals) -> Most:
 
 
 def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
-    """Return the largest kernel whose name looks like communication that tidyprof doesn't know,
-    with the share of all kernel time (0 to 1) that such kernels take together.
+    """Return the largest kernel whose name looks like a kind of communication that tidyprof doesn't
+    recognize, with the share (0 to 1) of all such kernels in the total kernel time.
     """
     kernels = plain_events(profile, ("kernel",))
     total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
@@ -511,14 +520,15 @@ def _graph_share(profile: Profile) -> float:
 
 
 def _replays(profile: Profile) -> Replays:
-    """Return the replays of graphs. If only the last one has no device event, it doesn't count: the
-    trace ended.
+    """Return the replays of graphs.
+
+    If only the last replay has no device event, it doesn't count, because the trace ended before.
     """
     runtime = plain_host_events(profile, "runtime")
     graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]
     if not len(graphs):
         return Replays()
-    # How many device events each launch of a graph started, by rows of the profile's events.
+    # The number of device events that each graph launch started, by row of the profile's events.
     _, calls = _launches(profile)
     started = np.bincount(calls.rows, minlength=graphs.rows.max() + 1)[graphs.rows]
     started = started[np.argsort(graphs["start_ns"], kind="stable")]
@@ -530,7 +540,7 @@ def _replays(profile: Profile) -> Replays:
 
 
 def _captured(profile: Profile) -> float:
-    """Return the share of launches that a graph recorded and that didn't run."""
+    """Return the share of launches that a graph only recorded, so they didn't run."""
     calls = plain_host_events(profile, "runtime")
     launching = names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
     inside = capturing(profile).contains(calls["start_ns"][launching])

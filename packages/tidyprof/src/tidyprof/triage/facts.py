@@ -1,4 +1,4 @@
-"""The facts of a run: each a value with its unit, the rank it comes from, and its source table."""
+"""The facts of a run. Each has a value, a unit, the rank it comes from, and a source table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
 
 
 class Most(NamedTuple):
-    """The name with the largest amount of something; an empty name if nothing has any."""
+    """The name with the largest amount of something; the name is empty if all amounts are 0."""
 
     name: str = ""
     amount: float = 0.0
 
 
 class Fact(NamedTuple):
-    """One fact. rank is empty for a fact of the whole run; source names the table behind it."""
+    """One fact. rank is empty for a fact about the whole run. source names the table behind it."""
 
     name: str
     value: Any
@@ -31,9 +31,10 @@ class Fact(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """The unit and source table of a fact, and how the values of several ranks become one.
+    """The unit and source table of a fact, and the way to combine the values of several ranks.
 
-    combine is a key of COMBINE; a fact without one belongs to the run and not to its ranks.
+    combine is a key of COMBINE or CHOOSE, or `leading`. If it is empty, the fact describes the run
+    and not a rank.
     """
 
     unit: str
@@ -124,14 +125,14 @@ DEFINITIONS: dict[str, Definition] = {
     "measured_data_share": Definition("of the step", "meta"),
     "measured_between_share": Definition("of the step", "meta"),
 }
-"""Every fact that a rule or a printer can use. Times are in ns, shares from 0 to 1."""
+"""Every fact that a rule or a printer can use. Times are in ns, and shares are from 0 to 1."""
 
 
 class Facts:
-    """The facts of one run by name. To ask for a name that DEFINITIONS lacks raises KeyError."""
+    """The facts of one run by name. Methods raise KeyError for a name that isn't in DEFINITIONS."""
 
     def __init__(self, values: Mapping[str, Any], ranks: Mapping[str, str] | None = None) -> None:
-        """Keep the values that are not None; ranks says which rank a value comes from."""
+        """Keep the values that are not None. ranks maps the name of a fact to its rank."""
         self._values: dict[str, Any] = {}
         self._ranks = dict(ranks or {})
         for name, value in values.items():
@@ -153,17 +154,17 @@ class Facts:
         return float(self._values.get(name, default))
 
     def text(self, name: str) -> str:
-        """Return the value of a fact in words; empty if it is unknown."""
+        """Return the value of a fact as a string; empty if it is unknown."""
         DEFINITIONS[name]
         return str(self._values.get(name, ""))
 
     def holds(self, name: str) -> bool:
-        """Return True if a yes-or-no fact, a count or a text is known and not empty."""
+        """Return True if a fact is known and isn't False, 0 or an empty string."""
         DEFINITIONS[name]
         return bool(self._values.get(name, False))
 
     def listed(self) -> tuple[Fact, ...]:
-        """Return all facts in the order of DEFINITIONS, without those that are empty or zero."""
+        """Return all facts that aren't empty or zero, in the order of DEFINITIONS."""
         return tuple(self._listed())
 
     def _listed(self) -> Iterator[Fact]:
@@ -178,10 +179,14 @@ class Facts:
 
 
 class Gap(NamedTuple):
-    """The longest idle interval of a rank: its length, its share of all idle time, its ratio to
-    the second longest, the call that fills it, and the parts of the step that it belongs to in ns.
+    """The longest idle interval of a rank.
 
-    is_first -- whether the event that ends it is the first of its name.
+    ns          -- its length.
+    share       -- its share of all idle time.
+    over_second -- its ratio to the second-longest interval.
+    call        -- the runtime call that fills it.
+    is_first    -- True if the event that ends the interval is the first event of its name.
+    parts       -- part of the step -> how much of the interval belongs to it, in ns.
     """
 
     ns: float
@@ -193,8 +198,8 @@ class Gap(NamedTuple):
 
 
 class Replays(NamedTuple):
-    """Graph launches, how many of them have no device event in the file, and the number of device
-    events of the median launch and of the largest one.
+    """The number of graph launches, the number of launches without a device event in the file, and
+    the number of device events in the median launch and in the largest launch.
     """
 
     launches: int = 0
@@ -204,16 +209,17 @@ class Replays(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of recording one rank, per judged step.
+    """The cost of profiling one rank, per judged step.
 
-    events     -- recorded operators, runtime calls and Python functions.
-    cost_ns    -- what recording them is expected to add; None if that is unknown for the tool.
+    events       -- the number of recorded operators, runtime calls and Python functions.
+    cost_ns      -- the time that the profiler is expected to add; None if unknown for the tool.
     data_cost_ns -- the part of cost_ns in the phase `data`.
-    data_ns    -- time in the phase `data` of the traced steps, without the time lost to other
-                  programs and with it; None if most of it lies inside other parts.
-    timed      -- steps timed without the profiler (profiler_overhead.Timed), None without any.
-    log_step_ns -- the step by a times file, None without one.
-    is_open    -- whether an unknown cost leaves the unprofiled step open.
+    data_ns      -- the time in the phase `data` of the traced steps, first without and then with
+                    the time lost to other programs; None if most of it is inside other parts.
+    timed        -- the steps timed without the profiler (profiler_overhead.Timed); None if there
+                    are none.
+    log_step_ns  -- the step time according to a times file; None without such a file.
+    is_open      -- True if the unprofiled step time is unknown because the cost is unknown.
     """
 
     events: float
@@ -227,16 +233,18 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts of one rank; small even for a long trace.
+    """The facts of one rank. They are small even for a long trace.
 
     rank     -- `rank 3`, or empty if unknown.
-    budget   -- one row per device and step: rank, process, device, step, start_ns, duration_ns,
-                every part as a column that ends in `_ns`, `steady` and `apart`
-                (host_activity.flag_steady_steps), `lost_ns` and `waited_ns` (cpu_time). Rows with
-                a device have `unlinked_ns`, `earlier_ns` and `by_launch`, too.
-    parts    -- names of the parts, which add up to duration_ns.
-    values   -- facts by name.
-    overlaps, entries, kernels -- tables of `overlap`, `collective_entries` and `kernel_totals`.
+    budget   -- a table with one row per device and step. Its columns are rank, process, device,
+                step, start_ns and duration_ns, a column ending in `_ns` for each part, `steady`
+                and `apart` (host_activity.flag_steady_steps), and `lost_ns` and `waited_ns`
+                (cpu_time). Rows with a device also have `unlinked_ns`, `earlier_ns` and
+                `by_launch`.
+    parts    -- the names of the parts, which add up to duration_ns.
+    values   -- the facts by name.
+    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and
+                `kernel_totals`.
     """
 
     rank: str
@@ -256,13 +264,13 @@ COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "mean": lambda values: float(np.mean(values)),
     "any": any,
 }
-"""How values of several ranks become one value of the run."""
+"""The functions that combine the values of several ranks into one value for the run."""
 
 CHOOSE: Mapping[str, Callable[[Sequence[Any]], int]] = {
     "max": lambda values: int(np.argmax(values)),
     "largest": lambda values: int(np.argmax([value.amount for value in values])),
 }
-"""Which of the ranks has the value that counts."""
+"""The functions that choose the rank whose value counts for the run."""
 
 
 def _knows_most(one: RankFacts) -> tuple[bool, bool, float]:
@@ -272,9 +280,9 @@ def _knows_most(one: RankFacts) -> tuple[bool, bool, float]:
 
 
 def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of the run by name, and the rank that each one comes from.
+    """Return the values of the run by name, and the rank that each value comes from.
 
-    A fact with `leading` comes from the rank that knows most of its host.
+    A fact with `leading` comes from the rank with the most information about its host.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -294,13 +302,14 @@ def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]
 
 
 def share_of(part: float, whole: float) -> float:
-    """Return part / whole within 0 and 1, and 0 if there is no whole."""
+    """Return part / whole, limited to the range 0 to 1, or 0 if whole isn't positive."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
 def largest_sum(names: Iterable[str | None], amounts: np.ndarray) -> Most:
-    """Return the name whose amounts have the largest sum, the first in the alphabet of equal ones;
-    None counts as no name.
+    """Return the name whose amounts have the largest sum.
+
+    If sums are equal, return the alphabetically first name. Amounts without a name are ignored.
     """
     table = pd.DataFrame({"name": list(names), "amount": amounts}).dropna(subset=["name"])
     if table.empty:

@@ -1,4 +1,4 @@
-"""The steps that count, and the facts that the host's events show, with a GPU or without."""
+"""The steps that count, and the facts that host events show, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.facts import Most, largest_sum
 
 LONG_STEP = 1.5
-"""A step of this many times the median is longer than the others (plots.stepping marks it, too)."""
+"""A step is long if it takes this many times the median step (plots.stepping also marks it)."""
 
 EXPLAINED = 0.5
-"""Share of a long step's time beyond the median that a range must cover to explain it."""
+"""The share of a long step's time beyond the median that a range must cover to explain it."""
 
 STARTUP_RANGE = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
-"""Words in the name of a range that comes once: a start-up. Validation, checkpoints and reports
-come repeatedly.
+"""Words in the names of startup ranges, which occur once. Validation, checkpoints and reports occur
+repeatedly.
 """
 
 PLACE = ["rank", "process", "device"]
 
 COMPILATION = r".*\(dynamo_timed\)"
-"""Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
+"""The ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
 
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
 """Kernels and ranges of a program that torch.compile built."""
@@ -60,16 +60,16 @@ LOADERS = {
     "_SingleProcessDataLoaderIter": "in the training process",
     "_MultiProcessingDataLoaderIter": WORKERS,
 }
-"""Part of the range that torch.profiler writes for each batch -> where the loader runs."""
+"""Part of the range name that torch.profiler writes for each batch -> the loader's process."""
 
 OF_TORCH = (
     rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*"
     rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
 )
-"""Ranges that torch writes, not the script."""
+"""Ranges that PyTorch writes, and not the script."""
 
 COVERING = 0.5
-"""Share of a time that a function or range must cover to be named."""
+"""The share of a time interval that a function or range must cover to be named."""
 
 _LIBRARY = Path(os.__file__).parent
 _MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names))
@@ -79,24 +79,25 @@ _PACKAGES = "|".join(
 TRACING = (
     r"(?:.*[/\\])?(?:tidyprof[/\\]running[/\\]inside[/\\]\w+|(?:14_)?instrument_me)\.py\(\d+\): .*"
 )
-"""Functions that recorded the trace: the hooks of `tidyprof run`, and the block of lesson 14."""
+"""Functions that recorded the trace: the hooks of `tidyprof run` and lesson 14's code block."""
 
 OWN_CODE = re.compile(
     rf"(?!{TRACING}|{_MODULES}|{_PACKAGES}|torch[/\\]|.*(site|dist)-packages"
     r"|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
 )
-"""Names of Python functions in a trace (`file(line): name`) that belong to no library and didn't
-record it. torch leaves out the folder of every file on Python's path, so only the module's name
-identifies Python's own library.
+"""Names of Python functions (`file(line): name`) that belong to neither a library nor TRACING.
+
+PyTorch omits the folder of every file on Python's path. Therefore, only module names identify the
+standard library.
 """
 
 
 def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return a table with rank, process, device, step and duration_ns, with two more columns.
+    """Return the table of rank, process, device, step and duration_ns with two more columns.
 
-    apart  -- the range that makes a step longer and that most other steps lack; empty without one.
-    steady -- whether the row counts: rows that are apart don't, and neither does the first row of
-              each device if two others remain.
+    apart  -- the range that makes the step longer and that most other steps lack; empty if none.
+    steady -- False for rows with `apart`, and for the first row of each device if at least two
+              others remain. Only the other rows count.
     """
     reasons = dict(_long_steps(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
@@ -112,7 +113,7 @@ def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) 
 
 
 def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
-    """Yield the host's long steps with the range that explains them."""
+    """Yield each long step of the host with the range that explains it."""
     marked = plain_steps(profile, mark=mark)
     for owner in owners_of(marked):
         steps = events_of_process(marked, owner)
@@ -125,7 +126,7 @@ def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]
             others = np.delete(inside.to_numpy(), long, axis=1)
             is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2
             spent = inside.loc[is_rare, long]
-            # A start-up is a cause that triage looks for, and no step to leave out.
+            # Startup is a cause that triage looks for, so its step isn't left out.
             spent = spent[[not STARTUP_RANGE.search(name) for name in spent.index]]
             if len(spent) and spent.max() >= EXPLAINED * (length[long] - median):
                 name, most = spent.idxmax(), four_digits(spent.max() / 1e6)
@@ -133,8 +134,9 @@ def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]
 
 
 def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
-    """Return the time in ns inside the ranges of each name, one column per step. Numbers in names
-    don't count: `epoch 3` and `epoch 4` are one.
+    """Return the time in ns in the ranges of each name, with one column per step.
+
+    Numbers in names are ignored, so `epoch 3` and `epoch 4` are the same range.
     """
     ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
     names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
@@ -149,9 +151,10 @@ def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
 def host_values(
     profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals
 ) -> dict[str, Any]:
-    """Return the facts about the host of a profile, by name.
+    """Return the facts about a profile's host, by name.
 
-    stacks -- its Python functions; silence -- when the host did nothing that the file shows;
+    stacks  -- the profile's Python functions.
+    silence -- when the file shows no activity of the host.
     loading -- when the work waited for data.
     """
     operators, ranges, calls = (
@@ -182,20 +185,20 @@ def host_values(
 
 def _loader(ranges: PlainEvents) -> str:
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
-    # Worker processes come last in LOADERS: one loader with workers counts.
+    # Worker processes come last in LOADERS, so a single loader with workers decides.
     found = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
     return found[-1] if found else ""
 
 
 def compiling(profile: Profile) -> Intervals:
-    """Return when torch's compiler was at work on the host."""
+    """Return when PyTorch's compiler ran on the host."""
     events = plain_host_events(profile, ("annotation", "operator"))
     return occupied(events, names_matching(events, COMPILATION))
 
 
 def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
-    """Return operators by thread and start, and for each but the first whether it starts within
-    the one before it.
+    """Return the operators by thread and start. For each operator except the first, also return
+    whether it starts within the previous one.
     """
     ordered = operators[
         np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))
@@ -205,13 +208,13 @@ def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
 
 
 def innermost(operators: PlainEvents) -> PlainEvents:
-    """Return the operators that contain no other operator of their thread, by thread and start."""
+    """Return operators that contain no other operator of their thread, by thread and start."""
     ordered, within = nested(operators)
     return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
 
 
 def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
-    """Return how many of the calls start in each operator, on its thread."""
+    """Return how many calls start within each operator on its thread."""
     order = np.lexsort((calls["start_ns"], calls["thread"]))
     starts, threads = calls["start_ns"][order], calls["thread"][order]
     begin, end = start_and_end(operators)
@@ -226,7 +229,7 @@ def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
 
 
 def outermost(operators: PlainEvents) -> PlainEvents:
-    """Return the operators within no other operator of their thread, in order of start."""
+    """Return operators that aren't inside another operator of their thread, in order of start."""
     ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"]))]
     (begin, end), threads = start_and_end(ordered), ordered["thread"]
     keep = np.zeros(len(ordered), bool)
@@ -238,13 +241,14 @@ def outermost(operators: PlainEvents) -> PlainEvents:
 
 
 def profiler_time(stacks: PlainEvents) -> Intervals:
-    """Return when the host was in functions that recorded the trace, if stacks show it."""
+    """Return when the host ran functions that recorded the trace, if call stacks show it."""
     return occupied(stacks, names_matching(stacks, TRACING))
 
 
 def function_in(stacks: PlainEvents, time: Intervals) -> str:
-    """Return the innermost Python function that covers COVERING of this time, and the innermost of
-    these that belongs to no library.
+    """Return the innermost Python function that covers the share COVERING of this time.
+
+    If it belongs to a library, also return the innermost such function outside libraries.
     """
     covering = _covering(stacks, time)
     of_script = [name for name in covering if OWN_CODE.match(name)]
@@ -254,8 +258,10 @@ def function_in(stacks: PlainEvents, time: Intervals) -> str:
 
 
 def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
-    """Return the same for the wait for data, among the functions that lie in it for more than half
-    of their time: a main function is around everything.
+    """Return the functions that `function_in` finds for the wait for data.
+
+    Only functions that spend more than half of their time in the wait count. This excludes a main
+    function, which contains everything.
     """
     begin, end = start_and_end(stacks)
     return function_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
@@ -264,12 +270,14 @@ def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
 def largest_operator(
     operators: PlainEvents, stacks: PlainEvents, judged: Intervals
 ) -> dict[str, Any]:
-    """Return the facts on the operator with the most self time: its name with its share of all self
-    time, and the Python function outside of libraries in which most of it lies.
+    """Return the facts about the operator with the most self time.
+
+    They are its name, its share of all self time, and the Python function outside libraries that
+    contains most of its time.
     """
     started = operators[judged.contains(operators["start_ns"])]
     begin, end = start_and_end(started)
-    # Both are in the order of nesting: `caller` counts in `order`, which counts in `started`.
+    # Both follow the nesting: `caller` contains positions in `order`, which are rows of `started`.
     order, caller = callers(begin, end, started["thread"])
     self_ns, is_called = end - begin, caller >= 0
     np.subtract.at(self_ns, order[caller[is_called]], (end - begin)[order[is_called]])
@@ -284,8 +292,9 @@ def largest_operator(
 
 
 def _covering(events: PlainEvents, time: Intervals) -> list[str]:
-    """Return names whose events on one thread together cover COVERING of this time, the shortest
-    first, without those of TRACING.
+    """Return the names whose events on one thread together cover the share COVERING of this time.
+
+    The shortest comes first. Functions that match TRACING are left out.
     """
     if not len(events) or not time.length:
         return []

@@ -1,4 +1,4 @@
-"""A run without a GPU: what each step consists of, based on torch's operators and ranges."""
+"""The parts of each step in a run without a GPU, based on PyTorch's operators and ranges."""
 
 from __future__ import annotations
 
@@ -51,38 +51,39 @@ SETS = (
     "silent",
 )
 PARTS = (*SETS, CPU_STEAL)
-"""Parts of a step, which add up to it. A moment belongs to the first part that applies:
+"""The parts of a step, which add up to it. Each moment belongs to the first part that applies:
 
-data_wait -- in the phase `data`, operators of the loader included; if a loader's range lies in the
-             phase, from the start of that range.
-compiling -- in ranges of torch's compiler.
-small     -- in the small operators of a loop in Python and after them, see `in_loops`.
-forward, backward, optimizer -- in an operator in that phase; compute -- in any other operator that
-             isn't communication.
-exposed_communication -- in a collective of gloo or MPI.
-between, silent -- no operator, for less than SILENT_NS and for longer.
+data_wait -- in the phase `data`, including the loader's operators. If the phase contains a loader's
+             range, the part begins at the start of that range.
+compiling -- in ranges of PyTorch's compiler.
+small     -- in and after the small operators of a Python loop; see `in_loops`.
+forward, backward, optimizer -- in an operator in that phase.
+compute   -- in any other operator that isn't communication.
+exposed_communication -- in a gloo or MPI collective.
+between   -- no operator runs for less than SILENT_NS.
+silent    -- no operator runs for at least SILENT_NS.
 CPU_STEAL -- see cpu_time.
 """
 
 PHASES = {"forward": ("forward", "loss"), "backward": ("backward",), "optimizer": ("optimizer",)}
-"""Part -> the phases of analyses.steps that it covers."""
+"""A part -> the phases of analyses.steps that it covers."""
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
-"""Operators that request communication, and may wait for it."""
+"""Operators that request communication and may wait for it."""
 
 SMALL_NS = 20_000
-"""An operator below that costs Python and the profiler about as much as itself."""
+"""Below this length, Python and the profiler take about as long as the operator itself."""
 
 LONGEST_ROUND, ROUNDS = 16, 20
-"""A loop in Python: rounds of at most LONGEST_ROUND operators, at least ROUNDS of them in a row.
-Layers of a model are longer rounds, and fewer.
+"""Limits for a Python loop, which has at least ROUNDS rounds in a row of at most LONGEST_ROUND
+operators. The layers of a model form longer and fewer rounds.
 """
 
 
 def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
     """Return the facts of a rank without a GPU. Raises ValueError as `step_budget` does.
 
-    stacks -- its Python functions.
+    stacks -- the rank's Python functions.
     """
     steps = step_budget(profile, mark=mark)
     steps = steps[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
@@ -130,12 +131,14 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
 def _sets(
     profile: Profile, owner: dict[str, Any], whole: Intervals, traced: Intervals
 ) -> tuple[dict[str, Intervals], list[str]]:
-    """Return PARTS of one process' steps as sets of time, and the names of the small operators in
-    loops. traced -- when the host recorded the trace: then the program isn't silent.
+    """Return the time intervals of PARTS in the steps of one process, and the names of the small
+    operators in loops.
+
+    traced -- when the host recorded the trace. The program isn't silent at these times.
     """
     operators = events_of_process(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
-    # A collective runs on its own thread, so only what computation leaves of it is exposed.
+    # A collective runs on a separate thread, so it is exposed only outside computation.
     data = whole & _loading(profile, owner)
     compiled = (whole & compiling(profile)) - data
     working = (whole & occupied(operators, ~handing)) - data - compiled
@@ -163,20 +166,22 @@ def _sets(
 
 
 def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
-    """Return the phase `data`. A range of it that contains a loader's starts with that: what is
-    before it belongs to the step that ended, such as a report or a validation.
+    """Return the time intervals of the phase `data`.
+
+    If an interval contains a loader's range, it starts with that range. The time before the range,
+    such as a report or a validation, belongs to the previous step.
     """
     data = phase_time(profile, owner, "data")
     ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
     starts = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
     following = np.searchsorted(starts, data.starts)
-    # The last time, the latest of all, stands for a range without a loader after its start.
+    # The appended maximum represents a range without a later loader.
     first = np.append(starts, np.iinfo(np.int64).max)[following]
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
 
 
 def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Intervals]:
-    """Return the names of the small operators in loops, and the time in them and after them."""
+    """Return the names of the small operators in loops, and the time in and after them."""
     operators = outermost(operators)
     codes, names = operators["name"].codes, operators["name"].categories
     begin, end = start_and_end(operators)
@@ -188,13 +193,14 @@ def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Inte
 
 
 def in_loops(codes: np.ndarray) -> np.ndarray:
-    """Return a mask of the numbers in a sequence that are in rounds of at most LONGEST_ROUND which
-    come ROUNDS times in a row.
+    """Return a mask of the numbers that are in rounds.
+
+    A round has at most LONGEST_ROUND numbers and repeats at least ROUNDS times in a row.
     """
     looped = np.zeros(len(codes), bool)
     for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
-        # Runs of numbers that come again a round later; no round follows the last one, so a run is
-        # one round shorter than what it stands for.
+        # Find numbers that repeat one round later. No round follows the last one, so
+        # each sequence is one round shorter than the loop that it represents.
         same = np.concatenate(([False], codes[length:] == codes[:-length], [False]))
         edges = np.flatnonzero(same[1:] != same[:-1])
         for first, last in edges.reshape(-1, 2):
@@ -204,8 +210,9 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
-    """Return a table like that of `overlap`: computation is that of the CPU, idle is everything
-    that is neither computation nor exposed communication.
+    """Return a table with the columns of `overlap` for the CPU's computation.
+
+    Idle time is everything except computation and exposed communication.
     """
     columns = [*(f"{part}_ns" for part in PARTS), "duration_ns"]
     total = budget.groupby("rank", dropna=False)[columns].sum().reset_index()

@@ -1,5 +1,6 @@
-"""A diagnosis as one HTML file: the report, its parts as bars, and figures of the trace. The file
-loads nothing from elsewhere.
+"""A diagnosis as one HTML file with the report, a bar for each part, and figures of the trace.
+
+The file doesn't load anything from other places.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from tidyprof.triage.recording import judged_ones, kind_of, ran_on_host, ranks_a
 from tidyprof.triage.verdict import Diagnosis
 
 MAX_FILES = 5
-"""The page names at most this many files."""
+"""The maximum number of files that the page names."""
 
 
 def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None) -> str:
     """Return the whole page. Raises ValueError as `step_budget` does.
 
-    Every text from a file is escaped here; matplotlib escapes those in figures.
+    This module escapes every string that comes from a file. In figures, Matplotlib does so.
     """
     title = _text(headline(found))
     judged = judged_ones([kind_of(profile) for profile in profiles])
@@ -72,7 +73,7 @@ def _list(lines: Sequence[tuple[str, str]]) -> str:
 
 
 def _bars(found: Diagnosis) -> str:
-    """Return the table of parts, with a bar for each share."""
+    """Return the table of parts with a bar for each share."""
     if not found.parts:
         return ""
     rows = []
@@ -86,7 +87,7 @@ def _bars(found: Diagnosis) -> str:
 
 
 def _file(profile: Profile) -> str:
-    """Return what was recorded, for a reader who has only the page."""
+    """Return which files were read and how they were recorded, for readers of the page alone."""
     files = [Path(name).name for name in profile.meta.get("files", [])]
     known = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
     known += [
@@ -99,20 +100,20 @@ def _file(profile: Profile) -> str:
 
 
 def _text(words: str) -> str:
-    """Return words for the page, with numbers and units kept on one line."""
+    """Return escaped text that keeps each number and its unit on one line."""
     return typeset(html_text(words))
 
 
 def _figures(
     found: Diagnosis, ranks: Sequence[Profile], mark: str | None
 ) -> Iterator[tuple[str, TidyFigure]]:
-    """Yield titles and figures: the longest judged step's timeline, the kernels (without a GPU the
-    operators), the ranks.
+    """Yield figures with their titles: the timeline of the longest judged step, the kernels (or
+    operators, without a GPU), and the ranks.
     """
     timelines, budgets = zip(*(judged_part(own, mark) for own in ranks), strict=True)
     budget = join(budgets)
     worst = steady_steps(budget)["duration_ns"].idxmax()
-    # Column by column: a row of several types becomes floats, too coarse for times since 1970.
+    # Read single columns: a mixed row becomes floats, too coarse for times since 1970.
     rank, begin, length = (
         budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns")
     )
@@ -130,11 +131,10 @@ def _figures(
 
 
 def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
-    """Return the profile, and its table of `step_budget`: the device's steps, if launches are
-    recorded.
+    """Return the profile and its `step_budget`, for the device's steps if launches are recorded.
 
-    If a GPU was at work and no steps are marked, only what lies between the first and the last
-    event on a device is kept, clipped to that time.
+    If a GPU worked and no steps are marked, the profile is cut to the time between the first and
+    the last device event.
     """
     linked = len(steps(profile, mark=mark)) and has_launches(profile.device_events)
     budget = step_budget(profile, "device" if linked else "host", mark=mark)
@@ -145,7 +145,7 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
         start_and_end(profile.device_events),
     )
     first, last = begin.min(), finish.max()
-    # An event without a duration at the very start overlaps nothing, and belongs to it.
+    # Keep an event without a duration at the very start, although it overlaps nothing.
     inside = (start < last) & (end > first) | ((start == first) & (end == first))
     clipped = {
         "start_ns": np.maximum(start, first),
@@ -156,10 +156,8 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
 
 
 def _figure(title: str, figure: TidyFigure, number: int) -> str:
-    """Return a figure as SVG below its title, with its text alternative as a caption that everybody
-    can read.
-    """
-    # Thousands of boxes as vectors make a page of megabytes; the viewer shows each of them.
+    """Return a figure as SVG below its title. Its text alternative is a visible caption."""
+    # Thousands of vector boxes would take megabytes. The viewer still shows each of them.
     for axes in figure.axes:
         for collection in axes.collections:
             collection.set_rasterized(True)
@@ -167,7 +165,7 @@ def _figure(title: str, figure: TidyFigure, number: int) -> str:
     save(figure, image, "svg")
     svg = image.getvalue().decode("utf-8")
     name, caption = f"figure-{number}", _text(describe(figure))
-    reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # by keys: it may scroll
+    reached = f'role="group" aria-labelledby="{name}" tabindex="0"'  # it may scroll
     return (
         f'<figure>\n<h2 id="{name}">{_text(title)}</h2>\n'
         f'<div class="picture" {reached}>{svg[svg.index("<svg") :]}</div>\n'

@@ -1,4 +1,4 @@
-"""The data type in which a run multiplies matrices, and whether a shorter one would be faster."""
+"""The data type of a run's matrix products, and whether a shorter type would be faster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tidyprof.triage.facts import Most, share_of
 from tidyprof.triage.host_activity import outermost
 
 MOST = 0.5
-"""A note needs more than this share in one type."""
+"""The report adds a note only if one type has more than this share."""
 
 MATTERS = 0.1
-"""Matrix products with less of the work than this can't make a run much faster."""
+"""If matrix products take less than this share of the work, faster ones hardly matter."""
 
 PRODUCTS = (
     r"aten::(add|b|badd|_scaled_)?mm|aten::addbmm|aten::convolution_backward"
     r"|aten::(cudnn|miopen|mkldnn)_convolution|aten::(_slow|thnn)_conv\w+"
 )
-"""Operators that multiply matrices themselves and hand their inputs to no other operator."""
+"""Operators that multiply matrices themselves instead of calling another operator."""
 
 _INPUT_TYPES = {
     "double": "float64",
@@ -33,32 +33,32 @@ _INPUT_TYPES = {
     "c10::BFloat16": "bfloat16",
     "c10::Half": "float16",
 }
-"""Kineto's names in `Input type` of a trace recorded with shapes."""
+"""Kineto's type names in the field `Input type` of a trace with shapes."""
 
 _FAST_IN_16_BITS = re.compile(
     r"\bMI\d{3}|\bgfx(908|90a|94\d|95\d)"
     r"|\b(V100|GV100|T4|A\d+G?|L\d+S?|H\d+|B\d+|G[HB]\d+|RTX|TITAN (V|RTX))\b",
     re.IGNORECASE,
 )
-"""AMD's GPUs with matrix cores, which are MI100 (CDNA) and newer, and NVIDIA's with tensor cores,
-since Volta.
+"""GPUs that are faster in 16 bits: AMD GPUs with matrix cores (MI100, CDNA, and newer) and NVIDIA
+GPUs with tensor cores (Volta and newer).
 """
 
 
 def precision_note(
     shares: Mapping[str, float], gpu: str, what: str = "time in matrix products"
 ) -> str:
-    """Return a note if more than half of something is in float64, or in float32 on a GPU that is
-    faster in 16 bits; otherwise, nothing.
+    """Return a note if most of `what` is float64, or float32 on a GPU that is faster in 16 bits;
+    otherwise, return an empty string.
 
-    shares -- type -> its share (0 to 1) of what. Parameters show the type of the products only
-              without autocast.
+    shares -- type -> its share (0 to 1) of `what`. Without autocast, parameters show the type of
+              the products; with autocast, they don't.
     """
     double, single = shares.get("float64", 0.0), shares.get("float32", 0.0)
     if double > MOST:
         return (
-            f"float64: {double:.0%} of the {what}. Use float32 or less, unless you need it;"
-            " arrays of NumPy are float64."
+            f"float64: {double:.0%} of the {what}. Use float32 or less unless you need"
+            " float64. NumPy arrays are float64 by default."
         )
     if single > MOST and _FAST_IN_16_BITS.search(gpu):
         return (
@@ -69,12 +69,13 @@ def precision_note(
 
 
 def kernels_type(profile: Profile) -> Most:
-    """Return the type of most of the kernels that multiply matrices, by their time; by their number
-    if the file has no times. Nothing if no type is known to have MOST of them, or if they take
-    less than MATTERS of the work.
+    """Return the type that most of the kernel time for matrix products is in.
 
-    The name of a kernel counts first, because it shows TF32. Otherwise, the type of
-    the operator's inputs counts, except for a convolution on an NVIDIA GPU, which may use TF32.
+    If the file has no times, count kernels instead. Return nothing if no known type has the share
+    MOST, or if the products take less than MATTERS of the work.
+
+    The kernel's name decides first, because it shows TF32. Otherwise, the type of the operator's
+    inputs decides, except for a convolution on an NVIDIA GPU, which may use TF32.
     """
     kernels = plain_events(profile, "kernel")
     linked = "operator" in profile.events.columns
@@ -98,7 +99,7 @@ def kernels_type(profile: Profile) -> Most:
 
 
 def operators_type(profile: Profile) -> Most:
-    """Return this type for a run without a GPU, by the inputs of its operators."""
+    """Return this type for a run without a GPU, based on the inputs of its operators."""
     operators = plain_host_events(profile, "operator")
     products = operators[names_matching(operators, PRODUCTS)]
     inputs = _input_types(profile)
@@ -118,7 +119,7 @@ def _largest(types: list[str], amounts: np.ndarray, work: float) -> Most:
 
 
 def _input_types(profile: Profile) -> dict[str, str]:
-    """Return operator -> the type of its inputs, of operators whose calls all have the same."""
+    """Return operator -> its input type, for operators whose calls all have the same type."""
     operators = plain_host_events(profile, "operator")
     if "input_types" not in profile.events.columns:
         return {}

@@ -1,4 +1,4 @@
-"""A diagnosis as lines of text and as JSON. Printers show what is in it and compute nothing."""
+"""A diagnosis as lines of text and as JSON. Printers show its content and compute nothing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tidyprof.triage.rules import Part, percent
 from tidyprof.triage.verdict import Diagnosis
 
 WIDTH = 80
-"""Columns of the report; a narrower terminal breaks its lines."""
+"""The width of the report in columns. A narrower terminal breaks its lines."""
 
 LABEL = 9
-"""Columns of the labels in front of the text."""
+"""The width of the labels in columns."""
 
 NAME, MS, PERCENT = 22, 9, 6
-"""Columns of the table of parts."""
+"""The widths of the columns in the table of parts."""
 
 PAGE = "docs/triage.md"
-"""The page that explains each cause, with the fix in code; each cause is an anchor in it."""
+"""The page that explains each cause and shows its fix in code. Each cause is an anchor on it."""
 
 Line = tuple[str, str]
-"""A line of the report and its style: bold or nothing."""
+"""A line of the report, and its style: bold or empty."""
 
 
 def headline(found: Diagnosis) -> str:
@@ -37,7 +37,7 @@ def headline(found: Diagnosis) -> str:
 
 
 def where_to_read(found: Diagnosis) -> str:
-    """Return where the cause is explained, and which lesson teaches it."""
+    """Return the page that explains the cause and the lesson that teaches it."""
     lesson = f"lesson {found.lesson} and " if found.lesson else ""
     return f"Read {lesson}{PAGE}#{found.cause}."
 
@@ -45,9 +45,11 @@ def where_to_read(found: Diagnosis) -> str:
 def report(
     found: Diagnosis, why: bool = False, notes: Sequence[str] = (), details: Sequence[str] = ()
 ) -> Iterator[Line]:
-    """Yield the lines of the report; why -- also those of the evidence.
+    """Yield the lines of the report.
 
-    notes -- about the run, for every reader; details -- about the run, as evidence.
+    why     -- whether to include the evidence.
+    notes   -- notes on the run for every reader.
+    details -- notes on the run that belong to the evidence.
     """
     for label, text in summary(found):
         for line in labeled(label, text):
@@ -67,7 +69,7 @@ def report(
 
 
 def summary(found: Diagnosis) -> list[Line]:
-    """Return label and text of what comes before the table of parts."""
+    """Return the labels and texts before the table of parts."""
     return [
         ("Verdict", headline(found)),
         ("Why", found.why),
@@ -77,7 +79,7 @@ def summary(found: Diagnosis) -> list[Line]:
 
 
 def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
-    """Return label and text of what comes after the table of parts."""
+    """Return the labels and texts after the table of parts."""
     texts = {
         "Doubt": found.doubts if found.cause != "inconclusive" else found.doubts[1:],
         "Note": (*found.notes, *notes),
@@ -91,7 +93,7 @@ def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
 
 
 def labeled(label: str, text: str) -> list[str]:
-    """Return the lines of a text with a label in front of it."""
+    """Return the lines of a text that starts with a label."""
     return textwrap.wrap(
         text,
         WIDTH,
@@ -103,7 +105,7 @@ def labeled(label: str, text: str) -> list[str]:
 
 
 def table(found: Diagnosis) -> list[str]:
-    """Return the lines of the table of parts, with their sum."""
+    """Return the lines of the table of parts, with the sum at the end."""
     lines = [_row("part", "ms", "%")]
     for part in found.parts:
         lines.append(_row(*cells(part)) + ("  <- cause" if part.is_cause else ""))
@@ -113,7 +115,7 @@ def table(found: Diagnosis) -> list[str]:
 
 
 def cells(part: Part) -> tuple[str, str, str]:
-    """Return the cells of a row of the table of parts."""
+    """Return the cells of one row in the table of parts."""
     return part.name, _ms(part.ns), percent(part.share).rstrip("%")
 
 
@@ -126,8 +128,8 @@ def _ms(ns: float) -> str:
 
 
 def evidence(found: Diagnosis) -> Iterator[str]:
-    """Yield the lines of the evidence: other causes, what is unusual, facts with their tables, and
-    what the files can't show.
+    """Yield the lines of the evidence: other causes, unusual findings, facts with their tables, and
+    everything that the files can't show.
     """
     for title, blamed in (("Also limits the run", True), ("Ruled out", False)):
         causes = [one for one in found.alternatives if one.blamed == blamed]
@@ -140,7 +142,7 @@ def evidence(found: Diagnosis) -> Iterator[str]:
         for fact in found.facts
         for name, _, _, rank, source in (fact,)
     ]
-    yield from _section("Facts, and the tables that they come from", facts)
+    yield from _section("Facts, with the table behind each one", facts)
     yield from _section("Not in these files", found.unknown)
 
 
@@ -161,7 +163,7 @@ def _section(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def value_of(fact: Fact) -> str:
-    """Return the value of a fact in words, with times in ms and shares in percent."""
+    """Return the value of a fact as text, with times in ms and shares in percent."""
     if isinstance(fact.value, str | bool):
         return str(fact.value)
     if fact.unit == "ns":
@@ -172,7 +174,10 @@ def value_of(fact: Fact) -> str:
 
 
 def as_dict(found: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis for JSON: shares from 0 to 1, times in ms, facts in their units."""
+    """Return the diagnosis for JSON, with shares from 0 to 1 and times in ms.
+
+    Facts keep their units.
+    """
     overhead, estimated = found.overhead, found.overhead.estimated
     return {
         "cause": found.cause,

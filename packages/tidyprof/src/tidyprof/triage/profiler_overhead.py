@@ -1,8 +1,8 @@
-"""The cost of the profiler, and the parts of a step without it.
+"""The cost of the profiler, and the parts of a step without the profiler.
 
-torch.profiler lengthens what the host does, and nothing that a device does. Therefore, a traced
-step is longer than an unprofiled one wherever the host sets the pace. This module finds the length
-of the unprofiled step or estimates its range, and removes the excess from the parts of the step.
+torch.profiler slows down the host, but not the devices. Therefore, a traced step is longer than an
+unprofiled step if the host limits it. This module finds the unprofiled step time or estimates its
+range, and removes the excess from the parts of the step.
 """
 
 from __future__ import annotations
@@ -27,65 +27,67 @@ from tidyprof.triage.facts import Cost
 from tidyprof.triage.host_activity import nested
 
 TOOL = "torch.profiler"
-"""The tool whose cost is known."""
+"""The only tool with a known cost."""
 
 OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
-"""What recording an operator, a runtime call and a Python function costs, in multiples of `gap_of`.
+"""The costs of recording an operator, a runtime call and a Python function, in units of `gap_of`.
 
-We fitted the first two to the GPU programs in packages/tidyprof/tests/third_party/gpu, recorded on
-one machine with an H200. For the 18 variants that the host limits, the profiler added 0.74 to 1.38
-times the expected cost. We measured the third on two cores of an AMD EPYC.
+We fitted the first two costs to the GPU programs in packages/tidyprof/tests/third_party/gpu, which
+we traced on one machine with an H200. In the 18 variants that the host limits, the profiler added
+0.74 to 1.38 times the expected cost. We measured the third cost on two cores of an AMD EPYC.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The same for an operator if no device is recorded: 0.9 to 2.2 for seven programs on the EPYC."""
+"""The cost of recording an operator if the trace has no device. On the EPYC, seven programs had
+values from 0.9 to 2.2.
+"""
 
 USUAL_GAP_NS, MIN_GAPS = 1800.0, 30
-"""The gap to use if a file has fewer gaps than that: the median on the machine with the H200."""
+"""The gap to use if a file has fewer than MIN_GAPS gaps: the H200 machine's median."""
 
 MIN_RATIO, MAX_RATIO = 0.65, 1.4
-"""The profiler adds at least and at most this many times the expected cost, see OPERATOR_GAPS. The
-lower end only decides whether the traced steps explain a measured one.
+"""The profiler adds MIN_RATIO to MAX_RATIO times the expected cost (see OPERATOR_GAPS). The lower
+end only decides whether the traced steps explain a measured step.
 """
 
 MIN_EVENT_NS, MAX_EVENT_NS = 500.0, 5000.0
-"""Bounds of the cost per recorded event. Published costs are 2 to 5 µs per operator (4 µs in
-pytorch/pytorch#82793) and 1 to 2 µs per launch (pytorch/pytorch#181043). Our 18 variants have 1.6
-to 4.8 µs per event. Python functions and a fast CPU cost less.
+"""Bounds for the cost per recorded event. Published costs are 2 to 5 µs per operator (4 µs in
+pytorch/pytorch#82793) and 1 to 2 µs per launch (pytorch/pytorch#181043). The 18 variants cost 1.6
+to 4.8 µs per event. Costs are lower for Python functions and on a fast CPU.
 """
 
 MAX_SLOWDOWN = 3.0
-"""A traced step is at most this many times as long as the unprofiled one: 2.2 with a device, 3 for
-a loop of `.item()` without one.
+"""The maximum ratio of a traced step to the unprofiled step. The ratio was 2.2 with a device, and 3
+in a loop of `.item()` without a device.
 """
 
 OTHER_HOST_SHARE = 0.2
-"""Share of the host's other parts that the profiler may have added at the top of the estimate."""
+"""At the top of the estimate, the profiler may have added this share of the host's other parts."""
 
 VARIATION = 0.10
-"""Steps of one run vary by this share between the trace and the timed steps: if the device limits
-them, traced steps took 0.90 to 1.30 (median 1.00) times as long in 11 variants on the H200.
+"""The share by which steps of a run vary between the trace and the timed steps. In 11 variants that
+the device limits on the H200, traced steps took 0.90 to 1.30 (median 1.00) times as long.
 """
 
 MISSING = 0.15
-"""Traced steps that lack this share of the unprofiled step aren't typical."""
+"""Traced steps aren't typical if they lack this share of the unprofiled step."""
 
 EQUAL = 0.98
-"""An unprofiled step with this share of the traced one counts as equally long."""
+"""An unprofiled step counts as equally long if it takes this share of the traced step."""
 
 FIRST_TIMED, MIN_TIMED = 5, 3
-"""Steps at the start of a times file to skip if MIN_TIMED others remain."""
+"""The number of steps to skip at the start of a times file if at least MIN_TIMED others remain."""
 
 MIN_STEP_NS, MAX_STEP_NS = 1.0, 1e15
-"""No step takes less than the unit of its times or eleven days."""
+"""The shortest and the longest possible step: the unit of time (1 ns), and eleven days."""
 
 HOST_COMPUTE = ("forward", "backward", "optimizer", "compute")
-"""Parts of a run without a GPU in which operators run."""
+"""The parts of a run without a GPU in which operators run."""
 
 PACED_BY_LAUNCHES = (("launch_bound",), ("stalled",), ("waiting_launch",))
 PACED_BY_OPERATORS = (("between", "small"), HOST_COMPUTE)
-"""The groups of parts that lose the profiler's cost, one after the other: with a device those in
-which the host is on its way to the next launch, without a device those in which operators run.
+"""The groups of parts from which the profiler's cost is subtracted, in this order. With a device,
+these are the parts before the host's next launch. Without a device, operators run in these parts.
 """
 
 OTHER_HOST_PARTS = (
@@ -97,15 +99,16 @@ OTHER_HOST_PARTS = (
     "compiling",
     CPU_STEAL,
 )
-"""The other parts whose length the host sets."""
+"""The other parts whose length depends on the host."""
 
 
 class Timed(NamedTuple):
     """Steps that were timed without the profiler in the same run as the trace.
 
-    steps -- how many. step_ns -- their mean. parts_ns -- part -> mean time of the host in it per
-    step. rare_share -- share of the time of all steps that long steps take; step_ns is without
-    these.
+    steps      -- the number of steps.
+    step_ns    -- the mean step time, without rare long steps.
+    parts_ns   -- part -> the host's mean time in this part per step.
+    rare_share -- the share of the total step time that rare long steps take.
     """
 
     steps: int
@@ -115,8 +118,9 @@ class Timed(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The range of the unprofiled step in ns, and its likeliest length. ends -- the part of the
-    range that the profiler's cost explains, without the variation of steps.
+    """The range of the unprofiled step in ns, and its most likely length.
+
+    ends -- the range that results from the profiler's cost alone, without the variation of steps.
     """
 
     low: float
@@ -127,14 +131,15 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Overhead:
-    """The step with and without the profiler in ns, means over ranks.
+    """The step with and without the profiler in ns, as means over ranks.
 
-    measured_ns  -- the unprofiled step if it was measured; source says how.
-    estimated    -- its range by the number of recorded events; None if the cost is unknown.
-    shift_ns     -- how much longer the phase `data` was in the timed steps than in the traced ones;
-                    None if unknown.
+    measured_ns  -- the unprofiled step time, if it was measured.
+    source       -- the way in which it was measured.
+    estimated    -- its range based on the number of recorded events; None if the cost is unknown.
+    shift_ns     -- how much longer the phase `data` was in the timed steps than in the traced
+                    steps; None if unknown.
     at_most      -- whether measured_ns includes waits for the device.
-    ignored_step -- whether the user passed the traced step as the unprofiled one.
+    ignored_step -- whether the user passed the traced step time as the unprofiled step time.
     is_open, cost_ns, data_cost_ns, events -- see facts.Cost.
     """
 
@@ -153,10 +158,10 @@ class Overhead:
 
 
 class Step(NamedTuple):
-    """The parts of one step in ns, which add up to its length.
+    """The parts of one step in ns, which add up to the step's length.
 
-    measured  -- whether its length without the profiler was measured.
-    untypical -- whether the measured step has time that the traced steps lack.
+    measured  -- whether the step's length without the profiler was measured.
+    untypical -- whether the measured step contains time that the traced steps lack.
     """
 
     parts: dict[str, float]
@@ -169,15 +174,16 @@ class Step(NamedTuple):
         return sum(self.parts.values())
 
     def share(self, *names: str) -> float:
-        """Return the share (0 to 1) of these parts."""
+        """Return the share (0 to 1) of these parts in the step."""
         return sum(self.parts.get(name, 0.0) for name in names) / max(self.length_ns, 1e-9)
 
 
 def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
     """Return the cost of one rank's profile.
 
-    stacks -- its Python functions; judged -- the time of the judged steps on the host; steps -- how
-    many these are.
+    stacks -- the rank's Python functions.
+    judged -- the time of the judged steps on the host.
+    steps  -- the number of judged steps.
     """
     operators, calls, ranges = (
         plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation")
@@ -194,8 +200,8 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     ranks = np.unique(operators["rank"]).tolist()
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
     timed = timed_steps(profile, rank)
-    # The script timed each moment as one part only. If a loader runs inside another part, the trace
-    # has it as `data`, and the timed steps don't.
+    # The script assigned each moment to a single part. If a loader runs inside another part, the
+    # trace counts it as `data`, but the timed steps don't.
     others = [re.escape(part) for part in (timed.parts_ns if timed else ()) if part != "data"]
     alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
     stolen = thread_times(profile, rank, judged.starts, judged.ends, {"data_wait": alone})[
@@ -214,11 +220,11 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
 
 
 def gap_of(operators: PlainEvents) -> float:
-    """Return the median time in ns from the start of an operator to the start of the first one
-    within it, on its thread.
+    """Return the median time in ns from the start of an operator to the start of the first operator
+    within it, on the same thread.
 
-    It shows how fast this CPU does what the profiler makes it do: it was 0.2 to 0.6 µs on one
-    machine and 0.8 to 3 µs on another, and the cost of an operator was in proportion.
+    This gap shows how fast the CPU does the profiler's work. It was 0.2 to 0.6 µs on one machine
+    and 0.8 to 3 µs on another, and the cost of an operator was proportional to it.
     """
     ordered, within = nested(operators)
     gaps = np.diff(ordered["start_ns"])[within]
@@ -226,8 +232,9 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
-    """Return the steps that the script timed before the trace, with those after the trace if
-    `tidyprof run` left them in `run_rank*.json` next to it; None without any.
+    """Return the steps that the script timed before the trace; None if there are none.
+
+    If `tidyprof run` wrote `run_rank*.json` next to the trace, also include the steps after it.
     """
     stated = profile.meta.get("untraced", {}).get(rank)
     if not stated:
@@ -248,8 +255,9 @@ def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
 
 
 def _joined(windows: Sequence[dict[str, Any]], unjudged: dict[str, float]) -> Timed:
-    """Return the steps of several windows as one, each weighted by its number of steps. The steps
-    next to the trace count only for the share of rare long ones.
+    """Return the mean of several windows, each weighted by its number of steps.
+
+    The steps next to the trace count only for the share of rare long steps.
     """
     steps = sum(window["steps"] for window in windows)
     parts: dict[str, float] = {}
@@ -264,8 +272,8 @@ def _joined(windows: Sequence[dict[str, Any]], unjudged: dict[str, float]) -> Ti
 
 
 def logged_step(files: Sequence[str], rank: int | None) -> float | None:
-    """Return the mean step in ns of `times_rank*.jsonl` next to a trace; None if there is no valid
-    one. The last line may be cut off, because a killed job doesn't finish it.
+    """Return the mean step time in ns from `times_rank*.jsonl` next to a trace; None if the file is
+    missing or invalid. The last line may be incomplete, because a killed job doesn't finish it.
     """
     path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
     if path is None or not path.is_file():
@@ -291,10 +299,13 @@ def overhead_of(
 ) -> Overhead:
     """Return the overhead of a run.
 
-    parts -- of the traced step in ns; ends_ns -- the shortest and the longest; costs -- of its
-    ranks; marked -- whether steps are marked: a
-    trace without steps can't be compared with the length of one. step_ns -- the unprofiled step, if
-    the user knows it. The best source counts: the user, then the timed steps, then a times file.
+    parts   -- the parts of the traced step in ns.
+    costs   -- the costs of the run's ranks.
+    marked  -- whether steps are marked. A trace without marked steps can't be compared with a step.
+    step_ns -- the unprofiled step time, if the user passed it.
+    ends_ns -- the shortest and the longest traced step.
+
+    The first available source counts: the user, then the timed steps, then a times file.
     """
     traced = sum(parts.values())
     found = Overhead(
@@ -325,7 +336,7 @@ def overhead_of(
         )
     logged = [cost.log_step_ns for cost in costs if cost.log_step_ns and marked]
     if logged and len(logged) == len(costs):
-        at_most = ", at most: these steps wait for the device" if has_device else ""
+        at_most = ", at most, because steps wait for the device" if has_device else ""
         source = f"times_rank*.jsonl next to the trace{at_most}"
         return replace(found, measured_ns=_mean(logged), source=source, at_most=has_device)
     return found
@@ -336,18 +347,18 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _is_traced_step(overhead: Overhead, step_ns: float) -> bool:
-    """Return True if a step is as long as the traced ones, although it should be shorter."""
+    """Return True if a step takes as long as the traced steps, although it should be shorter."""
     as_long = abs(step_ns - overhead.traced_ns) <= (1 - EQUAL) * overhead.traced_ns
     estimated = overhead.estimated
     return as_long and estimated is not None and estimated.likely < EQUAL * overhead.traced_ns
 
 
 def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) -> Overhead:
-    """Return the overhead with shift_ns, if the phase `data` was timed, too.
+    """Return the overhead with shift_ns, if the phase `data` was also timed.
 
-    Time that the traced steps have beyond the timed ones in `data` is the profiler's cost there, as
-    far as that can be, or was lost to other programs. We don't know how much other programs took
-    from the timed steps, so nothing between the two bounds of Cost.data_ns counts as a shift.
+    If `data` takes longer in the traced steps than in the timed steps, the profiler's cost explains
+    the difference up to a limit. The rest was lost to other programs. We don't know how much time
+    the timed steps lost, so a difference between the two bounds of Cost.data_ns isn't a shift.
     """
     stated = [one.parts_ns["data"] for one in timed if "data" in one.parts_ns]
     bounds = [cost.data_ns for cost in costs if cost.data_ns is not None]
@@ -364,8 +375,10 @@ def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) 
 
 
 def estimate(parts: dict[str, float], overhead: Overhead, ends_ns: tuple[float, float]) -> Estimate:
-    """Return the range of the unprofiled step: each event costs at least MIN_EVENT_NS, and at most
-    MAX_RATIO times what is expected and MAX_EVENT_NS. The traced steps differ by ends_ns.
+    """Return the range of the unprofiled step.
+
+    Each event costs at least MIN_EVENT_NS. It costs at most MAX_EVENT_NS, and at most MAX_RATIO
+    times the expected cost. ends_ns is the range of the traced steps.
     """
     traced, cost, data = overhead.traced_ns, overhead.cost_ns, overhead.data_cost_ns
     shortest, longest = ends_ns
@@ -391,18 +404,22 @@ def _late_groups(parts: dict[str, float]) -> tuple[tuple[str, ...], ...]:
 
 
 def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
-    """Return how much of this cost lengthened the step, in ns. The cost in the phase `data` counts
-    only as far as the step waits for data.
+    """Return how much of this cost lengthened the step, in ns.
+
+    The cost in the phase `data` counts only up to the time that the step waits for data.
     """
     late = sum(parts.get(part, 0.0) for group in _late_groups(parts) for part in group)
     return min(data_cost, parts.get("data_wait", 0.0)) + min(cost - data_cost, late)
 
 
 def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -> list[Step]:
-    """Return the step without the profiler. If its length wasn't measured, return the likeliest
-    step, then those at both ends of the estimate.
+    """Return the unprofiled steps to judge.
 
-    parts -- of the traced step in ns; workers -- whether other processes load the data.
+    If the step time wasn't measured, return the most likely step and the steps at both ends of the
+    estimate.
+
+    parts   -- the parts of the traced step in ns.
+    workers -- whether other processes load the data.
     """
     estimated, traced = overhead.estimated, overhead.traced_ns
     if overhead.measured_ns is not None:
@@ -419,16 +436,16 @@ def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -
 def without_profiler(
     parts: dict[str, float], overhead: Overhead, length_ns: float, measured: bool, workers: bool
 ) -> Step:
-    """Return the step without the profiler, which takes length_ns.
+    """Return the unprofiled step, which takes length_ns.
 
-    If the length was measured, time that it has beyond the traced steps is the part `unseen`. If
-    worker processes load the data and the wait for them wasn't timed, that time is the wait.
+    If the length was measured, any time beyond the traced steps becomes the part `unseen`. If
+    worker processes load the data and the wait for data wasn't timed, that time counts as the wait.
     """
     parts = dict(parts)
     data_timed = measured and overhead.shift_ns is not None and "data_wait" in parts
     if data_timed:
         assert overhead.shift_ns is not None
-        # Differences that steps have anyway don't count.
+        # Ignore differences within the normal variation of steps.
         is_clear = abs(overhead.shift_ns) >= MISSING / 3 * length_ns
         longer = (overhead.shift_ns if is_clear else 0.0) - overhead.data_cost_ns
         parts["data_wait"] = max(0.0, parts["data_wait"] + longer)
@@ -447,8 +464,8 @@ def without_profiler(
 
 
 def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> float:
-    """Return the time in ns that the unprofiled step has beyond the traced steps without the
-    profiler's cost; 0 if the traced steps can explain its length, however little the profiler cost.
+    """Return how much longer the unprofiled step is than the traced steps without the profiler's
+    cost, in ns. Return 0 if the traced steps explain its length at the lowest possible cost.
     """
     if overhead.estimated and length_ns <= overhead.estimated.ends[1]:
         return 0.0
@@ -462,11 +479,13 @@ def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> fl
 def _shorten(
     parts: dict[str, float], excess: float, overhead: Overhead, measured: bool, data_timed: bool
 ) -> None:
-    """Remove the excess from the parts: its share in `data` from the wait for data, then as much as
-    possible from the parts that the profiler lengthens, and the rest from the other host parts.
+    """Subtract the excess from the parts.
 
-    If the step was measured, time beyond the profiler's cost was lost to other programs in the
-    traced steps. If the wait for data was timed, too, it gives time only if nothing else is left.
+    First, subtract the share in `data` from the wait for data. Then subtract as much as possible
+    from the parts that the profiler lengthens, and the rest from the other host parts.
+
+    If the step was measured, excess beyond the profiler's cost was lost to other programs in the
+    traced steps. If the wait for data was also timed, it is shortened last.
     """
     in_data = excess * overhead.data_cost_ns / overhead.cost_ns if overhead.cost_ns else 0.0
     meanwhile = max(excess - overhead.cost_ns, 0.0) if measured else 0.0
@@ -480,7 +499,7 @@ def _shorten(
 
 
 def _take(parts: dict[str, float], group: Sequence[str], amount: float) -> float:
-    """Shorten these parts in proportion by this amount, as far as possible. Return by how much."""
+    """Shorten these parts proportionally by at most this amount, and return the time removed."""
     there = sum(parts.get(part, 0.0) for part in group)
     taken = min(amount, there)
     if taken > 0:
@@ -489,7 +508,7 @@ def _take(parts: dict[str, float], group: Sequence[str], amount: float) -> float
 
 
 def _stretch(parts: dict[str, float], length_ns: float, fixed: Sequence[str]) -> None:
-    """Scale the parts that aren't fixed so that all parts add up to this length."""
+    """Scale the parts that aren't fixed until all parts add up to this length."""
     kept = sum(parts.get(part, 0.0) for part in fixed)
     others = sum(parts.values()) - kept
     if others <= 0 or kept > length_ns:

@@ -1,6 +1,4 @@
-"""The forward operators that run once more inside of backward: gradient checkpointing, by the marks
-that it leaves.
-"""
+"""Gradient checkpointing, which the trace shows as forward operators that run again in backward."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ from tidyprof.tables.launches import callers
 from tidyprof.tables.records import PlainEvents
 
 EVALUATION = r"autograd::engine::evaluate_function: .*"
-"""An operator in which the engine of autograd runs one node of backward."""
+"""The operator in which the autograd engine runs one node of the backward pass."""
 
 REENTRANT = r"CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint(use_reentrant=True), and of libraries that took it over. It
-runs forward again, and then the backward of that graph, within itself.
+"""The node of torch.utils.checkpoint(use_reentrant=True), and of libraries that copied it. The node
+runs the forward pass again, and then the backward pass of that graph.
 """
 
 FORWARD = (
@@ -33,24 +31,28 @@ FORWARD = (
     r"relu_?|leaky_relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss"
     r"|max_pool[12]d|adaptive_avg_pool2d)"
 )
-"""Operators that a model calls and that no formula of a backward calls (tools/autograd of PyTorch):
-formulas call the parts that these consist of, or operators made for backward. `aten::mm` tells
-nothing.
+"""Operators that models call and that backward formulas don't call (tools/autograd in PyTorch).
+
+Formulas call the parts of these operators, or special backward operators. `aten::mm` isn't in the
+list, because both call it.
 """
 
 FEWEST_KINDS = 2
-"""So many different FORWARD operators in one node are a piece of a model: a backward that somebody
-wrote may call one of them.
+"""The number of different FORWARD operators that identify a node as a piece of a model. A custom
+backward function may call one of them.
 """
 
 RECOMPUTING = r"torch[/\\]utils[/\\]checkpoint\.py\(\d+\): recompute_fn"
-"""The Python function in which torch.utils.checkpoint(use_reentrant=False) runs forward again,
-where stacks tell.
+"""The Python function in which torch.utils.checkpoint(use_reentrant=False) runs the forward pass
+again. Only a trace with call stacks shows it.
 """
 
 
 def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
-    """When the host ran forward operators again. stacks -- its Python functions."""
+    """Return when the host ran forward operators again.
+
+    stacks -- the Python functions in the trace.
+    """
     operators = plain_host_events(profile, "operator")
     patterns = (EVALUATION, REENTRANT, FORWARD)
     chosen = operators[names_matching(operators, "|".join(patterns))]
@@ -60,11 +62,11 @@ def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
     evaluation, reentrant, forward = (names_matching(chosen, pattern) for pattern in patterns)
     again = Intervals.empty()
     for row in np.flatnonzero(reentrant):
-        # The first node of the backward within ends what is run forward again.
+        # The repeated forward pass ends where the first node of the inner backward pass starts.
         backward = begin[(caller == row) & evaluation]
         stop = backward[:1] if len(backward) else end[[row]]
         again = again | Intervals.union(begin[[row]], stop)
-    # A forward operator inside of another one belongs to the node of the outer one.
+    # A forward operator inside another one belongs to the node of the outer operator.
     while (wrong := np.flatnonzero(forward & (caller >= 0) & forward[caller])).size:
         caller[wrong] = caller[caller[wrong]]
     in_nodes = np.flatnonzero(forward & (caller >= 0) & evaluation[caller])
@@ -76,8 +78,9 @@ def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
 
 
 def recomputed(profile: Profile, stacks: PlainEvents, judged: Intervals) -> float:
-    """The share (0 to 1) of the devices' work that was launched while forward ran again; without a
-    device, of the host's judged time.
+    """Return the share (0 to 1) of device work launched while the forward pass ran again.
+
+    Without a device, return the share of the host's judged time.
     """
     again, work = recomputing(profile, stacks) & judged, plain_events(profile, DEVICE_KINDS)
     if not len(work):

@@ -30,24 +30,25 @@ from tidyprof.triage.facts import AMD, NVIDIA, OTHER, RankFacts
 from tidyprof.triage.host_parts import host_facts
 
 REPLAYING = ("rocprof-compute",)
-"""Tools that run each kernel several times to count, so that their times are no timeline of the
-program.
+"""Tools that replay each kernel to read more counters, so their times don't form the program's
+timeline.
 """
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread", "input_types")
-"""Columns of events that triage needs; leaving out the others saves most of the time."""
+"""The columns of events that triage needs. Leaving out the others saves most of the time."""
 
 MIB = 2**20
 
 SAMPLES = ("power", "power_cap", "gpu_busy")
-"""Counters of a system log that triage needs."""
+"""The counters of a system log that triage needs."""
 
 
 class Kind(NamedTuple):
-    """What decides which profiles of a run `triage` judges.
+    """The properties of a profile that decide whether `triage` judges it.
 
-    host_events  -- how many there are. has_rank -- whether any event has a rank.
-    has_timeline -- whether there are device events with the program's own times.
+    host_events  -- the number of host events.
+    has_rank     -- whether any event has a rank.
+    has_timeline -- whether the profile has device events with the program's real times.
     on_host      -- whether the run had no GPU.
     """
 
@@ -60,12 +61,14 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """What one profile adds to the facts of its run: everything that `triage` needs of it.
+    """The facts that one profile adds to its run, which are everything that `triage` needs of it.
 
-    ranks   -- the facts of each rank, if the profile is judged. values -- facts of the run.
-    samples -- time_ns, device, name, value of SAMPLES. kernels -- the table of `kernel_totals`,
-               empty if the profile is judged.
-    offered -- markers of steps to try, with their counts. ignored -- files that weren't read.
+    ranks   -- the facts of each rank, if the profile is judged.
+    values  -- the facts about the run.
+    samples -- the columns time_ns, device, name and value for the counters in SAMPLES.
+    kernels -- the table of `kernel_totals`; empty if the profile is judged.
+    offered -- the step markers to try, with their counts.
+    ignored -- the files that weren't read.
     files   -- rank -> its file, if each rank has a separate file.
     """
 
@@ -94,14 +97,16 @@ def kind_of(profile: Profile) -> Kind:
 
 
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
-    """Return the numbers of the profiles to judge: those with a timeline from the tool that knows
-    most of the host. If none has device events, those of a run without a GPU.
+    """Return the indices of the profiles to judge.
+
+    Judge the profiles with a timeline from the tool that recorded the most host events. If no
+    profile has a timeline, judge the profiles of a run without a GPU.
     """
     timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
     if not timed:
         return {i for i, kind in enumerate(kinds) if kind.on_host}
     best = max(timed, key=lambda i: kinds[i].host_events)
-    # Several files of one tool are ranks of one run, but only their ranks prove that.
+    # Files from one tool count as ranks of one run only if each of them has a rank.
     same = {i for i in timed if kinds[i].tool == kinds[best].tool}
     return same if all(kinds[i].has_rank for i in same) else {best}
 
@@ -112,13 +117,14 @@ def has_device_events(profile: Profile) -> bool:
 
 
 GPU_BACK_ENDS = ("nccl", "rccl")
-"""Back ends of torch.distributed that communicate between GPUs only."""
+"""Back ends of torch.distributed that communicate only between GPUs."""
 
 
 def ran_on_host(profile: Profile) -> bool:
-    """Return True if torch.profiler found no GPU: then operators are all the work there was.
+    """Return True if torch.profiler found no GPU, so the operators did all the work.
 
-    If the file names a GPU and has no event of one, operators may merely have handed work over.
+    The result is False if the file names a GPU but has no GPU events, because operators may have
+    handed their work to that GPU.
     """
     return (
         profile.meta.get("backend") == "cpu"
@@ -130,8 +136,8 @@ def ran_on_host(profile: Profile) -> bool:
 
 
 def named_gpu(profile: Profile) -> str:
-    """Return the GPU that a file without device events names, or how else it shows that there was
-    one; empty if it shows none.
+    """Return the GPU that a file without device events names, or other evidence of a GPU in the
+    file; empty if the file shows none.
     """
     if len(plain_events(profile, DEVICE_KINDS)):
         return ""
@@ -144,8 +150,8 @@ def named_gpu(profile: Profile) -> str:
 
 
 def foreign_events(profile: Profile) -> tuple[str, int] | None:
-    """Return the category with the most events of an accelerator that tidyprof doesn't know, and
-    how many there are; None if there are none or if the file has events of a known GPU.
+    """Return the category with the most events from an accelerator that tidyprof doesn't support,
+    and its number of events; None if there are none or if the file has events from a known GPU.
     """
     if profile.meta.get("backend") != "cpu":
         return None
@@ -159,10 +165,10 @@ def foreign_events(profile: Profile) -> tuple[str, int] | None:
 
 
 def _is_foreign(category: str) -> bool:
-    """Return True if torch's profiler writes events of an accelerator under this category.
+    """Return True if torch.profiler writes events of an accelerator in this category.
 
-    The names are those of ActivityType.cpp of https://github.com/pytorch/kineto, for MTIA, HPU and
-    PrivateUse1 as well.
+    The names come from ActivityType.cpp in https://github.com/pytorch/kineto and include MTIA, HPU
+    and PrivateUse1.
     """
     ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
     return category.endswith(ends) or category.startswith(
@@ -171,8 +177,9 @@ def _is_foreign(category: str) -> bool:
 
 
 def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> Recording:
-    """Return what a profile adds, with the facts of its ranks only if it is judged. Raises
-    ValueError as `step_budget` does.
+    """Return the facts that a profile adds to its run. Raises ValueError as `step_budget` does.
+
+    The facts of its ranks are included only if the profile is judged.
     """
     parts = list(ranks_apart(profile)) if judged else []
     unmarked = kind.has_timeline and not any(
@@ -210,7 +217,7 @@ def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
 
 
 def _out_of_memory(failed: Sequence[dict[str, Any]]) -> str:
-    """Return what the last failed allocation of a memory snapshot requested; empty without one."""
+    """Return the size that the last failed allocation requested; empty if no allocation failed."""
     if not failed:
         return ""
     sizes = [failed[-1][name] for name in ("requested_bytes", "free_bytes")]
@@ -232,10 +239,10 @@ def _samples(profile: Profile) -> pd.DataFrame:
 
 
 def _roof_share(profile: Profile) -> float | None:
-    """Return what the kernel with the most time reaches of the limit that it is nearest to:
-    arithmetic, memory or a cache; None if unknown.
+    """Return the share of its nearest limit that the largest kernel reaches; None if unknown.
 
-    Operations, bytes and limits are those of `roofline_points` and `roofline_ceilings`.
+    The limit is arithmetic, memory or a cache. `roofline_points` and `roofline_ceilings` supply the
+    operations, bytes and limits.
     """
     try:
         points, ceilings = roofline_points(profile), roofline_ceilings(profile)
@@ -258,7 +265,7 @@ def files_of_ranks(profile: Profile) -> dict[int, str]:
         return {ranks[0]: str(files[0])}
     root = Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
     named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
-    # Two files of one rank, or two without any, leave open whose they are.
+    # If two files have the same rank or no rank, the owner of each file is unknown.
     if len(named) < len(files):
         return {}
     return {rank: file for rank, file in named.items() if rank is not None}
@@ -267,11 +274,11 @@ def files_of_ranks(profile: Profile) -> dict[int, str]:
 _OF_NVIDIA = re.compile(
     r"nvidia|tesla|geforce|quadro|\b[rg]tx\b|\b([av]100|h[12]00|[bg]b?[23]00|l40s?|t4)\b", re.I
 )
-"""Names of NVIDIA's GPUs."""
+"""The names of NVIDIA GPUs."""
 
 
 def vendor_of(profile: Profile) -> str:
-    """Return whose GPU a profile is of: AMD if nothing in it shows another vendor."""
+    """Return the vendor of the profile's GPU, which is AMD if nothing shows another vendor."""
     backend, gpu = profile.meta.get("backend"), str(profile.meta.get("gpu", ""))
     if backend == "cuda" or _OF_NVIDIA.search(gpu):
         return NVIDIA
@@ -279,11 +286,10 @@ def vendor_of(profile: Profile) -> str:
 
 
 def ranks_apart(profile: Profile) -> Iterator[tuple[str, Profile, PlainEvents]]:
-    """Yield for each rank its name, its profile, and its Python functions, which nobody marked as
-    ranges.
+    """Yield the name, the profile and the Python functions of each rank.
 
-    With many ranks, looking something up for one must not search the events of all. The profile is
-    the whole one if that has one rank, or events without a rank.
+    Separate profiles keep each lookup from searching the events of all ranks. If the profile has a
+    single rank, or events without a rank, it isn't split.
     """
     events, columns = profile.events, event_arrays(profile)
     is_function = np.zeros(len(events), bool)

@@ -1,4 +1,4 @@
-"""What a report says beyond its cause: notes, what the files can't show, and what to record."""
+"""The remarks of a report: notes, facts that the files can't show, and commands to record them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ RECORD_HOST = {
     "torch.profiler": RUN,
     "rocmProfileData": "runTracer.sh -o trace.rpd python train.py",
 }
-"""Tool -> how it records the host as well; rocprofv3 for others. All hold for ROCm 6.4 to 10.2."""
+"""Tool -> the command that also records the host. Other tools use ROCPROFV3. All commands are valid
+for ROCm 6.4 to 10.2.
+"""
 
 
 def step_note(view: View) -> str:
-    """Return what kind of step the table of parts divides, and how its length is known."""
+    """Return the kind of step that the table of parts divides, and the source of its length."""
     run, overhead, facts = view.run, view.run.overhead, view.run.facts
     if not run.marked:
         return "the whole trace; no steps are marked"
@@ -62,15 +64,15 @@ def step_note(view: View) -> str:
 
 
 def notes_of(view: View) -> Iterator[str]:
-    """Yield what is unusual about the steps and the work."""
+    """Yield the unusual properties of the steps and the work that every reader should know."""
     facts, overhead = view.run.facts, view.run.overhead
     if overhead.ignored_step:
-        yield "--step-time-ms is as long as the traced step, so it doesn't count."
+        yield "--step-time-ms equals the traced step time, so it was ignored."
     if overhead.rare_share >= WARN:
-        yield f"Only some steps: long steps take {percent(overhead.rare_share)} of the whole run."
+        yield f"A few long steps take {percent(overhead.rare_share)} of the whole run."
     if facts.holds("rare_work"):
         share = percent(facts.number("rare_work_share"))
-        yield f"Only some steps, left out here: {facts.text('rare_work')} ({share} of the trace)."
+        yield f"Steps with rare work don't count ({share} of the trace): {facts.text('rare_work')}."
     yield from doubts_of_links(view)
     product_type = {facts.text("product_type"): facts.number("product_type_amount")}
     if note := precision_note(product_type, facts.text("gpu")):
@@ -80,11 +82,11 @@ def notes_of(view: View) -> Iterator[str]:
 
 
 def details_of(view: View) -> Iterator[str]:
-    """Yield what else is unusual about the steps and the work."""
+    """Yield more unusual properties of the steps and the work, for the evidence."""
     run, facts = view.run, view.run.facts
     marker = facts.text("step_marker")
     if marker and marker != "ProfilerStep#N":
-        yield f"Steps start with each `{marker}`: the profiler's step() wasn't called."
+        yield f"Each `{marker}` starts a step, because the profiler's step() wasn't called."
     traced = four_digits(facts.number("traced_step_ns") / 1e6)
     if run.marked:
         events = f"{facts.number('events_per_step'):,.0f} events"
@@ -95,9 +97,9 @@ def details_of(view: View) -> Iterator[str]:
         yield f"The traced steps are uneven: {ends}."
     if facts.number("earlier_work_ns"):
         spent = four_digits(facts.number("earlier_work_ns") / 1e6)
-        yield f"Left out: {spent} ms in which the GPU did work that isn't in the file."
+        yield f"{spent} ms are left out, in which the GPU did work that isn't in the file."
     if words := replay_words(view):
-        yield f"{capital(words)}: the profiler may have lost some."
+        yield f"{capital(words)}. The profiler may have lost kernels."
     if facts.number("graph_share") >= WARN:
         yield f"Graphs launched {percent(facts.number('graph_share'))} of the device events."
     if facts.number("recomputed_share") >= 0.01:
@@ -106,7 +108,10 @@ def details_of(view: View) -> Iterator[str]:
 
 
 def missing(view: View) -> tuple[tuple[str, ...], str]:
-    """Return what the files can't show, the most important first, and the command for the first."""
+    """Return the facts that the files can't show, and the command to record the first one.
+
+    The most important fact comes first.
+    """
     run = view.run
     host = RECORD_HOST.get(run.facts.text("tool"), ROCPROFV3)
     gaps = [*_missing_host(run, host), *_missing_steps(run), *_missing_ranks(run, host)]
@@ -115,9 +120,7 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
         and run.facts.holds("trains")
         and not run.facts.number("recomputed_share")
     ):
-        gaps.append(
-            ("Whether the compiled backward pass recomputes parts of the forward pass.", "")
-        )
+        gaps.append(("Recomputation of the forward pass inside the compiled backward pass.", ""))
     if not run.on_host:
         gaps += _missing_device(run)
     gaps = [(text, for_vendor(command, run)) for text, command in gaps]
@@ -126,56 +129,56 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
 
 
 Gaps = Iterator[tuple[str, str]]
-"""What isn't known, and the command that would record it."""
+"""Pairs of an unknown fact and the command that would record it."""
 
 
 def _missing_host(run: Run, host: str) -> Gaps:
     facts = run.facts
     if run.on_host:
-        yield "What a GPU would do: none took part.", ""
+        yield "GPU work: no GPU took part in this run.", ""
     elif not run.parts:
-        yield "Steps and idle time: the files have no device events.", host
+        yield "Steps and idle time: the files contain no device events.", host
     elif not run.heard:
-        yield "Why the device was idle: the files have no host calls.", host
+        yield "The reason for idle time: the files contain no host calls.", host
     elif not facts.number("calls"):
-        yield "Whether the host waited: the files have no runtime calls.", host
+        yield "Waits of the host: the files contain no runtime calls.", host
     elif facts.number("unlinked_share") >= WARN:
         share = percent(facts.number("unlinked_share"))
-        yield f"When {share} of the device's work was launched: it has no launch record.", host
+        yield f"Launch times: {share} of the device's work has no launch record.", host
 
 
 def _missing_steps(run: Run) -> Gaps:
     facts = run.facts
     if run.parts and not run.marked:
-        text = "Whether something comes once or in each step: no steps are marked."
+        text = "One-time versus repeated work: no steps are marked."
         if facts.holds("marker_to_try"):
             text += f" Try --step-marker {facts.text('marker_to_try')}."
         yield text, RUN if facts.holds("operators") else ""
     elif run.parts and facts.number("steps") < 3:
-        yield f"Whether steps are alike: {facts.number('steps'):.0f} was recorded.", RUN
+        yield f"Variation between steps: the trace has only {facts.number('steps'):.0f}.", RUN
 
 
 def _missing_ranks(run: Run, host: str) -> Gaps:
     facts = run.facts
     ranks, size = facts.number("ranks"), facts.number("world_size")
     if size and ranks < size:
-        yield f"Who waits for whom: {ranks:.0f} of {size:.0f} ranks are here.", host
+        yield f"Waits between ranks: only {ranks:.0f} of {size:.0f} ranks are here.", host
 
 
 def _missing_device(run: Run) -> Gaps:
     facts = run.facts
     if not facts.known("top_kernel_roof_share"):
-        yield "How close kernels are to their roofs: no roofline counters.", COUNTERS
+        yield "Distance of kernels from their roofs: no roofline counters.", COUNTERS
     if not facts.known("capped_share"):
         what = "no power cap" if facts.holds("power_log") else "no power log"
         yield (
-            f"Whether clocks were reduced: {what}.",
+            f"Clock reductions: {what}.",
             LIMITS if facts.holds("power_log") else MONITOR,
         )
 
 
 def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
-    """Return the evidence of a verdict without a cause: what takes the most time."""
+    """Return the evidence for a verdict without a cause, which is the part with the most time."""
     facts = view.run.facts
     largest = next((part for part in parts if part.name != OTHER_ROWS[CPU_STEAL]), None)
     if cause == NO_BOTTLENECK and facts.holds("largest_operator"):
@@ -187,7 +190,7 @@ def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
         share = percent(facts.number("top_kernel_share"))
         return f"The largest kernel, {facts.text('top_kernel')}, takes {share} of kernel time."
     if largest is None:
-        return "The files have no time to divide."
+        return "The files contain no times to divide."
     left = 1 - sum(part.share for part in parts if part.name == OTHER_ROWS[CPU_STEAL])
     share = percent(largest.share / left if left else 0.0)
     function = (
@@ -201,15 +204,18 @@ def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
     )
     named = f", in {function}" if function else ""
     rest = " of the rest" if left < 1 else ""
-    return f"The largest part is {largest.name}, {share}{rest}{named}."
+    return f"The largest part is {largest.name}, with {share}{rest}{named}."
 
 
 def next_step(view: View, cause: str, command: str) -> str:
-    """Return what to do if no cause is known; command -- what would record what is missing."""
+    """Return what to do if no cause is known.
+
+    command -- the command that records the missing facts.
+    """
     run, facts = view.run, view.run.facts
     if cause == NO_BOTTLENECK:
         if run.on_host:
-            return "Use fewer, larger or cheaper operators: tidyprof summary FILE"
+            return "Use fewer, larger or cheaper operators. List them: tidyprof summary FILE"
         return (
             f"To learn more, record: {command}"
             if command
@@ -224,42 +230,42 @@ def next_step(view: View, cause: str, command: str) -> str:
             return "Record with PyTorch 2.12 or newer, or without graphs (docs/known-issues.md)."
         return "Record with DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=0, or without graphs."
     if facts.number("clock_conflict_share") >= TOO_MANY:
-        return "Record again with another release of the profiler; don't mix files of two clocks."
+        return "Record again with another profiler release. Don't mix files of two clocks."
     if facts.number("lost_launches_share") >= TOO_MANY:
-        return "Record again, fewer steps at a time or with another release of the profiler."
+        return "Record again, with fewer steps at a time or with another profiler release."
     if view.step.untypical:
         return "Record more steps: tidyprof run --steps 20 -- python train.py"
     return f"Record: {command or for_vendor(ROCPROFV3, run)}"
 
 
 def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
-    """Return why files without a timeline have no verdict, what that means, and what to do."""
+    """Return why files without a timeline have no verdict, what this means, and what to do."""
     facts = run.facts
-    tables = "See who holds memory: tidyprof summary FILE, or tidyprof.memory_blocks in Python."
+    tables = "List memory by owner: tidyprof summary FILE, or tidyprof.memory_blocks in Python."
     if facts.holds("named_gpu"):
         return (
-            f"no event of a GPU is in the file, although it names {facts.text('named_gpu')}",
-            "Operators hand work to a GPU, so their times don't show where the step goes.",
+            f"the file contains no GPU events, although it names {facts.text('named_gpu')}",
+            "Operators hand work to a GPU, so their times don't explain the step time.",
             f"Record the GPU as well: {RUN}",
         )
     if facts.holds("foreign_events"):
         return (
-            f"{facts.text('foreign_events')} are of an accelerator that tidyprof doesn't support",
+            f"{facts.text('foreign_events')} are from an accelerator that tidyprof doesn't support",
             "The GPU's work isn't in the file.",
             "Use the profiler of that accelerator's vendor.",
         )
     if facts.holds("out_of_memory"):
-        return f"out of memory: {facts.text('out_of_memory')}", "It shows who held it.", tables
+        return f"out of memory: {facts.text('out_of_memory')}", "It shows what held it.", tables
     if "snapshot" in facts.text("tool"):
-        return "a memory snapshot has no times", "It shows who allocates memory.", tables
+        return "a memory snapshot has no times", "It shows what allocates memory.", tables
     return (
-        "no device event is in the files, so where time goes is unknown",
-        "A verdict needs the times of kernels and of the calls that launch them.",
+        "the files contain no device events, so tidyprof can't tell where the time goes",
+        "A verdict needs the times of kernels and of the calls that launched them.",
         f"Record: {command}",
     )
 
 
 def new_notes(notes: Iterable[str], doubts: Sequence[str]) -> tuple[str, ...]:
-    """Return the notes that no doubt contains."""
+    """Return the notes that no doubt repeats."""
     said = " ".join(doubts)
     return tuple(note for note in notes if note.rstrip(".") not in said)

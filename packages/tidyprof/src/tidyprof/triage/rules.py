@@ -1,4 +1,4 @@
-"""The rules: which part of a step each cause explains, what shows it, and what to do about it."""
+"""The rules. Each rule has a cause, the part of a step that it explains, its evidence and a fix."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
 from tidyprof.triage.run_facts import Run
 
 LIMIT = 0.20
-"""Share of the step from which a cause limits a run: without it a step would be 1.25 times as fast.
-Smaller shares are within what runs on one machine differ by (docs/gate.md).
+"""The share of the step that a cause must take to limit a run. Without it, the step would be
+1.25 times as fast. Runs on one machine can differ by smaller shares (docs/gate.md).
 """
 
 MANY_COPIES = 16
-"""With this many copies to the device per batch they come one by one: a batch is images and labels,
-with masks and positions a handful.
+"""With this many copies to the device per batch, the samples are copied one by one. A batch usually
+needs two copies for images and labels, or a few more with masks and positions.
 """
 
 OFFLOADED = 0.1
-"""If exposed copies take this share of the time in each direction, data is parked on the host."""
+"""If exposed copies take this share of the time in each direction, the run offloads data."""
 
 FEW_CALLS = 1.0
-"""Allocating calls per step from which memory stalls the GPU: a caching allocator makes none in a
+"""The number of allocating calls per step that stalls the GPU. A caching allocator makes none in a
 steady step.
 """
 
 SLOW_START = 2.0
-"""Ratio of the first step to the median of the others from which it is a start-up."""
+"""The first step counts as startup if it takes this many times the median of the other steps."""
 
 FEW_LAUNCHES = 16
-"""A host that launches fewer kernels than this between two waits can't run ahead of the device: in
-third-party programs it was 1 and 6 with a wait in each loop, and 29 or more otherwise.
+"""A host that launches fewer kernels than this between two waits can't run ahead of the device. In
+third-party programs, the number was 1 and 6 with a wait in each loop, and at least 29 otherwise.
 """
 
 ONE_KERNEL = 0.5
-"""A kernel with this share of all kernel time is the one to look at, in a run that computes for at
-least this share of its time.
+"""A kernel is dominant if it takes this share of all kernel time and the run computes for at least
+the same share of its time.
 """
 
 CAPPED = 0.5
-"""Share of busy samples at the power cap from which the cap sets the speed."""
+"""The power cap limits the run if this share of the busy samples is at the cap."""
 
 NEAR_ROOF = 0.5
-"""Share of its limit that a good kernel reaches at least: AMD's measured matrix products on MI300X
-reach 654 of 1307 TFLOP/s in FP16.
+"""A good kernel reaches at least this share of its limit. In AMD's measurements, matrix products on
+MI300X reach 654 of 1307 TFLOP/s in FP16.
 """
 
 COUNTERS = "rocprof-compute profile --name run -- python train.py"
 LIMITS = "amd-smi static --limit"
 
 TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
-"""How commands call the recorded program, by what is known of it."""
+"""The ways in which commands call the recorded program."""
 
 OF_NVIDIA = {
     "rocprofv3": "nsys profile --output run python train.py",
@@ -67,14 +67,14 @@ OF_NVIDIA = {
     "amd-smi monitor": "nvidia-smi dmon --select puc",
     "amd-smi static": "nvidia-smi --query --display=POWER",
 }
-"""How a command for AMD GPUs starts -> what does the same for NVIDIA GPUs (manuals of Nsight
-Systems, Nsight Compute, nvidia-smi).
+"""The start of a command for AMD GPUs -> the equivalent command for NVIDIA GPUs, according to the
+manuals of Nsight Systems, Nsight Compute and nvidia-smi.
 """
 
 
 @dataclass(frozen=True)
 class View:
-    """A run, and its step without the profiler: what a rule judges."""
+    """A run and its unprofiled step, which a rule judges."""
 
     run: Run
     step: Step
@@ -84,18 +84,18 @@ class View:
         return self.step.share(*parts)
 
     def ms(self, *parts: str) -> str:
-        """Return the time of these parts in words: `42.1 of 50.3 ms per step`."""
+        """Return the time of these parts as text, such as `42.1 of 50.3 ms per step`."""
         taken, whole = sum(self.step.parts.get(part, 0.0) for part in parts), self.step.length_ns
         per_step = " per step" if self.run.marked else ""
         return f"{four_digits(taken / 1e6)} of {four_digits(whole / 1e6)} ms{per_step}"
 
     @property
     def whole(self) -> str:
-        """What the shares are of, in words."""
+        """The whole that shares refer to, as text."""
         return "the step" if self.run.marked else "the trace"
 
     def count(self, name: str, things: str) -> str:
-        """Return a count in words: `564 calls per step`."""
+        """Return a count as text, such as `564 calls per step`."""
         number = four_digits(self.run.facts.number(name))
         return f"{number} {things}{' per step' if self.run.marked else ''}"
 
@@ -105,14 +105,17 @@ Text = Callable[[View], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """One cause: the parts of the step that it explains are a row of the table of parts.
+    """One cause. The parts of the step that it explains are a row in the table of parts.
 
-    headline -- the verdict in words; `{}` stands for the share. why -- what shows it; fix -- what
-    to do or to record next. lesson -- the number of the lesson that teaches it.
-    parts    -- of the step. fraction -- how much of the last of them (0 to 1) belongs to the cause.
-    applies  -- whether the cause may be blamed at all; its row is there in any case.
-    is_idle  -- whether the device waits, so that the verdict needs to know who launched what.
-    on_gpu, on_cpu -- which runs can have it.
+    headline -- the verdict as text, with `{}` for the share.
+    why      -- the evidence.
+    fix      -- the next action or command.
+    lesson   -- the number of the lesson that teaches the cause.
+    parts    -- the parts of the step that the cause explains.
+    fraction -- the share (0 to 1) of the last part that belongs to the cause.
+    applies  -- whether the cause can limit the run. Its row is in the table either way.
+    is_idle  -- whether the device waits, so the verdict depends on launch records.
+    on_gpu, on_cpu -- whether runs with or without a GPU can have the cause.
     """
 
     cause: str
@@ -142,7 +145,9 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One row of the table of parts. share is of the step (0 to 1); is_cause marks the headline."""
+    """One row of the table of parts. share is its share (0 to 1) of the step. is_cause marks the
+    verdict's row.
+    """
 
     name: str
     ns: float
@@ -151,12 +156,12 @@ class Part(NamedTuple):
 
 
 def percent(share: float) -> str:
-    """Return a share (0 to 1) as a person reads it."""
+    """Return a share (0 to 1) as a percentage."""
     return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
 
 
 def program(run: Run) -> str:
-    """Return how to call the program in a command: a training run, another Python program, or any
+    """Return the program call for a command: a training script, another Python script, or any
     program.
     """
     if not run.facts.holds("operators") and not run.facts.text("tool").startswith("torch"):
@@ -166,7 +171,7 @@ def program(run: Run) -> str:
 
 
 def for_vendor(command: str, run: Run) -> str:
-    """Return a command for the GPU and the program of the run; empty if none is known for it."""
+    """Return a command for the run's GPU and program; empty if no command is known."""
     tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
     vendor = run.facts.text("vendor") or AMD
     if tool and vendor != AMD:
@@ -175,8 +180,9 @@ def for_vendor(command: str, run: Run) -> str:
 
 
 def copies_per_batch(run: Run) -> float:
-    """Return the copies to the device per batch: a step is one, or as many as the loader delivered.
-    0 if unknown.
+    """Return the number of copies to the device per batch, or 0 if it is unknown.
+
+    A step has as many batches as the loader delivered, or one batch if it delivered none.
     """
     batches = run.facts.number("batches")
     if not batches and not run.marked:
@@ -193,8 +199,10 @@ def _offloading(view: View) -> bool:
 
 
 def _copy_parts(view: View) -> tuple[str, ...]:
-    """Return the parts of exposed copies. If they come one by one, the host hands them over and
-    waits for them in other parts. Copies to the host count if as much goes back to the device.
+    """Return the parts that contain exposed copies.
+
+    If samples are copied one by one, the host also submits copies and waits for them in other
+    parts. Copies to the host count if the run offloads data.
     """
     if _one_by_one(view):
         return ("data_wait", "blocked_host", "exposed_copy")
@@ -202,14 +210,16 @@ def _copy_parts(view: View) -> tuple[str, ...]:
 
 
 def waits_often(run: Run) -> bool:
-    """Return True if the host waits after every few launches, so that no work is ever queued."""
+    """Return True if the host waits after every few launches, so work never queues up."""
     waits = run.facts.number("waiting_calls")
     return waits > 0 and run.facts.number("kernels") < FEW_LAUNCHES * waits
 
 
 def _sync_parts(view: View) -> tuple[str, ...]:
-    """Return the parts in which the host waits. If it waits after every few launches and that
-    limits the run, it can't run ahead, and the idle time between its launches belongs to the waits.
+    """Return the parts in which the host waits.
+
+    If the host waits after every few launches and this limits the run, the host can't run ahead.
+    Then the idle time between its launches also belongs to the waits.
     """
     waits = ("blocked_host", "stalled", "fetching")
     if waits_often(view.run) and view.share(*waits) >= LIMIT:
@@ -222,13 +232,14 @@ def _only(*parts: str) -> Callable[[View], tuple[str, ...]]:
 
 
 def startup_share(view: View) -> float:
-    """Return the share (0 to 1) of all recorded steps that one-time work takes: slow first launches
-    of any step, or what the first step takes beyond the others.
+    """Return the share (0 to 1) of all traced steps that one-time work takes.
+
+    One-time work is slow first launches in any step, or the extra time of the first step.
     """
     facts = view.run.facts
     share, traced = view.share("start_up"), view.run.parts.get("start_up", 0.0)
     if view.run.marked:
-        # Without the profiler, other steps keep as much of theirs as the judged steps do.
+        # Without the profiler, other steps keep the same share of startup as the judged steps.
         kept = share * view.run.overhead.traced_ns / traced if traced else 1.0
         share = max(share, facts.number("startup_share") * kept)
     first = facts.number("first_step_ratio")
@@ -238,8 +249,9 @@ def startup_share(view: View) -> float:
 
 
 def with_startup(view: View) -> View:
-    """Return the view of a mean recorded step if one-time work limits the run: the judged steps
-    leave out the first step, which has it.
+    """Return the view of a mean traced step if one-time work limits the run.
+
+    The judged steps exclude the first step, which contains the one-time work.
     """
     share, parts = startup_share(view), dict(view.step.parts)
     if share < LIMIT or share <= view.share("start_up"):
@@ -250,7 +262,7 @@ def with_startup(view: View) -> View:
 
 
 def _kernel_share(view: View) -> float:
-    """Return the share of computation in the largest kernel, 0 if it doesn't dominate."""
+    """Return the largest kernel's share of computation, or 0 if the kernel isn't dominant."""
     facts = view.run.facts
     share = facts.number("top_kernel_share")
     computes = not view.step.parts or view.share("compute") >= ONE_KERNEL
@@ -281,8 +293,8 @@ def _data_fix(view: View) -> str:
     if function := facts.text("loading_function"):
         name = function.partition(", called from")[0].rpartition(": ")[2]
         return (
-            f"Move the work of {name} before the training loop, do it once per batch, or load with"
-            " num_workers=4."
+            f"Move the work of {name} before the training loop, do it once per batch, or load data"
+            " with num_workers=4."
         )
     if facts.text("loader") == WORKERS:
         return (
@@ -291,8 +303,8 @@ def _data_fix(view: View) -> str:
         )
     if not facts.text("loader") and facts.number("loading_share") < 0.5:
         return (
-            "Your own code prepares the batch: do it on whole batches, or in a DataLoader with"
-            " num_workers=4."
+            "Your own code prepares the batch. Process whole batches at once, or use a DataLoader"
+            " with num_workers=4."
         )
     return "Load with num_workers=4, then move the transforms to whole batches or to the GPU."
 
@@ -308,11 +320,11 @@ def _outside_fix(view: View) -> str:
     function = view.run.facts.text("outside_function")
     if not function:
         return (
-            "Find the function: tidyprof run --with-stack -- python train.py. Common ones prepare"
-            " data, log or save."
+            "Find the function: tidyprof run --with-stack -- python train.py. Such functions often"
+            " prepare data, log or save."
         )
     name = function.partition(", called from")[0].rpartition(": ")[2]
-    return f"Call {name} less often, in another thread, or on larger pieces."
+    return f"Call {name} less often, in another thread, or on larger pieces of data."
 
 
 def _sync_why(view: View) -> str:
@@ -329,14 +341,15 @@ def _launch_why(view: View) -> str:
 
 
 GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
-"""HIP graphs give wrong results on MI300X (ROCm/clr#279) from the first of these releases on; the
-second is the first in which they are right again.
+"""The first release in which HIP graphs give wrong results on MI300X (ROCm/clr#279), and the first
+release in which their results are correct again.
 """
 
 
 def _graphs_are_safe(run: Run) -> bool:
-    """Return False if the run's ROCm release gives wrong results with graphs, or may do so: a file
-    may state only the start of a release, or none.
+    """Return False if graphs give or may give wrong results with the run's ROCm release.
+
+    A file may contain only the start of the release number, or no release.
     """
     if run.facts.text("vendor") != AMD:
         return True
@@ -357,7 +370,7 @@ def _launch_fix(view: View) -> str:
 
 
 def _startup_why(view: View) -> str:
-    """Return the largest piece of one-time work."""
+    """Return a sentence on the largest piece of one-time work."""
     facts = view.run.facts
     if facts.number("first_step_ratio") >= SLOW_START and not facts.holds("library_search"):
         ratio = four_digits(facts.number("first_step_ratio"))
@@ -368,7 +381,7 @@ def _startup_why(view: View) -> str:
             "library_search_amount"
         ),
         "First launches of kernels load code": facts.number("slow_launches_ns"),
-        f"An idle interval comes once{call}": 0.0
+        f"A single idle interval occurs{call}": 0.0
         if view.run.marked
         else facts.number("longest_gap_ns"),
     }
@@ -380,12 +393,12 @@ def _startup_fix(view: View) -> str:
     facts = view.run.facts
     if facts.holds("library_search"):
         return (
-            "Record steps whose input sizes came before. If new sizes come all the time, pad them"
-            " to a few."
+            "Record steps with input sizes that occurred before. If new sizes keep occurring, pad"
+            " inputs to a few sizes."
         )
     if facts.holds("operators"):
         return "Skip the first steps and record again: tidyprof run --skip-steps 30."
-    return "Repeat the work in the program and look at later rounds: one-time work is paid once."
+    return "Repeat the work in the program and judge later rounds, without one-time work."
 
 
 def _straggler_why(view: View) -> str:
@@ -394,8 +407,8 @@ def _straggler_why(view: View) -> str:
     last = f"{facts.text('straggler_last')} of {facts.text('compared_collectives')}"
     more = four_digits(facts.number("straggler_excess_ns") / 1e6)
     return (
-        f"Rank {rank} arrives last in {last} collectives. Its own work takes {more} ms per step"
-        f" longer than that of the others, mostly {part}."
+        f"Rank {rank} arrives last in {last} collectives. Per step, its own work takes {more} ms"
+        f" longer than the other ranks' work, mostly {part}."
     )
 
 
@@ -406,29 +419,29 @@ def _straggler_fix(view: View) -> str:
     others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
     waiting = int(others["rank"].iloc[0])
     own = {rank: os.path.abspath(files[rank]) for rank in (late, waiting) if rank in files}
-    # Files of several ranks may differ in their folders only.
+    # The files of several ranks may differ only in their folders.
     root = os.path.commonpath([os.path.dirname(file) for file in own.values()] or [os.curdir])
     late_file, other_file = (
         shlex.quote(os.path.relpath(own[rank], root)) if rank in own else f"RANK{rank}"
         for rank in (late, waiting)
     )
     if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
-        return f"See what makes it late: tidyprof triage {late_file}"
+        return f"Find out why this rank is late: tidyprof triage {late_file}"
     by = " --by operator" if facts.holds("operators") else ""
-    return f"Give each rank equal work: tidyprof table compare {other_file} {late_file}{by}"
+    return f"Balance the ranks' work. See tidyprof table compare {other_file} {late_file}{by}"
 
 
 def _communication_why(view: View) -> str:
     text = f"No computation hides {view.ms('exposed_communication')} of communication."
     if view.run.rank_table is not None:
         return text
-    return f"{text} With one rank, waiting and transfer can't be told apart."
+    return f"{text} One rank alone doesn't show how much of it is waiting."
 
 
 def _communication_fix(view: View) -> str:
     ranks = view.run.facts.number("ranks")
     if view.run.rank_table is None or view.run.facts.number("world_size") > ranks:
-        return "Record every rank, to see whether one arrives last or the network is slow."
+        return "Record every rank to see whether one rank arrives late or the network is slow."
     return "Send fewer bytes, or overlap the transfer with computation."
 
 
@@ -441,7 +454,7 @@ def _kernel_why(view: View) -> str:
     roof = facts.number("top_kernel_roof_share")
     if roof > 1:
         return f"{text} It reaches {percent(roof)} of its roof, so its bytes or its roof are wrong."
-    near = "near" if roof >= NEAR_ROOF else "far from"
+    near = "close to" if roof >= NEAR_ROOF else "far from"
     return f"{text} At {percent(roof)} it is {near} its roof."
 
 
@@ -452,7 +465,7 @@ def _kernel_fix(view: View) -> str:
     return (
         f"Measure how close it is to its roof: {command}"
         if command
-        else ("Count its operations and bytes with the profiler of your GPU's vendor.")
+        else ("Count its operations and bytes with your GPU vendor's profiler.")
     )
 
 
@@ -461,7 +474,7 @@ def _operator_why(view: View) -> str:
     most = facts.text("small_operator")
     count = four_digits(facts.number("small_operator_amount"))
     named = f", such as {count} {most} per step" if most else ""
-    return f"Loops over operators below 20 µs take {view.ms('small')}{named}."
+    return f"Loops over operators shorter than 20 µs take {view.ms('small')}{named}."
 
 
 RULES = (
@@ -510,7 +523,7 @@ RULES = (
         "recompilation",
         "compilation",
         "the compiler recompiles for {} of the step",
-        lambda view: f"torch's compiler is at work for {view.ms('compiling')}.",
+        lambda view: f"PyTorch's compiler runs for {view.ms('compiling')}.",
         lambda view: f"Find the guard that fails: TORCH_LOGS=recompiles {program(view.run)}",
         "10",
         _only("compiling"),
@@ -576,7 +589,7 @@ RULES = (
         "loops over tiny operators take {} of the step",
         _operator_why,
         lambda view: (
-            "Replace the Python loop with one operator on the whole tensor. Find it with tidyprof"
+            "Replace the Python loop with one operator on the whole tensor. Find the loop: tidyprof"
             " run --with-stack -- python train.py"
         ),
         "03",
@@ -624,7 +637,7 @@ RULES = (
 """All rules. A part belongs to the first rule that explains it."""
 
 COMPUTE_RULES = ("power-capped", "dominant-kernel")
-"""Causes that describe a device that computes: they count only if nothing else is blamed."""
+"""Causes that describe a computing device. They count only if no other cause limits the run."""
 
 OTHER_ROWS = {
     "exposed_communication": "communication",
@@ -643,17 +656,18 @@ OTHER_ROWS = {
     "stalled": "GPU idle after waits",
     "fetching": "GPU idle after waits",
 }
-"""Part -> its name in the table of parts, if that differs."""
+"""A part -> its name in the table of parts, if the name differs."""
 
 
 def part_name(part: str) -> str:
-    """Return what the table of parts calls a part."""
+    """Return the name of a part in the table of parts."""
     return OTHER_ROWS.get(part, part.replace("_", " "))
 
 
 def rows_of(view: View) -> list[Row]:
-    """Return the rows of the table of parts, which add up to the step: one for each rule that
-    explains something, and the parts that no rule explains.
+    """Return the rows of the table of parts, which add up to the step.
+
+    The table has one row for each rule that covers the run, and one for each part without a rule.
     """
     left, rows = dict(view.step.parts), []
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""The facts of one run from all its recordings, and the parts of its traced step."""
+"""The facts of one run, combined from all its profiles, and the parts of its traced step."""
 
 from __future__ import annotations
 
@@ -30,39 +30,43 @@ OWN_PARTS = (
     "silent",
     "stalled",
 )
-"""What can make one rank late. Waiting for others can't, and neither can launching: if all ranks
-launch slowly, one of them comes last and the others' devices wait, which lengthens no step.
+"""The parts that can make one rank late. They exclude waits for other ranks and launching. If all
+ranks launch slowly, one rank arrives last and the other devices wait, but no step gets longer.
 """
 
 ONE_GAP, ALONE = 0.5, 3.0
-"""An idle interval with this share of all idle time, and this many times the next one, comes once
-and not in each step.
+"""Limits for an idle interval that occurs only once: its share of all idle time, and its ratio to
+the next-longest interval.
 """
 
 AT_CAP = 0.97
-"""Share of the power cap from which a sample counts as capped: a capped socket hovers just below
-its limit.
+"""A sample counts as capped if it reaches this share of the power cap. The power of a capped socket
+stays just below the limit.
 """
 
 LATE = 0.20
-"""A rank that spends this share of its time more than the others on its own work makes them wait.
+"""If a rank spends this much more of its time on its own work than the others, it makes them wait.
 The table of parts then shows the ranks that wait.
 """
 
 BUSY_PERCENT = 90.0
-"""Samples of a device that is less busy don't show what limits it."""
+"""Samples of a device that is less busy than this don't show its limit."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run as the rules see it.
+    """One run in the form that the rules use.
 
-    parts  -- of the traced step in ns, means over the judged steps of all devices; empty without a
-              timeline. They are those of device_parts or host_parts, but communication is split:
-              waiting_straggler (for a rank that does more than the others), waiting_launch (for
-              ranks that launch late), waiting_ranks (for changing ranks).
-    on_host, marked -- whether the run had no GPU, and whether its steps are marked.
-    rank_table -- the table of `ranks`; None for one rank. files -- rank -> its file.
+    parts  -- the parts of the traced step in ns, as means over the judged steps of all devices;
+              empty without a timeline. They are the parts of device_parts or host_parts, but
+              communication is split further:
+              waiting_straggler (for a rank that does more than the others),
+              waiting_launch (for ranks that launch late),
+              waiting_ranks (for different ranks in turn).
+    on_host -- whether the run had no GPU.
+    marked  -- whether the run's steps are marked.
+    rank_table -- the table of `ranks`; None for one rank.
+    files   -- rank -> its file.
     """
 
     facts: Facts
@@ -75,15 +79,16 @@ class Run:
 
     @property
     def heard(self) -> bool:
-        """Whether anything that the host did is in the files."""
+        """True if the files contain any calls or operators of the host."""
         return self.facts.holds("calls") or self.facts.holds("operators")
 
 
 def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: float | None) -> Run:
-    """Return the run of these recordings. Raises ValueError as `compare_ranks` does.
+    """Return the run that these profiles describe. Raises ValueError as `compare_ranks` does.
 
-    judged -- the recordings with timelines, or those of a run without a GPU; others -- system logs
-    and counters. step_ns -- the step without a profiler, if the user knows it.
+    judged  -- the profiles with timelines, or the profiles of a run without a GPU.
+    others  -- system logs and counters.
+    step_ns -- the unprofiled step time, if the user passed it.
     """
     recordings = [*judged, *others]
     ranks = [one for recording in judged for one in recording.ranks]
@@ -126,7 +131,7 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
 
 
 def _values(recordings: Sequence[Recording]) -> dict[str, Any]:
-    """Return the facts that need no timeline: of the first recording that states them."""
+    """Return the facts that don't require a timeline, from the first profile that contains them."""
     values: dict[str, Any] = {}
     for one in reversed(recordings):
         values |= {name: value for name, value in one.values.items() if value}
@@ -181,9 +186,10 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
 
 
 def _first_step(budget: pd.DataFrame) -> float | None:
-    """Return the first marked step over the median of the later ones, the least over devices; None
-    for one step. Other programs may have lengthened either, so the ratio without the time that they
-    took counts if it is smaller.
+    """Return the ratio of the first marked step to the median later step; None for one step.
+
+    The smallest ratio of all devices counts. Because other programs may have lengthened some steps,
+    the ratio without their time counts if it is smaller.
     """
     marked = budget[budget["step"].notna()]
     ratios = []
@@ -198,8 +204,9 @@ def _first_step(budget: pd.DataFrame) -> float | None:
 
 
 def comes_once(gap: Gap, heard: bool) -> bool:
-    """Return True if the longest idle interval comes once. If nothing of the host is recorded, the
-    event that ends it must also be the first of its name.
+    """Return True if the longest idle interval occurs only once.
+
+    Without host events, the event that ends the interval must also be the first of its name.
     """
     is_alone = gap.share >= ONE_GAP and gap.over_second >= ALONE
     return is_alone and (heard or gap.is_first)
@@ -214,7 +221,7 @@ def _gap_values(gap: Gap) -> dict[str, Any]:
 
 
 def _move(parts: dict[str, float], amounts: dict[str, float], target: str) -> None:
-    """Move these amounts (ns) from the parts to the target, as far as the parts have them."""
+    """Move at most these amounts (ns) from the parts to the target."""
     for part, amount in amounts.items():
         if part != target and part in parts:
             moved = min(amount, parts[part])
@@ -288,12 +295,11 @@ def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
 
 
 def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str, float]:
-    """Return how much more time than the median of the others this rank spends in OWN_PARTS, as a
-    share (0 to 1) of the time that it had a CPU core; the part with the largest difference; and
-    the difference in ns over all steps.
+    """Compare the straggler's time in OWN_PARTS with the median of the other ranks.
 
-    The parts are without the time that other programs took, so that only the rank's own work
-    counts.
+    Return the extra time as a share (0 to 1) of the time that the straggler had a CPU core, the
+    part with the largest difference, and the extra time in ns over all steps. The parts exclude
+    time lost to other programs, so only the rank's own work counts.
     """
     parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in budget]
     columns = [*parts, "duration_ns", f"{CPU_STEAL}_ns"]
@@ -308,7 +314,7 @@ def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str, float]:
 def _split_communication(
     parts: dict[str, float], table: pd.DataFrame, values: dict[str, Any], budget: pd.DataFrame
 ) -> None:
-    """Split exposed communication into transfer and the three kinds of waiting for ranks."""
+    """Split exposed communication into transfers and the three kinds of waiting for ranks."""
     if not table["compared"].any():
         return
     step = sum(parts.values())
@@ -326,7 +332,7 @@ def _split_communication(
     if "launch_bound" in parts:
         least = (table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()
         leading = budget[budget["rank"] == table["rank"][least]]
-        # The rank that waits least sets the pace: where it launches, the others' devices wait.
+        # The rank that waits least sets the pace. While it launches, the other devices wait.
         pace = float(leading["launch_bound_ns"].sum() / max(leading["duration_ns"].sum(), 1)) * step
         late = min(waiting - straggler, max(pace - parts["launch_bound"], 0.0))
     parts |= {
@@ -337,10 +343,12 @@ def _split_communication(
 
 
 def capped_share(tables: Sequence[pd.DataFrame]) -> float | None:
-    """Return the share of the samples of a busy device in which its power is at the cap, the
-    largest over devices; None if unknown.
+    """Return the share of a busy device's samples that are at the power cap; None if unknown.
 
-    tables -- time_ns, device, name, value. The cap is the device's `power_cap`, in any table.
+    If there are several devices, return the largest share. Any table may contain the device's
+    `power_cap`.
+
+    tables -- tables with the columns time_ns, device, name and value.
     """
     filled = [table for table in tables if len(table)]
     if not filled:

@@ -1,6 +1,4 @@
-"""From the facts of a run to its diagnosis: the largest part that a rule explains, and how far to
-trust that.
-"""
+"""The diagnosis of a run, which is the largest part that a rule explains, and doubts about it."""
 
 from __future__ import annotations
 
@@ -59,18 +57,18 @@ from tidyprof.triage.rules import (
 from tidyprof.triage.run_facts import Run, run_of
 
 MAX_STEP_RATIO = 30.0
-"""No traced step lasts this many times the unprofiled one: a library's search made one 6 times as
-long.
+"""The ratio of a traced step to the unprofiled step is always smaller than this. The largest known
+ratio is 6, because of a library search.
 """
 
 KNOWING = "To decide, pass the step time without the profiler: --step-time-ms MS"
 
 SHOWN = 0.005
-"""Share from which a part has a row in the table of parts."""
+"""The smallest share of a part that has a row in the table of parts."""
 
 
 class Alternative(NamedTuple):
-    """Another cause that this kind of run can have. blamed -- whether it limits the run, too."""
+    """Another cause that this kind of run can have. blamed -- True if it also limits the run."""
 
     cause: str
     share: float
@@ -79,14 +77,19 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What limits a run. No printer computes a number: all of them are here.
+    """The diagnosis of a run, with all numbers that a report shows. Printers compute nothing.
 
-    cause     -- of a rule, NO_BOTTLENECK or INCONCLUSIVE; share -- of the step (0 to 1).
-    headline, why, next_step, lesson -- in words. confident -- whether there are no doubts.
-    parts     -- the table of parts, the largest first; step_ns and step_note -- their sum.
-    notes     -- what every reader should know; details -- what else is unusual. unknown -- what
-                 the files can't show.
-    alternatives, facts, overhead, origins, rank_table -- behind it; broken -- ranks left out.
+    cause     -- the cause of a rule, NO_BOTTLENECK or INCONCLUSIVE.
+    share     -- the cause's share of the step (0 to 1).
+    headline, why, next_step, lesson -- the texts of the report.
+    doubts    -- the reasons to distrust the cause; empty if the verdict is confident.
+    parts     -- the table of parts, the largest first.
+    step_ns, step_note -- the sum of the parts, and its source.
+    notes     -- notes for every reader.
+    details   -- other unusual findings.
+    unknown   -- facts that the files can't show.
+    broken    -- ranks that are left out because their files can't be read.
+    alternatives, facts, overhead, origins, rank_table -- the data behind the diagnosis.
     """
 
     cause: str
@@ -112,12 +115,12 @@ class Diagnosis:
 
     @property
     def confident(self) -> bool:
-        """Whether nothing speaks against the cause."""
+        """True if there are no doubts about the cause."""
         return not self.doubts
 
 
 class WrongStepError(ValueError):
-    """The user's step time can't be that of the recorded steps without a profiler."""
+    """The error for a step time from the user that doesn't fit the traced steps."""
 
 
 def diagnose(
@@ -125,14 +128,18 @@ def diagnose(
     mark: str | None = None,
     step_time_ms: float | None = None,
 ) -> Diagnosis:
-    """Diagnose one run: its profile, those of its ranks, or those of several tools.
+    """Diagnose one run from its profile, its ranks' profiles, or profiles from several tools.
 
-    Device events of several tools are not mixed. The profile that knows most of the host is judged,
-    with the others of its tool; system logs and counters of all others add to it. `mark` is the
-    range or operator that starts each step, see `tidyprof.steps`; `step_time_ms` is the mean step
-    without a profiler, from any log. Raises ValueError without a profile, and as `step_budget` and
-    `ranks` do; WrongStepError, a ValueError, for a `step_time_ms` that no step can take or that is
-    far from the recorded steps, and if no step is marked.
+    Device events from different tools aren't mixed. The profile with the most host events is
+    judged, together with the other profiles from the same tool. Other profiles add only their
+    system logs and counters.
+
+    `mark` is the range or operator that starts each step; see `tidyprof.steps`. `step_time_ms` is
+    the mean step time without a profiler, from any log.
+
+    Raises ValueError without a profile, and as `step_budget` and `ranks` do. Raises WrongStepError,
+    a ValueError, if no step is marked, or if `step_time_ms` is impossible or too far from the
+    traced steps.
 
     >>> found = tidyprof.diagnose(tidyprof.read("trace.json.gz"))
     >>> found.cause, round(found.share, 2), found.confident
@@ -148,20 +155,20 @@ def diagnose(
 
 
 def diagnosis_of(recordings: Sequence[Recording], step_time_ms: float | None) -> Diagnosis:
-    """Do what `diagnose` does, with its errors, for profiles that were reduced elsewhere."""
+    """Diagnose profiles that were already reduced. Raises the same errors as `diagnose`."""
     if not recordings:
-        raise ValueError("there is no profile to diagnose")
+        raise ValueError("pass at least one profile to diagnose")
     judged = judged_ones([one.kind for one in recordings])
     others = [one for i, one in enumerate(recordings) if i not in judged]
     step_ns = None if step_time_ms is None else 1e6 * step_time_ms
     if step_ns is not None and not MIN_STEP_NS <= step_ns < MAX_STEP_NS:
-        raise WrongStepError(f"no step takes {step_time_ms:g} ms")
+        raise WrongStepError(f"a step can't take {step_time_ms:g} ms")
     run = run_of([recordings[i] for i in sorted(judged)], others, step_ns)
     _refuse_wrong_step(run, step_ns)
     found = judge(run, tuple(dict.fromkeys(one.origin for one in recordings)))
     ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
     if found.cause == INCONCLUSIVE and any(not line.endswith(f"({SAME})") for line in ignored):
-        step = f"Look at the files that weren't read. Then: {found.next_step}"
+        step = f"Check the files that weren't read. Then: {found.next_step}"
         found = replace(found, next_step=step)
     return replace(found, unknown=(*ignored, *found.unknown))
 
@@ -170,17 +177,15 @@ def _refuse_wrong_step(run: Run, step_ns: float | None) -> None:
     if step_ns is None or not run.parts:
         return
     if not run.marked:
-        raise WrongStepError("no steps are marked, so a step time can't be compared with any")
+        raise WrongStepError("the trace has no marked steps to compare a step time with")
     traced = run.overhead.traced_ns
     if traced and not 1 / MAX_STEP_RATIO < step_ns / traced < MAX_STEP_RATIO:
         lengths = f"{four_digits(traced / 1e6)} ms, which is far from {step_ns / 1e6:g} ms"
-        raise WrongStepError(f"the recorded steps take {lengths}")
+        raise WrongStepError(f"the traced steps take {lengths}")
 
 
 def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
-    """Return the diagnosis with the ranks that are missing because their files can't be read, such
-    as `rank 3`.
-    """
+    """Return the diagnosis with the ranks, such as `rank 3`, whose files can't be read."""
     if not broken:
         return found
     line = f"{' and '.join(broken)}: the file can't be read. Record again, or copy the whole file."
@@ -188,8 +193,9 @@ def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
 
 
 def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
-    """Return the diagnosis of a run for the step without the profiler. If the length of that is a
-    range, a confident diagnosis is the same at both ends of it.
+    """Return the diagnosis of a run for the unprofiled step.
+
+    If the step time is a range, the diagnosis is confident only if it is the same at both ends.
     """
     workers = run.facts.text("loader") == WORKERS
     steps = steps_to_judge(run.parts, run.overhead, workers) if run.parts else []
@@ -202,7 +208,7 @@ def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
 
 
 def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -> Iterator[str]:
-    """Yield why the profiler, or steps that aren't typical, leave open what limits the run."""
+    """Yield doubts because of the profiler's cost or of steps that aren't typical."""
     overhead = run.overhead
     if overhead.rare_share >= LIMIT:
         share = percent(overhead.rare_share)
@@ -212,7 +218,7 @@ def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -
     causes = list(dict.fromkeys(one.cause for one in (found, *ends)))
     if len(causes) > 1:
         yield (
-            "Profiling slows the program by an unknown amount. Depending on that, the verdict is"
+            "Profiling slows the program by an unknown amount. Depending on it, the verdict is"
             f" {' or '.join(causes)}. {KNOWING}."
         )
     elif found.confident and any(not one.confident for one in ends):
@@ -295,8 +301,10 @@ def _diagnosis(
 
 
 def _is_known(view: View, rule: Rule) -> bool:
-    """Return True if the files can show this cause: without host calls they can't show why the
-    device idles, without a loader when data was prepared, and one rank can't show a straggler.
+    """Return True if the files can show this cause.
+
+    Without host calls, files can't show why the device idles. Without a loader, they can't show
+    when data was prepared. A single rank can't show a straggler.
     """
     facts = view.run.facts
     if rule.cause == "input-bound" and not facts.known("loading_share"):
@@ -309,7 +317,7 @@ def _is_known(view: View, rule: Rule) -> bool:
 
 
 def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ...]:
-    """Return the table of parts. The compute of a device is split only if that is the cause."""
+    """Return the table of parts. A device's compute time is split only if it is the cause."""
     sums: dict[str, float] = {}
     caused = best.row if best else ""
     for row in rows:
@@ -325,7 +333,7 @@ def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ..
 
 
 def _without_timeline(run: Run, origins: tuple[str, ...]) -> Diagnosis:
-    """Return the diagnosis of files without a timeline: counters, logs, or too little."""
+    """Return the diagnosis of files without a timeline, such as counters or logs."""
     view = View(run, Step({}, False))
     shares = [(rule.fraction(view), rule) for rule in RULES if rule.cause in COMPUTE_RULES]
     share, rule = max(shares, key=lambda one: one[0] >= LIMIT)

@@ -1,3 +1,1 @@
-"""The folder that a watched program has first on its PYTHONPATH; it holds nothing but
-sitecustomize.py.
-"""
+"""The first folder on the PYTHONPATH of a program with hooks. It contains only sitecustomize.py."""

@@ -1,8 +1,8 @@
-"""The module that Python imports by itself when a program with hooks starts.
+"""The module that Python imports automatically when a program with hooks starts.
 
-Any Python can parse it, because any Python that the program starts imports it. A
-sitecustomize of the machine, which this one hides, runs as well. The hooks are in the folder next
-to this one and are loaded by their path, so the program's Python doesn't need tidyprof.
+Every Python version can parse this module, because every Python process that the program starts
+imports it. It also runs the machine's sitecustomize module, which it hides. The hooks are in the
+neighboring folder and are loaded by path, so the program's Python doesn't need tidyprof.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST = (3, 10)
-"""The oldest Python in which the hooks run."""
+"""The oldest Python version that can run the hooks."""
 
 
 def load_hooks():  # type: ignore[no-untyped-def]
@@ -30,7 +30,7 @@ def load_hooks():  # type: ignore[no-untyped-def]
 
 
 def note_old_python():  # type: ignore[no-untyped-def]
-    """Leave an empty file from which the report learns why nothing was recorded."""
+    """Create an empty file that tells the report why nothing was recorded."""
     import json
 
     name = "python_%d.%d" % sys.version_info[:2]  # noqa: UP031
@@ -41,12 +41,12 @@ def note_old_python():  # type: ignore[no-untyped-def]
 
 
 def run_hidden():  # type: ignore[no-untyped-def]
-    """Run the sitecustomize that Python would have imported without this folder, if any."""
+    """Run the sitecustomize module that Python would have imported without this folder."""
     try:
         from importlib import machinery, util
     except ImportError:  # Python 2
         return
-    # Children find this folder through PYTHONPATH; this program must not see it.
+    # Child processes find this folder through PYTHONPATH, but this program must not see it.
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != HERE]
     spec = machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:

@@ -1,12 +1,12 @@
 """The hooks of `tidyprof run` in a program that imports torch.
 
-They run in that program's Python, which must be 3.10 or newer. They import nothing else of
-tidyprof.
+The hooks run in the program's Python, which must be 3.10 or newer. They don't import anything else
+from tidyprof.
 
-`imports` waits for torch, and `hooks` ties everything to it. `steps` finds out what a step of the
-program is, `parts` keeps the time of its parts, `recorder` times and traces some steps, `job` keeps
-the time of the whole job, and `files` writes what they found. `whose` separates
-errors of the hooks from exceptions of the program.
+`imports` waits for torch, and `hooks` connects the other modules to it. `steps` finds the steps of
+the program, `parts` measures the time in each part of a step, and `recorder` times and traces some
+steps. `job` measures the whole job, and `files` writes the results. `whose` distinguishes errors of
+the hooks from exceptions of the program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def wait_for_torch() -> None:
 
 
 def start(torch: ModuleType) -> None:
-    """Hook into torch. An error of the hooks becomes a line, and the program continues."""
+    """Hook into torch. If the hooks fail, print one line and let the program continue."""
     from tidyprof_inside.whose import is_of_program
 
     try:
@@ -33,7 +33,7 @@ def start(torch: ModuleType) -> None:
 
         asked = json.loads(os.environ["TIDYPROF_RUN"])
         os.makedirs(asked["out"], exist_ok=True)
-        # The command can then tell a program without steps from one without torch.
+        # This file tells the command that the program imported torch, even if it took no step.
         open(os.path.join(asked["out"], "torch_imported"), "w").close()
         Hooks(torch, asked).install()
     except Exception as error:

@@ -17,16 +17,16 @@ from typing import Any
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
 WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-"""Environment variables in which launchers state the number of this process, and how many there
-are; Slurm's come last, as it may have started just one process on each node.
+"""The environment variables in which launchers pass the rank of this process and the number of
+processes. Slurm's variables come last, because Slurm may have started only one process per node.
 """
 
 
 def launched(names: Iterable[str]) -> int | None:
-    """The number in the first of these variables that is set; None if a launcher set none.
+    """Return the number in the first of these variables that is set; None if no launcher set any.
 
-    Slurm also sets its variables in the script of a job, which is a single process. They count only
-    within a step of the job.
+    Slurm also sets its variables in a job script, which is a single process. Therefore, they count
+    only within a job step.
     """
     for name in names:
         text = os.environ.get(name, "")
@@ -36,8 +36,10 @@ def launched(names: Iterable[str]) -> int | None:
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
-    """Return rank and number of ranks: torch.distributed's if it runs, otherwise the launcher's,
-    and otherwise 0 of 1.
+    """Return the rank and the number of ranks.
+
+    They come from torch.distributed if it is initialized, otherwise from the launcher. Without
+    either, the rank is 0 of 1.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -47,43 +49,45 @@ def rank_of(torch: ModuleType) -> tuple[int, int]:
 
 
 def machine(torch: ModuleType) -> dict[str, Any]:
-    """What the process runs on."""
+    """Return the machine and the software versions of this process."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_initialized() else None
     versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
 def started(pid: int | str = "self") -> int | None:
-    """Return when a process started, in clock ticks since the machine did; None if there is none.
+    """Return when a process started, in clock ticks since boot; None if it doesn't exist.
 
-    A process that has ended may leave its number to another one, which started later.
+    The start time identifies a process, because a later process may reuse its number.
     """
     try:
         with open(f"/proc/{pid}/stat") as file:
-            # The program's name, in brackets, may contain blanks.
+            # The program's name in parentheses may contain spaces.
             return int(file.read().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
 
 
 COMPRESSION = 5
-"""Level of gzip: a third larger than the highest level, and several times as fast."""
+"""The gzip level. Its files are a third larger than at the highest level, but it is several times
+as fast.
+"""
 
 
 class Files:
-    """The files of one process. The first process of a rank writes into the folder, others into
-    folders inside it.
+    """The files of one process. The first process of a rank writes to the folder, and other
+    processes write to its subfolders.
     """
 
     def __init__(self, folder: str, rank: int) -> None:
-        """Raises OSError if the folder can't be written."""
+        """Create the folder and its first file. Raises OSError if the folder isn't writable."""
         number = 1
         while True:
             self.folder = folder if number == 1 else os.path.join(folder, f"program-{number}")
             os.makedirs(self.folder, exist_ok=True)
             self.about = os.path.join(self.folder, f"run_rank{rank}.json")
             try:
-                # O_EXCL: of two processes that try at the same time, only one creates the file.
+                # With O_EXCL, only one of two simultaneous processes creates the file.
                 os.close(os.open(self.about, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 break
             except FileExistsError:
@@ -92,30 +96,30 @@ class Files:
         self.trace = os.path.join(self.folder, f"trace_rank{rank}.json.gz")
 
     def tell(self, about: dict[str, Any]) -> None:
-        """Replace what is known of this rank, so that a reader finds the old text or the new one,
-        and never half of one.
+        """Replace the rank's description atomically, so a reader finds either the old or the new
+        file.
         """
-        # Further arguments may hold secrets.
+        # Leave out the arguments, which may contain secrets.
         written = {"program": sys.argv[0], "pid": os.getpid(), "started": started(), **about}
         with open(self.about + ".new", "w") as file:
             json.dump(written, file, indent=1, default=str)
         os.replace(self.about + ".new", self.about)
 
     def begin_anew(self) -> None:
-        """Forget the times and the trace so far: they were of steps that count no more."""
+        """Delete the previous times and trace, because their steps no longer count."""
         open(self.times, "w").close()
         with contextlib.suppress(FileNotFoundError):
             os.remove(self.trace)
 
     def add_times(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Add lines to the times."""
+        """Append lines to the times file."""
         with open(self.times, "a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def keep_trace(self, export: Callable[[str], None]) -> None:
         """Let `export` write a trace, and compress it.
 
-        Raises OSError if it can't be written whole. Then no trace is left.
+        Raises OSError and leaves no file if the trace can't be written completely.
         """
         plain, packed = self.trace.removesuffix(".gz") + ".part", self.trace + ".part"
         try:
@@ -131,17 +135,17 @@ class Files:
         except FileNotFoundError:
             raise self._not_whole(0) from None
         finally:
-            # torch's profiler adds the second ending while it writes.
+            # torch.profiler adds the ending `.tmp` while it writes.
             for part in (plain, plain + ".tmp", packed):
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(part)
 
     def _not_whole(self, size: int) -> OSError:
-        """Return an error that names the cause, which torch's profiler does not."""
+        """Return an error that names the cause, because torch.profiler doesn't name it."""
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if limit != resource.RLIM_INFINITY:
             return OSError(f"files are limited to {limit} bytes (ulimit -f)")
         free = shutil.disk_usage(self.folder).free
-        return OSError(f"{size} bytes of it were written, and {free} bytes of the disk are free")
+        return OSError(f"only {size} bytes were written, and the disk has {free} bytes free")

@@ -1,7 +1,7 @@
-"""The hooks into torch: which of its functions are replaced, and what they note.
+"""The hooks into torch, with the functions that they replace and the events that they record.
 
-Every hook passes on its arguments and the result. An error in a hook is reported in a line and
-ends all hooks. An exception of the program that occurs in a hook reaches the program.
+Every hook passes on its arguments and its result. An error in a hook is reported in one line and
+ends all hooks. If the program raises an exception within a hook, the exception reaches the program.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tidyprof_inside.whose import is_of_program
 
 MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
 BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
-"""Kinds of event that can mark steps: once a later kind occurs, the earlier kind marks none."""
+"""Kinds of event that can mark steps. Once a later kind occurs, earlier kinds no longer count."""
 
 REPLAYS_ALONE = 8
-"""Number of replays of CUDA or HIP graphs, with nothing else between them, from which the replays
-are the steps: such a graph holds a whole step.
+"""After this many consecutive replays of CUDA or HIP graphs, each replay counts as a step, because
+such a graph contains a whole step.
 """
 
 PROFILERS = (
@@ -39,27 +39,27 @@ PROFILERS = (
     "_enable_profiler_legacy",
     "_enable_execution_trace_observer",
 )
-"""torch's functions through which everything that records operators begins."""
+"""The torch functions that every operator profiler calls when it starts."""
 
 SAVES = {
     "torch": ("save",),
     "torch.distributed.checkpoint": ("save", "async_save"),
     "safetensors.torch": ("save_file", "save_model"),
 }
-"""Module -> its functions that write a checkpoint."""
+"""A module -> its functions that write a checkpoint."""
 
 LISTENING = (REST, BETWEEN, "optimizer")
-"""Parts in which the next call of a module matters."""
+"""The parts in which the next module call matters."""
 
 BATCHES, CALLS = 10, 30
-"""Number of batches, and of calls per batch, with which a wrapper is measured."""
+"""The number of batches and of calls per batch for measuring a wrapper."""
 
 
 class State:
-    """The switches of the wrapper around the call of a module.
+    """The state of the wrapper around module calls.
 
-    listens -- whether the next call of a module matters to the hooks.
-    passed  -- calls that did not matter.
+    listens -- whether the next module call matters to the hooks.
+    passed  -- the number of calls that didn't matter.
     """
 
     __slots__ = ("listens", "passed")
@@ -69,8 +69,8 @@ class State:
 
 
 class Nothing:
-    """A replacement for a module whose call is measured, since the program may hook into all
-    modules.
+    """A stand-in for a module when the cost of a call is measured, because the program may hook
+    into all real modules.
     """
 
     _compiled_call_impl = None
@@ -80,10 +80,10 @@ class Nothing:
 
 
 class Hooks:
-    """All hooks of one process. They stay in until it ends, so that nothing is compiled anew."""
+    """All hooks of one process. They stay until it ends, so they don't cause recompilation."""
 
     def __init__(self, torch: ModuleType, asked: dict[str, Any]) -> None:
-        """asked -- the options of the command."""
+        """Prepare the hooks. asked -- the options of the command."""
         self.torch, self.asked = torch, asked
         self.is_compiling = torch.compiler.is_dynamo_compiling
         self.is_off = self.is_saving = False
@@ -97,21 +97,21 @@ class Hooks:
         self.renew()
 
     def renew(self) -> None:
-        """Forget all that was seen."""
+        """Discard all previous measurements."""
         self.job = Job(self.asked.get("launched_ns") or time.time_ns())
         self.record_anew()
 
     def record_anew(self) -> None:
-        """Begin to look for steps."""
+        """Start to look for steps."""
         self.parts = Parts(self.torch)
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.job, self.cost_so_far)
         self.state.listens = True
         self.replays = 0
 
-    # Putting in
+    # Installation
 
     def install(self) -> None:
-        """Hook in; once for a process and its children."""
+        """Install the hooks, once for a process and its children."""
         torch = self.torch
         leave_uncompiled(torch, self.visit, with_calls=True)
         optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
@@ -137,18 +137,18 @@ class Hooks:
         if self.asked["mark"]:
             self.wrap(torch.autograd.profiler.record_function, "__enter__", self.before_range)
         atexit.register(self.visit, self.close)
-        # A forked child makes other steps, or none, and has no part in its parent's trace.
+        # A forked child takes other steps or none, and isn't part of its parent's trace.
         os.register_at_fork(after_in_child=functools.partial(self.visit, self.renew))
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
             signal.signal(signal.SIGUSR2, self.record_again)
 
     def wrap_profilers(self) -> None:
-        """Be called before any profiler begins; torch has only one."""
+        """Intercept the start of any profiler, because torch supports only one."""
         autograd = self.torch.autograd
         own = self.torch._C
         legacy = sys.modules.get("torch.autograd.profiler_legacy")
-        # Only if it is there: it imports modules that the program may have replaced by its own.
+        # Don't import it, because it imports modules that the program may have replaced.
         newer = sys.modules.get("torch.profiler.profiler")
         for module in (autograd, autograd.profiler, legacy, newer, own._autograd, own._profiler):
             for name in PROFILERS:
@@ -156,7 +156,7 @@ class Hooks:
                     self.wrap(module, name, self.before_profiler)
 
     def wrap_saves(self, names: tuple[str, ...], module: ModuleType) -> None:
-        """Be called before and after a checkpoint is written."""
+        """Intercept the start and the end of writing a checkpoint."""
         for name in names:
             if hasattr(module, name):
                 self.wrap(module, name, self.before_save, self.after_save)
@@ -170,15 +170,15 @@ class Hooks:
     ) -> None:
         """Replace a function.
 
-        `before` gets the first argument. `after` gets it and what `before` returned. Both get None
-        for a function without positional arguments.
+        `before` receives the first argument. `after` receives the first argument and the result of
+        `before`. The argument is None for a function without positional arguments.
         """
         original = getattr(owner, name)
         is_compiling, visit = self.is_compiling, self.visit
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            # torch.compile takes this for a constant, so that it compiles the original only.
+            # torch.compile treats this as a constant, so it compiles only the original.
             if is_compiling():
                 return original(*args, **kwargs)
             first = args[0] if args else None
@@ -193,7 +193,7 @@ class Hooks:
         setattr(owner, name, wrapper)
 
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """Return an optimizer's hook that returns at once while torch.compile compiles the step."""
+        """Return an optimizer hook that returns at once while torch.compile compiles the step."""
         is_compiling, visit = self.is_compiling, self.visit
 
         def call(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -204,25 +204,25 @@ class Hooks:
         return call
 
     def wrap_calls(self) -> None:
-        """Replace the call of a module by a function that does the same and adds no frame to the
-        stack, since modules may be nested as deep as Python allows.
+        """Replace the module call with an equivalent function that doesn't add a frame to the
+        stack.
 
-        torch's profiler takes the variable `self` out of this function's frame if it records call
-        stacks.
+        Modules may be nested as deeply as Python allows. If torch.profiler records call stacks, it
+        reads the variable `self` from this function's frame.
         """
         module = self.torch.nn.Module
         original = module.__call__
         if original.__code__.co_names != ("_compiled_call_impl", "_call_impl"):
             self.recorder.notes.append(
-                "this release of PyTorch calls modules in another way, so calls were not noted"
+                "This PyTorch release calls modules differently, so module calls weren't recorded."
             )
             return
         self.call_module = self.module_call(original)
-        # One may be pickled by the name of the other.
+        # A program may pickle one function under the name of the other.
         module.__call__ = module._wrapped_call_impl = self.call_module
 
     def module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what replaces `torch.nn.Module.__call__`."""
+        """Return the replacement for `torch.nn.Module.__call__`."""
         is_compiling, state, visit = self.is_compiling, self.state, self.visit
         before, after = self.before_call, self.after_call
 
@@ -249,8 +249,9 @@ class Hooks:
     # Safety
 
     def visit(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Do the work of a hook and return its result; None after an error, which ends all
-        hooks.
+        """Do the work of a hook and return its result.
+
+        An error ends all hooks, and the result is None.
         """
         if self.is_off:
             return None
@@ -270,7 +271,7 @@ class Hooks:
         """Switch off all hooks, stop the profiler, and print the reason."""
         self.is_off, self.state.listens = True, False
         self.recorder.stage = DONE
-        # Otherwise the program or its end interrupted a hook, and shows that itself.
+        # An exception of the program needs no reason here, because the program shows it.
         reason = "" if is_of_program(error) else f": {type(error).__name__}: {error}"
         with contextlib.suppress(Exception):  # the profiler may be what failed
             self.recorder.drop_trace()
@@ -278,8 +279,10 @@ class Hooks:
             print(f"tidyprof run: hooks are off{reason}", file=sys.stderr)
 
     def cost_so_far(self) -> float:
-        """Return the ns that all hooks took so far: the time within them, and for each visit and
-        each call of a module that did not matter what one wrapper costs.
+        """Return the time that all hooks have taken so far, in ns.
+
+        It includes the time in the hooks, and the cost of one wrapper for each visit and for each
+        module call that didn't matter.
         """
         if self.wrapper_ns is None:
             self.wrapper_ns = self.visit_cost(), self.call_cost()
@@ -287,7 +290,7 @@ class Hooks:
         return self.spent_ns + self.visits * visit_ns + self.state.passed * call_ns
 
     def visit_cost(self) -> float:
-        """Measure what a visit costs apart from its work, in ns."""
+        """Measure the cost of a visit without its work, in ns."""
         spent, visits = self.spent_ns, self.visits
         whole = shortest(lambda: self.visit(int))
         work = (self.spent_ns - spent) / (self.visits - visits)
@@ -295,7 +298,7 @@ class Hooks:
         return max(0, whole - work)
 
     def call_cost(self) -> float:
-        """Measure what the call of a module costs more than without hooks, in ns."""
+        """Measure the extra cost of a module call because of the hooks, in ns."""
         listens, passed = self.state.listens, self.state.passed
         self.state.listens = False
         original = getattr(self.call_module, "__wrapped__", self.call_module)
@@ -305,27 +308,27 @@ class Hooks:
         return max(0, cost)
 
     def close(self) -> None:
-        """The program ends."""
+        """Save the results when the program ends."""
         if self.recorder.files is None and has_compiled():
-            # The command can then tell compiled steps from none.
+            # This file tells the command that steps may be compiled.
             open(os.path.join(self.asked["out"], "torch_compiled"), "w").close()
         self.recorder.close()
 
     def record_again(self, number: int, frame: FrameType | None) -> None:
-        """The signal: time and trace once more, into a separate folder."""
+        """Time and trace again into a separate folder, after a signal."""
         if self.recorder.stage != DONE or self.is_off:
             return
         self.again += 1
         self.asked = {**self.asked, "out": f"{self.asked['out']}.{self.again}"}
         self.record_anew()
 
-    # What is seen
+    # Events
 
     def is_source(self, source: str) -> bool:
-        """Return True if steps come from here; a better source than the one so far begins anew.
+        """Return True if this source marks the steps. A better source restarts the recording.
 
-        Once all is recorded, only the first step of an optimizer begins anew: what was recorded
-        may have been a first validation, or the parts of a large batch.
+        After the recording is complete, only an optimizer's first step restarts it. The recording
+        may have contained an initial validation, or parts of a large batch.
         """
         if self.asked["mark"] and source != MARK:
             return False
@@ -343,7 +346,7 @@ class Hooks:
         return True
 
     def enter(self, part: str, _: Any = None) -> str | None:
-        """Note that the host enters this part; returns the argument for `leave`."""
+        """Record that the host enters this part, and return the argument for `leave`."""
         recorder = self.recorder
         if recorder.is_due:
             recorder.catch_up()
@@ -357,20 +360,20 @@ class Hooks:
         return before
 
     def leave(self, part: str | None) -> None:
-        """Note that the host is in that part again."""
+        """Record that the host is in that part again."""
         self.parts.leave(part)
         self.state.listens = self.parts.part in LISTENING
         if self.recorder.is_due:
             self.recorder.catch_up()
 
     def before_optimizer(self, optimizer: Any) -> None:
-        """An optimizer begins its step."""
+        """Record that an optimizer starts its step."""
         self.before_step = self.enter("optimizer")
-        # LBFGS and others call the model within their step.
+        # Some optimizers, such as LBFGS, call the model within their step.
         self.state.listens = True
 
     def after_optimizer(self, optimizer: Any) -> None:
-        """An optimizer ends its step."""
+        """Record that an optimizer ends its step."""
         if self.parts.part == "optimizer" and self.parts.thread == threading.get_ident():
             is_within = self.before_step == "backward"
             self.leave("backward" if is_within else BETWEEN)
@@ -379,13 +382,13 @@ class Hooks:
             self.recorder.event(id(optimizer), type(optimizer).__name__)
 
     def after_data(self, _: Any, before: str | None) -> None:
-        """A DataLoader has given a batch."""
+        """Record that a DataLoader has returned a batch."""
         self.leave(None if before is None else BETWEEN)
 
     def after_backward(self, _: Any, before: str | None) -> None:
-        """A backward pass has ended."""
-        # LBFGS and others evaluate their loss several times within the optimizer's step: after
-        # such a backward pass the host is in the optimizer again.
+        """Record that a backward pass has ended."""
+        # Some optimizers, such as LBFGS, evaluate the loss several times within their step. After
+        # such a backward pass, the host is in the optimizer again.
         after = before if before == "optimizer" else REST
         self.leave(None if before is None else after)
         self.recorder.backwards += self.recorder.stage != DONE
@@ -393,7 +396,7 @@ class Hooks:
             self.recorder.event(BACKWARD, "backward")
 
     def after_replay(self, graph: Any, _: Any) -> None:
-        """A graph has been launched."""
+        """Record that a graph was launched."""
         self.replays += 1
         if self.replays >= REPLAYS_ALONE and self.is_source(REPLAY):
             self.recorder.event(id(graph), "a graph")
@@ -401,9 +404,10 @@ class Hooks:
     def before_call(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[str | None, int] | None:
-        """A module is called that no other module calls. Returns None if the host stays in
-        its forward pass. Otherwise, it returns the part to go back to, and when a call without
-        gradients began.
+        """Record a call to an outermost module.
+
+        Return None if the host stays in the forward pass. Otherwise, return the part to go back to,
+        and when a call without gradients started.
         """
         if self.parts.thread not in (None, threading.get_ident()):
             return None
@@ -418,15 +422,15 @@ class Hooks:
             before = self.enter(part)
             self.state.listens = False
             return before, began
-        # In the step of an optimizer that evaluates its loss several times, the host goes back to
-        # the optimizer after the call.
+        # If an optimizer evaluates its loss several times within a step, the host returns to the
+        # optimizer after the call.
         is_staying = has_gradients and self.parts.part != "optimizer"
         before = self.enter("forward")
         self.state.listens = False
         return None if is_staying else (before, began)
 
     def after_call(self, noted: tuple[str | None, int]) -> None:
-        """A call has ended."""
+        """Record that a module call has ended."""
         before, began = noted
         self.leave(before)
         self.state.listens = True
@@ -434,21 +438,21 @@ class Hooks:
             self.job.end_validation(began)
 
     def before_profiler(self, _: Any) -> None:
-        """A profiler begins, either the hooks' or the program's."""
+        """Handle the start of a profiler, either the hooks' or the program's."""
         if not self.recorder.is_beginning:
             self.recorder.leave_alone(
                 "The program runs its own profiler, so there is no trace, only times."
             )
 
     def before_save(self, _: Any) -> int | None:
-        """A checkpoint is written. Returns when, unless another function that saves does it."""
+        """Return when a checkpoint starts; None inside another function that saves."""
         if self.is_saving or self.parts.thread not in (None, threading.get_ident()):
             return None
         self.is_saving = True
         return time.time_ns()
 
     def after_save(self, _: Any, began: int | None) -> None:
-        """A checkpoint was written."""
+        """Record that a checkpoint was written."""
         if began is not None:
             self.is_saving = False
             self.job.note("checkpoints", began)
@@ -456,17 +460,17 @@ class Hooks:
     # The function or range that --step-marker names
 
     def before_range(self, range_: Any) -> None:
-        """A range begins."""
+        """Check a range that starts."""
         if range_.name == self.asked["mark"]:
             self.marked()
 
     def marked(self, _: Any = None) -> None:
-        """The function or range that --step-marker names begins."""
+        """Record the start of the function or range that --step-marker names."""
         if self.is_source(MARK):
             self.recorder.event(MARK, self.asked["mark"])
 
     def find_mark(self) -> None:
-        """Watch the function that --step-marker names, once the program has defined it."""
+        """Wrap the function that --step-marker names, once the program has defined it."""
         owner_and_name = function_named(self.asked["mark"])
         if owner_and_name is not None:
             self.is_mark_found = True
@@ -474,7 +478,7 @@ class Hooks:
 
 
 def shortest(work: Callable[[], Any]) -> float:
-    """Return the ns that a function takes: the mean of a batch of calls, of the shortest batch."""
+    """Return the time of a function in ns, as the mean call in the shortest batch of calls."""
     lengths = []
     for _ in range(BATCHES):
         began = time.perf_counter_ns()
@@ -487,10 +491,9 @@ def shortest(work: Callable[[], Any]) -> float:
 def leave_uncompiled(
     torch: ModuleType, function: Callable[..., Any], with_calls: bool = False
 ) -> None:
-    """Keep torch.compile from compiling a function of the hooks that the program calls uncompiled,
-    which would break a graph once more.
+    """Keep torch.compile from compiling a hook function, which would cause another graph break.
 
-    with_calls -- also the functions that this function calls.
+    with_calls -- whether to include the functions that this function calls.
     """
     frames = sys.modules["torch._C"]._dynamo.eval_frame
     code = function.__code__
@@ -511,11 +514,11 @@ def has_compiled() -> bool:
 def function_named(name: str) -> tuple[Any, str] | None:
     """Return the owner of a function and its name there; None if there is no such function (yet).
 
-    The function may be `train_step` or `Trainer.train_step` in the script itself, or
+    The name can be `train_step` or `Trainer.train_step` for the script itself, or
     `package.module.function`.
     """
     *path, last = name.split(".")
-    # The longest beginning that is a module counts; the rest of the path are classes in it.
+    # The longest prefix that is a module counts. The rest of the path consists of its classes.
     modules = [".".join(path[:length]) for length in range(len(path), 0, -1)]
     module_name = next((module for module in modules if module in sys.modules), "__main__")
     owner: Any = sys.modules[module_name]
@@ -525,11 +528,11 @@ def function_named(name: str) -> tuple[Any, str] | None:
 
 
 def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return True if a model is called with one token of each sequence, as a language model is when
-    it continues its text.
+    """Return True if a model call has one token per sequence, as in a language model's decode
+    phase.
     """
     given = kwargs.get("input_ids", args[0] if args else None)
-    # A subclass, or a mode of the program, would see what is asked here.
+    # A tensor subclass or a mode of the program would see these queries.
     if type(given) is not torch.Tensor or torch._C._len_torch_function_stack():
         return False
     if given.dim() != 2 or given.is_floating_point():

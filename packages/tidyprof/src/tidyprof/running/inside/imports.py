@@ -1,4 +1,4 @@
-"""Calls functions once the program has imported a module, without importing the module itself."""
+"""Call a function after the program imports a module, without importing the module."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Finds a module as the other finders do, and calls a function after its import.
+    """A finder that finds one module through the other finders, and calls a function after its
+    import.
 
-    A program may look for a module and not import it then, as transformers does.
+    A program may look for a module without importing it, as transformers does.
     """
 
     def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
@@ -21,7 +22,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         self.is_asking = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        """Return the module's spec with a loader in front of its loader; None for all others."""
+        """Return the module's spec with a wrapped loader; None for all other modules."""
         if fullname != self.name or self.is_asking:
             return None
         self.is_asking = True
@@ -35,7 +36,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 class ThenCall(importlib.abc.Loader):
-    """Loads a module by its own loader, then calls the function."""
+    """A loader that loads a module with its original loader and then calls the function."""
 
     def __init__(self, finder: AfterImport, loader: importlib.abc.Loader) -> None:
         self.finder, self.loader = finder, loader
@@ -44,7 +45,7 @@ class ThenCall(importlib.abc.Loader):
         return getattr(self.loader, name)
 
     def create_module(self, spec: Any) -> ModuleType | None:
-        """Return the module as its own loader creates it."""
+        """Return the module that the original loader creates."""
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -58,7 +59,7 @@ class ThenCall(importlib.abc.Loader):
 
 
 def call_after_import(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Call a function with the module of this name once it is imported; at once if it is."""
+    """Call a function with a module after its import, or immediately if it is already imported."""
     if name in sys.modules:
         call(sys.modules[name])
     else:

@@ -1,4 +1,4 @@
-"""The time of the whole job by part, and its memory over steps."""
+"""The time of the whole job by part, and its memory use over steps."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import Any
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 SAMPLES = 512
-"""Memory samples to keep. When there are more, every second one goes, and later ones are rarer."""
+"""The maximum number of memory samples. At this number, every second sample is dropped, and later
+samples are half as frequent.
+"""
 
 SAMPLE_NS = 10_000_000
-"""The shortest time between two samples, since one costs 6 to 20 µs."""
+"""The shortest time between two samples, because a sample costs 6 to 20 µs."""
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process that is in RAM; 0 if Linux doesn't state it."""
+    """Return the resident memory of this process; 0 if Linux doesn't report it."""
     try:
-        statm = os.open("/proc/self/statm", os.O_RDONLY)  # half as long as Python's `open`
+        statm = os.open("/proc/self/statm", os.O_RDONLY)  # takes half the time of `open`
     except OSError:
         return 0
     try:
@@ -29,41 +31,41 @@ def resident_bytes() -> int:
 
 
 class Job:
-    """Sums, in ns, of the job's parts since its launch, and samples of its memory.
+    """The time in each part of the job since its launch in ns, and samples of its memory.
 
-    startup      -- from the launch to the end of the first step.
-    training     -- all steps after that, without what follows.
-    validation   -- calls of modules without gradients, and what is between two such calls.
-    checkpoints  -- calls of functions that save tensors.
-    recording    -- starting and writing the trace of the hooks.
+    startup      -- the time from the launch to the end of the first step.
+    training     -- all later steps, without the parts below.
+    validation   -- calls to modules without gradients, and the time between two such calls.
+    checkpoints  -- calls to functions that save tensors.
+    recording    -- the time in which the hooks start and write the trace.
     """
 
     def __init__(self, launched_ns: int) -> None:
-        """launched_ns -- when the command started the program, in ns since 1970."""
+        """Start the clocks. launched_ns -- the start of the program in ns since 1970."""
         self.launched_ns = launched_ns
         self.memory: dict[str, int] = {}
-        """Memory at the last sample, in bytes: resident, and the peak of the GPU's allocator."""
+        """The resident memory and the GPU allocator's peak at the last sample, in bytes."""
         self.samples: list[list[int]] = []
-        """Step, resident memory and the peak of the GPU's allocator, of samples that are kept."""
+        """The step, resident memory and GPU allocator peak of each kept sample."""
         self.next_sample = self.next_kept = 0
         self.between = SAMPLE_NS
         self.training = self.validation = self.recording = self.checkpoints = self.startup = 0
         self.steps = self.validated_steps = 0
         self.interval = launched_ns
-        """When the step under way began."""
+        """The start of the current step."""
         self.spent = 0
-        """Time in this step so far that belongs to no step."""
+        """The time in the current step so far that doesn't count as step time."""
         self.is_validated = False
         self.since: int | None = None
-        """The end of the last thing in this step that isn't training; None within training."""
+        """The end of the last work in this step that isn't training; None during training."""
 
     def restart(self) -> None:
-        """Forget the steps so far, which were none: they belong to the startup."""
+        """Count the previous steps as startup, because they weren't real steps."""
         self.startup += self.training
         self.training = self.steps = self.validated_steps = 0
 
     def end_step(self) -> None:
-        """Note the end of a step."""
+        """Record the end of a step."""
         now = time.time_ns()
         length = now - self.interval - self.spent
         if self.steps:
@@ -76,11 +78,11 @@ class Job:
         self.spent, self.is_validated = 0, False
 
     def begin_training(self) -> None:
-        """Note that a module is called with gradients."""
+        """Record that a module is called with gradients."""
         self.since = None
 
     def end_validation(self, began_ns: int) -> None:
-        """Note the end of a module's call without gradients."""
+        """Record the end of a module call without gradients."""
         now = time.time_ns()
         length = now - (began_ns if self.since is None else self.since)
         self.validation += length
@@ -88,7 +90,7 @@ class Job:
         self.since, self.is_validated = now, True
 
     def note(self, part: str, began_ns: int) -> None:
-        """Count the time since `began_ns` to `checkpoints` or `recording`."""
+        """Add the time since `began_ns` to `checkpoints` or `recording`."""
         now = time.time_ns()
         setattr(self, part, getattr(self, part) + now - began_ns)
         self.spent += now - began_ns
@@ -96,7 +98,7 @@ class Job:
             self.since = now
 
     def sample(self, gpu_peak_bytes: Callable[[], int | None]) -> None:
-        """Add a sample of the memory if one is due."""
+        """Add a memory sample if one is due."""
         now = time.time_ns()
         if now < self.next_sample:
             return
@@ -115,7 +117,8 @@ class Job:
     def as_dict(self) -> dict[str, Any]:
         """Return all parts in ns, the number of steps, and the samples.
 
-        If most steps call a module without gradients, such as a teacher, that is training.
+        If most steps call a module without gradients, such as a teacher, the calls count as
+        training.
         """
         training, validation = self.training, self.validation
         if self.validated_steps > self.steps / 2:

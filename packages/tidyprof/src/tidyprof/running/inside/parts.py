@@ -1,4 +1,4 @@
-"""The parts of a step, and the time that the host spends in each. It is in one part at a time."""
+"""The parts of a step, and the time that the host spends in each part. Parts don't overlap."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from types import ModuleType
 from typing import Any
 
 SCHEDULER = "/proc/thread-self/schedstat"
-"""Linux's file whose second number is the time in ns that a thread waited for a CPU core."""
+"""The Linux file whose second number is the time in ns that a thread waited for a CPU core."""
 
 DECODE = "decode"
-"""The call of a language model with one token of each text."""
+"""A language model call with one token per sequence."""
 
 BETWEEN = "between steps"
-"""From the optimizer's step to the first call of a module: a loop without a DataLoader makes its
-batch there.
+"""The time from the optimizer's step to the first module call. A loop without a DataLoader builds
+its batch in this part.
 """
 
 REST = "other"
-"""The part for all time that belongs to no other part."""
+"""The part for time that doesn't belong to any other part."""
 
 
 class Parts:
-    """The time in ns that the thread that makes the steps spends in each part."""
+    """The time in ns that the training thread spends in each part."""
 
     def __init__(self, torch: ModuleType) -> None:
         self.record_function = torch.autograd.profiler.record_function
         self.watchers = torch._C._len_torch_dispatch_stack
-        """Function that returns how many modes of the program see every operator, and so the
-        ranges that this class makes in a trace.
+        """A function that returns how many of the program's modes see every operator. These modes
+        would also see the ranges that this class adds to a trace.
         """
         self.has_scheduler = os.path.exists(SCHEDULER)
         self.thread: int | None = None
@@ -43,11 +43,10 @@ class Parts:
         self._began, self._clocks = 0, [0]
 
     def enter(self, part: str) -> str | None:
-        """Note that the host enters this part. Returns the part before, for `leave`; None on a
-        thread that makes no steps.
+        """Record that the host enters this part.
 
-        The first thread that does more than fetch data is the one that makes the steps: other
-        threads may fetch ahead for it.
+        Return the previous part for `leave`, or None on other threads. The training thread is the
+        first thread that does more than fetch data, because other threads may only prefetch.
         """
         this = threading.get_ident()
         if self.thread is None and part != "data":
@@ -59,12 +58,12 @@ class Parts:
         return before
 
     def leave(self, before: str | None) -> None:
-        """Note that the host is back in the part that `enter` returned, or in one that follows."""
+        """Record that the host is back in the part that `enter` returned, or in a later part."""
         if before is not None:
             self.switch(before)
 
     def switch(self, part: str) -> None:
-        """Note that the host is in this part now."""
+        """Record that the host is in this part now."""
         now = time.perf_counter_ns()
         self.sums[self.part] = self.sums.get(self.part, 0) + now - self.since
         if self.in_trace:
@@ -74,13 +73,13 @@ class Parts:
         self.since = now
 
     def take(self) -> dict[str, int]:
-        """The sums so far, in ns; they begin anew."""
+        """Return the sums so far in ns, and reset them."""
         self.switch(self.part)
         sums, self.sums = self.sums, {}
         return sums
 
     def trace(self, on: bool) -> None:
-        """Begin or end to keep each piece of a part for itself, with a range in the trace and the
+        """Start or stop recording each interval of a part, with a range in the trace and the
         thread's clocks.
         """
         if on:
@@ -103,8 +102,8 @@ class Parts:
             self._range = None
 
     def _read_clocks(self) -> list[int]:
-        """Return the time, this thread's CPU time, and how long it waited for a CPU core if Linux
-        states it.
+        """Return the time and this thread's CPU time. If Linux reports it, also return how long the
+        thread waited for a CPU core.
         """
         clocks = [time.perf_counter_ns(), time.thread_time_ns()]
         if self.has_scheduler:

@@ -1,13 +1,14 @@
-"""Decides which steps are left alone, timed and traced, in these stages, and keeps the results.
+"""Time and trace some steps in these stages, and keep the results.
 
-    warm-up          steps that are not counted: libraries load, kernels are compiled
-    before           steps that are timed only
-    trace            one step with the profiler that is thrown away, then the steps of the trace
-    settling         one step that is not counted
-    after            steps that are timed, once more
-    done             nothing is watched any more
+    warm-up          steps that don't count, because libraries load and kernels are compiled
+    before           steps that are only timed
+    trace            one profiled step that is discarded, then the steps of the trace
+    settling         one step that doesn't count
+    after            steps that are timed after the trace
+    done             the hooks have finished
 
-In `before` and `after`, the hooks wait for the GPU only at both ends, so that a host can run ahead.
+In `before` and `after`, the hooks wait for the GPU only at the start and the end, so the host can
+run ahead.
 """
 
 from __future__ import annotations
@@ -37,37 +38,37 @@ WARM_UP, BEFORE, TRACE, SETTLING, AFTER, DONE = (
     "done",
 )
 TIMED = 20
-"""Steps of BEFORE and of AFTER, at most."""
+"""The maximum number of steps in BEFORE and in AFTER."""
 
 LONGEST_S, FEWEST = 30.0, 3
-"""For long steps: WARM_UP, BEFORE and AFTER end after LONGEST_S seconds if they have FEWEST steps
-or more.
+"""Limits for long steps. WARM_UP, BEFORE and AFTER end after LONGEST_S seconds if they have at
+least FEWEST steps.
 """
 
 LONG_STEP_RATIO = 3.0
-"""Steps longer than this many medians do more than most steps, such as a checkpoint. They are
-counted separately.
+"""Steps longer than this many medians do extra work, such as a checkpoint. They are counted
+separately.
 """
 
 LEAST_EXTRA_NS = 2e8
-"""Time in ns by which a step next to the trace must be longer to count so, since the profiler makes
-its first steps longer.
+"""A step next to the trace counts as long only if it takes at least this much longer, in ns. The
+profiler lengthens its first steps.
 """
 
 STACKS_BYTES = 4_000_000_000
-"""Memory that call stacks may take before the trace ends."""
+"""The maximum memory for call stacks. At this limit, the trace ends."""
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"
-"""The environment variable with the level of what torch's profiler prints to standard error. Its
-first use in a process counts.
+"""The environment variable that sets what torch.profiler prints to standard error. Only its first
+use in a process counts.
 """
 
 SAVE_S = 30.0
-"""The longest time between two writes of the job's state after the recording."""
+"""The longest time between two writes of the job's state after the trace is complete."""
 
 
 class AtThreadEnd:
-    """A value of a threading.local that calls a function when its thread ends."""
+    """A value in threading.local that calls a function when its thread ends."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
@@ -78,7 +79,9 @@ class AtThreadEnd:
 
 
 class Recorder:
-    """Times and traces the steps of one process; the hooks report every event to it."""
+    """The recorder of one process, which times and traces steps. The hooks report every event to
+    it.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Recorder:
         job: Job,
         cost_so_far: Callable[[], float],
     ) -> None:
-        """asked -- the options of the command; cost_so_far -- see Hooks."""
+        """Start the warm-up. asked -- the options of the command; cost_so_far -- see Hooks."""
         self.torch, self.asked, self.parts, self.job = torch, asked, parts, job
         self.cost_so_far = cost_so_far
         self.files: Files | None = None
@@ -98,12 +101,12 @@ class Recorder:
         self.profiler: Any = None
         self.profile_function: Any = None
         self.local = threading.local()
-        # -1 outside of a backward pass
+        # -1 outside a backward pass
         self.backward_number = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
-        """Begin anew, with steps from this source (mark, optimizer, backward, module or replay).
+        """Start again with steps from this source (mark, optimizer, backward, module or replay).
 
         last -- as in Marker.
         """
@@ -128,7 +131,7 @@ class Recorder:
     # Steps
 
     def event(self, kind: Hashable, name: str) -> None:
-        """Note an event that may mark a step: its kind, and its name for people."""
+        """Record an event that may mark a step, with its kind and its displayed name."""
         if self._is_capturing():
             return
         self.names.setdefault(kind, name)
@@ -140,10 +143,11 @@ class Recorder:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """End a step whose end was seen, if torch's profiler may begin and end here.
+        """End a completed step, if torch.profiler can start or stop here.
 
-        It must do both on one thread, though optimizers may step on one of autograd's threads, and
-        not within a backward pass, whose functions it would record without their beginning or end.
+        The profiler must start and stop on the same thread, but optimizers may step on an autograd
+        thread. It also can't start or stop within a backward pass, because it would record only
+        the start or the end of some functions.
         """
         if self.is_due and self.parts.thread == threading.get_ident() and not self._in_backward():
             self.is_due = False
@@ -179,8 +183,9 @@ class Recorder:
             self._begin_timing(AFTER)
 
     def note_weights(self, optimizer: Any) -> None:
-        """Count the elements of an optimizer's matrices by their type, once, unless a mode of the
-        program would see that.
+        """Count the elements of an optimizer's matrices by type.
+
+        The count runs only once, and only if no mode of the program would see it.
         """
         if self.weights or self.all_steps or self.torch._C._len_torch_function_stack():
             return
@@ -191,7 +196,7 @@ class Recorder:
                     self.weights[kind] = self.weights.get(kind, 0) + values.numel()
 
     def _is_warm(self) -> bool:
-        """Return True if the steps have settled; a compilation gets a few more steps."""
+        """Return True if the steps have settled. Compilation extends the warm-up by a few steps."""
         compiled = sys.modules.get("torch._dynamo.utils")
         self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
         skip = max(1, self.asked["after"] // 3)
@@ -237,15 +242,16 @@ class Recorder:
             self._begin_trace()
 
     def _end_timing(self, closing: bool = False) -> None:
-        """Summarize the timed steps, and write a line for each. closing -- the program ends,
-        and what it did after the last step isn't a step.
+        """Summarize the timed steps, and write one line for each.
+
+        closing -- True if the program ends. The time after its last step isn't a step.
         """
         if not self.rows or self.files is None:
             return
         self._wait_for_gpu()
         whole = (time.perf_counter() - self.begun) * 1e9
-        # With a GPU the host's parts don't show where the time goes; then a line has the length of
-        # the step only, as the GPU measured it.
+        # With a GPU, the host's parts don't show how the time is spent. Then a line contains only
+        # the step time that the GPU measured.
         on_gpu = [
             first.elapsed_time(then) * 1e6
             for first, then in zip(self.moments, self.moments[1:], strict=False)
@@ -289,7 +295,7 @@ class Recorder:
         self._save()
 
     def _note_moment(self) -> None:
-        """Record an event in the GPU's queue. It costs the host microseconds and blocks nothing."""
+        """Record an event in the GPU queue, which takes microseconds and doesn't block the host."""
         if self._has_gpu():
             moment = self.torch.cuda.Event(enable_timing=True)
             moment.record()
@@ -317,7 +323,7 @@ class Recorder:
             record_shapes=self.asked["shapes"],
         )
         profiler = self.local.profiler = self.profiler
-        # torch can't end a thread whose operators it still records.
+        # torch can't end a thread while it records the thread's operators.
         self.local.end = AtThreadEnd(lambda: self._stop(profiler))
         self.most_bytes = resident_bytes() + STACKS_BYTES
         self.traced = 0
@@ -330,7 +336,7 @@ class Recorder:
         self.begun = time.perf_counter()
 
     def _may_record_stacks(self) -> bool:
-        """Return True if the command wants stacks, and Python's only profile function is free."""
+        """Return True if call stacks were requested and Python's only profile function is free."""
         if not self.asked["stacks"]:
             return False
         is_free = sys.getprofile() is None and threading.getprofile() is None
@@ -339,7 +345,7 @@ class Recorder:
         return is_free
 
     def _begin_profiler(self, begin: Callable[[], None]) -> None:
-        """Call a function with which torch's profiler begins, and keep it from printing."""
+        """Call a function that starts torch.profiler, and suppress its output."""
         self.is_beginning = True
         is_silenced = LOG_LEVEL not in os.environ
         if is_silenced:
@@ -353,8 +359,8 @@ class Recorder:
             self.profile_function = sys.getprofile()
 
     def _trace(self) -> None:
-        # Another thread found a profiler of the program, or this one has the number of the thread
-        # that began the trace and has ended.
+        # Another thread found the program's own profiler, or the thread that started the trace has
+        # ended and this thread has the same number.
         if self.foreign or not self._is_on_thread():
             self.drop_trace()
             self.stage = SETTLING
@@ -372,7 +378,7 @@ class Recorder:
             and resident_bytes() > self.most_bytes
         ):
             self.notes.append(
-                f"{STACKS_BYTES / 1e9:g} GB of call stacks are full, so the trace has fewer steps."
+                f"Call stacks fill {STACKS_BYTES / 1e9:g} GB, so the trace has fewer steps."
             )
             is_last = True
         if is_last:
@@ -384,7 +390,7 @@ class Recorder:
         self.parts.trace(True)
 
     def _end_trace(self) -> None:
-        """Write the trace of the steps so far, and let go of the profiler."""
+        """Write the trace of the steps so far, and release the profiler."""
         self._wait_for_gpu()
         recorded = self.traced - 1
         step_ns = (time.perf_counter() - self.begun) * 1e9 / recorded
@@ -401,7 +407,7 @@ class Recorder:
         except OSError as error:
             if is_of_program(error):
                 raise
-            self.notes.append(f"The trace could not be written: {error.strerror or error}.")
+            self.notes.append(f"The trace couldn't be written: {error.strerror or error}.")
         else:
             write_ns = (time.perf_counter() - began) * 1e9
             self.about["trace"] = {"steps": recorded, "step_ns": step_ns, "write_ns": write_ns}
@@ -416,10 +422,12 @@ class Recorder:
             self.files.keep_trace(profiler.export_chrome_trace)
 
     def _stop(self, profiler: Any) -> None:
-        """Stop torch's profiler, also one that was interrupted while it began or ended, and put
-        back the profile function with which the program replaced torch's meanwhile.
+        """Stop torch.profiler, even if it was interrupted while it started or stopped.
+
+        If the program replaced torch's profile function in the meantime, restore the program's
+        function.
         """
-        if hasattr(self.local, "end"):  # otherwise the thread is at its end
+        if hasattr(self.local, "end"):  # otherwise the thread is ending
             self.local.end.call = None
         theirs = sys.getprofile()
         try:
@@ -433,9 +441,9 @@ class Recorder:
                 getattr(theirs, "enable", lambda: sys.setprofile(theirs))()
 
     def drop_trace(self) -> None:
-        """Let go of the profiler without a trace; after the backward pass that is under way.
+        """Release the profiler without a trace, after any backward pass that is still running.
 
-        Only the thread that began it can stop it.
+        Only the thread that started the profiler can stop it.
         """
         is_on_thread = self._is_on_thread()
         profiler, self.profiler = self.profiler, None
@@ -450,11 +458,11 @@ class Recorder:
             self._stop(profiler)
 
     def _is_on_thread(self) -> bool:
-        """Return True on the thread that began the profiler."""
+        """Return True on the thread that started the profiler."""
         return getattr(self.local, "profiler", None) is self.profiler
 
     def leave_alone(self, reason: str) -> None:
-        """Record no trace, since torch has only one profiler, or since the program would see it."""
+        """Record no trace, because the program uses the only profiler or would see the hooks."""
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
@@ -471,12 +479,12 @@ class Recorder:
         self._save()
 
     def close(self) -> None:
-        """The program ends: keep what there is."""
+        """Save the results when the program ends."""
         if self.files is None:
             return
         if self.stage in (BEFORE, AFTER) and self.rows:
             self._end_timing(closing=True)
-        # Its last step would hold all that came after the steps.
+        # The last step of the trace would contain everything after the steps.
         self.drop_trace()
         self.about["closed"] = True
         self._save()
@@ -507,8 +515,9 @@ class Recorder:
         self.files.tell(self.about)
 
     def _unjudged(self) -> dict[str, float]:
-        """Return the time in ns of the steps next to the trace, and of those among them that do
-        more than the timed steps, such as loading a model at its first use.
+        """Return the time in ns of the steps next to the trace, and the time of the long ones.
+
+        Long steps do more work than the timed steps, such as loading a model at its first use.
         """
         usual = self.about.get(BEFORE, {}).get("step_ns", 0.0)
         least = max(LONG_STEP_RATIO * usual, usual + LEAST_EXTRA_NS)
@@ -516,7 +525,7 @@ class Recorder:
 
     @property
     def needed(self) -> int:
-        """Steps after which there is a trace."""
+        """The number of steps that a trace needs."""
         return self.asked["after"] + 1 + self.asked["steps"]
 
     def _gpu_peak_bytes(self) -> int | None:
@@ -526,11 +535,11 @@ class Recorder:
     # GPU
 
     def _has_gpu(self) -> bool:
-        # `is_available` would ask the driver whether there is a GPU at all, which takes long.
+        # `is_available` would query the driver, which takes a long time.
         return bool(self.torch.cuda.is_initialized())
 
     def _is_capturing(self) -> bool:
-        """Return True if calls are captured into a graph, when the hooks can't wait for the GPU."""
+        """Return True during a graph capture, when the hooks can't wait for the GPU."""
         return self._has_gpu() and self.torch.cuda.is_current_stream_capturing()
 
     def _wait_for_gpu(self) -> None:
@@ -539,13 +548,15 @@ class Recorder:
 
 
 def alike_of(decodes: Sequence[bool]) -> list[int]:
-    """Return the positions of alike steps: the calls of a language model with a single token
-    (decode) if most steps are such calls, and otherwise all steps.
+    """Return the positions of comparable steps.
+
+    If most steps are language model calls with a single token (decode), these are the calls to
+    compare. Otherwise, all steps are comparable.
     """
     is_writing = sum(decodes) > len(decodes) / 2
     return [step for step, decode in enumerate(decodes) if decode or not is_writing]
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
+    """Return the arithmetic mean."""
     return sum(values) / len(values)

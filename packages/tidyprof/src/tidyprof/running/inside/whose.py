@@ -1,6 +1,6 @@
-"""Decides whether an exception that occurred in a hook belongs to the program or to the hooks.
+"""Decide whether an exception in a hook belongs to the program or to the hooks.
 
-While a hook works, Python may run a signal handler of the program, or raise an exception that
+While a hook runs, Python may call a signal handler of the program or raise an exception that
 another thread of the program sent. Such an exception must reach the program.
 """
 
@@ -26,7 +26,7 @@ def is_of_program(error: BaseException) -> bool:
         getattr(sys.modules.get(defined_in), "__file__", None)
     ):
         return True
-    # What a thread sends is a class, which Python raises without an argument.
+    # A thread sends an exception class, which Python raises without an argument.
     if not error.args and not isinstance(error, AssertionError | MemoryError | StopIteration):
         return True
     handlers = _handlers()
@@ -37,7 +37,7 @@ def is_of_program(error: BaseException) -> bool:
 
 
 def _is_known(file: str | None) -> bool:
-    """Return True for code that a hook calls: its own, torch's and the standard library's."""
+    """Return True for code from the hooks, torch or the standard library."""
     torch = os.path.dirname(str(sys.modules["torch"].__file__))
     library = sysconfig.get_path("stdlib")
     if file is None or file.startswith(("<frozen", HERE + os.sep, torch + os.sep)):
@@ -46,7 +46,7 @@ def _is_known(file: str | None) -> bool:
 
 
 def _handlers() -> set[CodeType]:
-    """Return the code of all signal handlers; some are defined in torch or the library."""
+    """Return the code of all signal handlers, including handlers in torch or the library."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     return {code for handler in handlers if (code := _code_of(handler)) is not None}
 
