@@ -1,4 +1,4 @@
-"""Write the pages of known issues from their table: `python -m tools.issue_page [--check]`."""
+"""Write the page of known issues from its table: `python -m tools.issue_page [--check]`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ import msgspec
 from tools.generated_page import write_or_check
 
 PAGE = Path("docs/known-issues.md")
-ARCHIVE = Path("docs/known-issues-archive.md")
-"""The page of entries that only concern ROCm older than 6.4."""
 
 TABLE = Path(__file__).parents[1] / "docs" / "known-issues.toml"
 
@@ -43,7 +41,6 @@ class KnownIssue:
     also       -- how issue titles and users describe it, for the search.
     looked     -- the day on which we last compared the entry with its sources.
     no_kernels -- what distinguishes it from the other reasons for a trace without kernels.
-    archived   -- True if only ROCm older than 6.4 has it.
     """
 
     symptom: str
@@ -56,7 +53,6 @@ class KnownIssue:
     section: str
     heading: str
     no_kernels: str = ""
-    archived: bool = False
 
 
 @cache
@@ -88,10 +84,9 @@ cores: Ask for more with --cpus-per-task=8, or train with --num-workers 0.
 See docs/known-issues.md#data-loader-workers-without-cpu-cores
 ```
 
-If the doctor finds nothing, search this page for the words of the error message. We took all \
-entries from the sources that they name, but we haven't reproduced them on an AMD GPU. The date \
-tells when we last read the sources. Entries for ROCm older than 6.4 are in the \
-[archive](known-issues-archive.md).
+If the doctor finds nothing, search this page for the words of the error message. The entries \
+come from the named sources, and we haven't reproduced them on an AMD GPU. The date is when we \
+last read the sources.
 
 ## No kernels in the trace: which of six?
 
@@ -101,35 +96,15 @@ Open the trace or its tables, and find the row that matches.
 | --- | --- |
 """
 
-ARCHIVE_HEAD = """\
-# Known issues of ROCm older than 6.4
-
-Look up problems that newer releases don't have. To see which release you use, run `rocminfo` or:
-
-```
-.venv/bin/python -m proflab doctor
-```
-
-The doctor prints it in the row *ROCm*. For current releases, see the \
-[known issues](known-issues.md).
-"""
-
 
 def page() -> str:
-    """Return the page of entries that concern ROCm 6.4 or newer."""
+    """Return the whole page."""
     rows = (
         f"| {issue.no_kernels} | [{issue.heading}](#{anchor}) |\n"
         for anchor, issue in all_issues().items()
         if issue.no_kernels
     )
-    issues = [issue for issue in all_issues().values() if not issue.archived]
-    return "".join([HEAD, *rows, "\n", _entries(issues)])
-
-
-def archive() -> str:
-    """Return the page of entries that only concern ROCm older than 6.4."""
-    issues = [issue for issue in all_issues().values() if issue.archived]
-    return f"{ARCHIVE_HEAD}\n{_entries(issues)}"
+    return "".join([HEAD, *rows, "\n", _entries(all_issues().values())])
 
 
 def _entries(issues: Iterable[KnownIssue]) -> str:
@@ -146,8 +121,8 @@ def _entry(issue: KnownIssue) -> str:
         "Check": issue.check,
         "Fix": issue.fix,
         "Versions": versions(issue.versions),
-        "Source and date": f"{sources} ({issue.looked})",
-        "Also described as": issue.also,
+        "Source": f"{sources} ({issue.looked})",
+        "Keywords": issue.also,
     }
     return "\n".join(
         [
@@ -190,8 +165,4 @@ _NAMES = ("torch", "rocprof", "vLLM", "omnistat", "gfx")
 
 
 if __name__ == "__main__":
-    command, arguments = "python -m tools.issue_page", sys.argv[1:]
-    raise SystemExit(
-        write_or_check(PAGE, page(), command, arguments)
-        or write_or_check(ARCHIVE, archive(), command, arguments)
-    )
+    raise SystemExit(write_or_check(PAGE, page(), "python -m tools.issue_page", sys.argv[1:]))

@@ -18,7 +18,6 @@ TO_LOOK_UP = (
     "cheat-sheet",
     "glossary",
     "known-issues",
-    "known-issues-archive",
     "slurm",
     "slurm-sites",
     "releases",
