@@ -227,7 +227,7 @@ def kinds_of_steps(random: np.random.Generator) -> list[str]:
         for paired in (True, False):
             for repeats in KIND_REPEATS:
                 low, high = missed(kind, repeats, paired, random)
-                cells.append(f"{100 * (1 - low - high):.1f}% ({100 * low:.1f}%)")
+                cells.append(1 - low - high)
         rows.append([kind, *cells])
     return table(headings, rows)
 
@@ -251,8 +251,8 @@ def figures() -> str:
     return "\n".join(
         [
             *smallest_slow_downs(times, random),
-            f"We drew from {len(times)} modeled runs, which have a spread of {spread:.1f}%, and made"
-            f" {PAIRS} comparisons for each number.",
+            f"Each number comes from {PAIRS} comparisons of {len(times)} modeled runs, which have a"
+            f" spread of {spread:.1f}%.",
             "",
             "The second table shows how often the gate is wrong about equal versions because the"
             " interval excludes 0% or because a part is confident.",
@@ -260,13 +260,12 @@ def figures() -> str:
             *equal_versions(times, random),
             f"Each number comes from {EQUAL_PAIRS:,} comparisons. The noise is {100 * NOISE:.0f}% of"
             f" each run, or of each of {PARTS} parts. With *lasting noise*, each run shares"
-            f" {100 * LASTS:.0f}% of its noise with the previous run, and all runs of one version"
-            " come before the other version. With a *rising load*, runs are paired, and each run"
-            f" takes {100 * RISE:.0f}% longer than the previous one.",
+            f" {100 * LASTS:.0f}% of its noise with the previous run, and one version runs before the"
+            f" other. With a *rising load*, each run takes {100 * RISE:.0f}% longer than the previous"
+            " one.",
             "",
             "The third table shows how often the interval contains the true change, for different"
-            " kinds of steps. In parentheses, it shows how often the whole interval is above the"
-            " true change, which can fail the gate wrongly.",
+            " kinds of steps.",
             "",
             *kinds_of_steps(random),
             f"Each number comes from {KIND_PAIRS:,} comparisons with {STEPS} steps per run. Each step"
