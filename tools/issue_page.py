@@ -127,8 +127,7 @@ def _entry(issue: KnownIssue) -> str:
     return "\n".join(
         [
             f"### {issue.heading}\n",
-            *(f"- **{name}.** {text}" for name, text in points.items() if text),
-            "",
+            *(f"**{name}.** {text}\n" for name, text in points.items() if text),
         ]
     )
 
