@@ -217,19 +217,19 @@ def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
     return by_number(headings, rows)
 
 
-def kinds_of_steps(random: np.random.Generator) -> list[str]:
-    """Return the table of how often the interval contains the true ratio, by kind of steps."""
+def kinds_of_steps(random: np.random.Generator) -> str:
+    """Return, as CSV, how often the interval contains the true ratio, in percent by kind of steps."""
     headings = ["steps"]
     headings += [f"{n} {how}" for how in ("paired", "unpaired") for n in KIND_REPEATS]
-    rows: list[list[object]] = []
+    lines = [",".join(headings)]
     for kind in KINDS:
         cells = []
         for paired in (True, False):
             for repeats in KIND_REPEATS:
                 low, high = missed(kind, repeats, paired, random)
-                cells.append(1 - low - high)
-        rows.append([kind, *cells])
-    return table(headings, rows)
+                cells.append(f"{100 * (1 - low - high):.1f}")
+        lines.append(",".join([f'"{kind}"', *cells]))
+    return "\n".join(lines) + "\n"
 
 
 def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[str]:
@@ -244,9 +244,9 @@ def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[
     return by_number(["runs per version", *SETTINGS], rows)
 
 
-def figures() -> str:
+def figures(random: np.random.Generator) -> str:
     """Return the tables for the page."""
-    random, times = np.random.default_rng(SEED), pool()
+    times = pool()
     spread = 100 * times.std() / times.mean()
     return "\n".join(
         [
@@ -264,21 +264,16 @@ def figures() -> str:
             f" other. With a *rising load*, each run takes {100 * RISE:.0f}% longer than the previous"
             " one.",
             "",
-            "The third table shows how often the interval contains the true change, for different"
-            " kinds of steps.",
-            "",
-            *kinds_of_steps(random),
-            f"Each number comes from {KIND_PAIRS:,} comparisons with {STEPS} steps per run. Each step"
-            f" and each run has {100 * NOISE:.0f}% noise. Paired runs also share a load that varies"
-            f" by {100 * DRIFT:.0f}%. The first five rows compare equal versions.",
-            "",
         ]
     )
 
 
 def main() -> None:
-    """Write the tables into the page."""
-    write_part(DOCS / "contributors/validation.md", "figures", figures())
+    """Write the tables into the page, and the table of kinds of steps next to it."""
+    random = np.random.default_rng(SEED)
+    write_part(DOCS / "contributors/validation.md", "figures", figures(random))
+    kinds = DOCS / "contributors/gate-intervals.csv"
+    kinds.write_text(kinds_of_steps(random), encoding="utf-8")
 
 
 if __name__ == "__main__":
