@@ -140,7 +140,7 @@ def _changes(found: Sequence[Change], with_tool: bool = False) -> str:
             rows.append((what, span(change), _remarks(change)))
         else:
             bare.setdefault(span(change), []).append(what)
-    rows += [(", ".join(options), shown_span) for shown_span, options in bare.items()]
+    rows += [(", ".join(options), shown_span, "") for shown_span, options in bare.items()]
     return _table(("what", "ROCm", "what to know"), rows)
 
 
