@@ -224,19 +224,19 @@ def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
     return by_number(headings, rows)
 
 
-def kinds_of_steps(random: np.random.Generator) -> list[str]:
-    """Return the table of how often the interval contains the true ratio, by kind of steps."""
+def kinds_of_steps(random: np.random.Generator) -> str:
+    """Return, as CSV, how often the interval contains the true ratio, in percent by kind of steps."""
     headings = ["steps"]
     headings += [f"{n} {how}" for how in ("paired", "unpaired") for n in KIND_REPEATS]
-    rows: list[list[object]] = []
+    lines = [",".join(headings)]
     for kind in KINDS:
         cells = []
         for paired in (True, False):
             for repeats in KIND_REPEATS:
                 low, high = missed(kind, repeats, paired, random)
-                cells.append(f"{100 * (1 - low - high):.1f}% ({100 * low:.1f}%)")
-        rows.append([kind, *cells])
-    return table(headings, rows)
+                cells.append(f"{100 * (1 - low - high):.1f}")
+        lines.append(",".join([f'"{kind}"', *cells]))
+    return "\n".join(lines) + "\n"
 
 
 def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[str]:
@@ -251,15 +251,15 @@ def smallest_slow_downs(times: np.ndarray, random: np.random.Generator) -> list[
     return by_number(["runs per version", *SETTINGS], rows)
 
 
-def figures() -> str:
+def figures(random: np.random.Generator) -> str:
     """Return the tables for the page."""
-    random, times = np.random.default_rng(SEED), pool()
+    times = pool()
     spread = 100 * times.std() / times.mean()
     return "\n".join(
         [
             *smallest_slow_downs(times, random),
-            f"We drew from {len(times)} modeled runs, which have a spread of {spread:.1f}%, and made"
-            f" {PAIRS} comparisons for each number.",
+            f"Each number comes from {PAIRS} comparisons of {len(times)} modeled runs, which have a"
+            f" spread of {spread:.1f}%.",
             "",
             "The second table shows how often the gate is wrong about equal versions because the"
             " interval excludes 0% or because a part is confident.",
@@ -267,26 +267,20 @@ def figures() -> str:
             *equal_versions(times, random),
             f"Each number comes from {EQUAL_PAIRS:,} comparisons. The noise is {100 * NOISE:.0f}% of"
             f" each run, or of each of {PARTS} parts. With *lasting noise*, each run shares"
-            f" {100 * LASTS:.0f}% of its noise with the previous run, and all runs of one version"
-            " come before the other version. With a *rising load*, runs are paired, and each run"
-            f" takes {100 * RISE:.0f}% longer than the previous one.",
-            "",
-            "The third table shows how often the interval contains the true change, for different"
-            " kinds of steps. In parentheses, it shows how often the whole interval is above the"
-            " true change, which can fail the gate wrongly.",
-            "",
-            *kinds_of_steps(random),
-            f"Each number comes from {KIND_PAIRS:,} comparisons with {STEPS} steps per run. Each step"
-            f" and each run has {100 * NOISE:.0f}% noise. Paired runs also share a load that varies"
-            f" by {100 * DRIFT:.0f}%. The first five rows compare equal versions.",
+            f" {100 * LASTS:.0f}% of its noise with the previous run, and one version runs before the"
+            f" other. With a *rising load*, each run takes {100 * RISE:.0f}% longer than the previous"
+            " one.",
             "",
         ]
     )
 
 
 def main() -> None:
-    """Write the tables into the page."""
-    write_part(DOCS / "contributors/validation.md", "figures", figures())
+    """Write the tables into the page, and the table of kinds of steps next to it."""
+    random = np.random.default_rng(SEED)
+    write_part(DOCS / "contributors/validation.md", "figures", figures(random))
+    kinds = DOCS / "contributors/gate-intervals.csv"
+    kinds.write_text(kinds_of_steps(random), encoding="utf-8")
 
 
 if __name__ == "__main__":

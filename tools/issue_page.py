@@ -1,4 +1,4 @@
-"""Write the pages of known issues from their table: `python -m tools.issue_page [--check]`."""
+"""Write the page of known issues from its table: `python -m tools.issue_page [--check]`."""
 
 from __future__ import annotations
 
@@ -90,10 +90,9 @@ cores: Request more cores with --cpus-per-task=8, or train with --num-workers 0.
 See docs/known-issues.md#data-loader-workers-without-cpu-cores
 ```
 
-If the doctor finds nothing, search this page for the words of the error message. We took all \
-entries from the sources that they name, but we haven't reproduced them on an AMD GPU. The date \
-shows when we last read the sources. Entries for ROCm older than 6.4 are in the \
-[archive](known-issues-archive.md).
+If the doctor finds nothing, search this page for the words of the error message. The entries \
+come from the named sources, and we haven't reproduced them on an AMD GPU. The date is when we \
+last read the sources. Entries for ROCm older than 6.4 are in the [archive](known-issues-archive.md).
 
 ## No kernels in the trace: which of six?
 
@@ -103,33 +102,48 @@ Open the trace or its tables, and find the row that matches.
 | --- | --- |
 """
 
+AFTER_TABLE = """
+If no row matches, check the program itself. `activities` must contain `ProfilerActivity.CUDA`, \
+the model and its inputs must be on the GPU, and the run must reach the [recorded \
+steps](#the-schedule-never-starts-to-record). To test your own torch, run this in its environment. \
+It must print a kernel:
+
+```python
+import torch
+
+with torch.profiler.profile() as profile:
+    torch.ones(8, device="cuda").sum().item()
+print([event.name for event in profile.events() if event.device_type.name == "CUDA"])
+```
+
+"""
+
 ARCHIVE_HEAD = """\
 # Known issues of ROCm older than 6.4
 
-Look up problems that newer releases don't have. To see which release you use, run `rocminfo` or:
+Look up problems that newer releases don't have. The doctor prints your release in the row *ROCm*:
 
 ```
 .venv/bin/python -m proflab doctor
 ```
 
-The doctor prints it in the row *ROCm*. For current releases, see the \
-[known issues](known-issues.md).
+For current releases, see the [known issues](known-issues.md).
 """
 
 
 def page() -> str:
-    """Return the page of entries that concern ROCm 6.4 or newer."""
+    """Return the page of entries that affect ROCm 6.4 or newer."""
     rows = (
         f"| {issue.no_kernels} | [{issue.heading}](#{anchor}) |\n"
         for anchor, issue in all_issues().items()
         if issue.no_kernels
     )
     issues = [issue for issue in all_issues().values() if not issue.archived]
-    return "".join([HEAD, *rows, "\n", _entries(issues)])
+    return "".join([HEAD, *rows, AFTER_TABLE, _entries(issues)])
 
 
 def archive() -> str:
-    """Return the page of entries that only concern ROCm older than 6.4."""
+    """Return the page of entries that only affect ROCm older than 6.4."""
     issues = [issue for issue in all_issues().values() if issue.archived]
     return f"{ARCHIVE_HEAD}\n{_entries(issues)}"
 
@@ -154,8 +168,7 @@ def _entry(issue: KnownIssue) -> str:
     return "\n".join(
         [
             f"### {issue.heading}\n",
-            *(f"- **{name}.** {text}" for name, text in points.items() if text),
-            "",
+            *(f"**{name}.** {text}\n" for name, text in points.items() if text),
         ]
     )
 
@@ -168,7 +181,7 @@ def versions(found: Versions) -> str:
         (True, True, False): (
             f"{found.since} to {found.last}" if found.since != found.last else found.since
         ),
-        (True, False, True): f"{found.since} and newer, fixed in {found.until}",
+        (True, False, True): f"since {found.since}, fixed in {found.until}",
         (True, False, False): f"{found.since} and newer",
         (False, True, False): f"up to {found.last}",
         (False, False, True): f"before {found.until}",

@@ -38,8 +38,8 @@ HEAD = f"""\
 # Which ROCm release supports which option
 
 This page lists what changed in the course's tools between ROCm {shown()[0]} and {shown()[-1]}, \
-and what to write so that a
-command works on all of these releases. The doctor shows your release:
+and how to write
+commands that work on all releases. The doctor shows your release:
 
 ```
 $ .venv/bin/python -m proflab doctor
@@ -47,48 +47,36 @@ check               status      found
 ROCm                ok          7.2.4
 ```
 
-For example, the section [rocprofv3](#rocprofv3) shows that on ROCm 7.2 `--stats` writes nothing by default. \
-Therefore,
-write `--stats --output-format csv`, which works on every release. \
-The course's own commands follow this rule.
+For example, [rocprofv3](#rocprofv3) on ROCm 7.2 writes nothing for `--stats` by default, \
+but `--stats --output-format csv` works on every release.
 
-If a tool isn't installed, the course's replay tool imitates the ROCm release on your machine. \
-Without ROCm, it imitates
-{newest().rocm}, the newest confirmed release. \
-To choose another release, set `PROFLAB_ROCM`.
+If a tool isn't installed, the course's replay tool imitates your ROCm release or, without ROCm, \
+{newest().rocm}. To choose another release, set `PROFLAB_ROCM`.
 """
 
 VERSIONS = """\
 ## Versions
 
-An unconfirmed release is in use, but we haven't seen its release notes. \
-Releases 7.9 to 7.13 were previews, and 7.15, 8 and
-9 don't exist.
+A release is *unconfirmed* until we see its release notes.
 """
 
 TORCH = """\
 ## torch for a release
 
-`make setup TORCH=rocm7.2` installs torch for ROCm 7.2. \
-A patch release such as `rocm7.2.4` uses the index of its release.
-PyTorch's index for a ROCm release doesn't receive new torch versions \
-after PyTorch moves to a newer ROCm. The course needs
-torch 2.6 or newer (2.7.1 on Python 3.13), so the setup refuses `rocm6.2`. \
-It also refuses releases without a row.
+`make setup TORCH=rocm7.2` installs torch for ROCm 7.2 and its patch releases. \
+The course needs torch 2.6 or newer (2.7.1
+on Python 3.13), so the setup refuses `rocm6.2` and releases without a column. The table shows
+the newest torch in November 2026. The list shows the indexes that uv doesn't know.
 
-For ROCm 10.0 and 10.1, the kernels come in one package per GPU architecture. \
-Name yours, for example
-`make setup TORCH=rocm10.1 GFX=gfx942`. If you don't name one and the machine has no GPU, \
-the setup downloads the kernels
-for all architectures, which takes 10 GB instead of 2 GB. \
-Without any kernel package, torch detects the GPU, but the first
-kernel fails with `hipErrorInvalidImage`.
+For ROCm 10.0 and 10.1, also name your GPU architecture: \
+`make setup TORCH=rocm10.1 GFX=gfx942`. Otherwise, on a machine
+without a GPU, the setup downloads 10 GB of kernels for all architectures instead of 2 GB.
 """
 
 PROFILERS = """\
-AMD's torch wheels for ROCm 10.0 and 10.1 don't install `rocprof-sys` and `rocprof-compute`. \
-Install them with the ROCm
-version of your torch. Otherwise, pip may replace the ROCm packages that torch uses:
+AMD's torch wheels for ROCm 10.0 and 10.1 lack `rocprof-sys` and `rocprof-compute`. \
+Install them with the ROCm version of
+your torch, so that pip doesn't replace torch's ROCm packages:
 
 ```
 pip install --index-url https://stable.repo.amd.com/rocm/whl-next/ "rocm[profiler]==10.1.0"
@@ -98,11 +86,10 @@ pip install --index-url https://stable.repo.amd.com/rocm/whl-next/ "rocm[profile
 CHANGES = f"""\
 ## How to read the tables
 
-In the column *ROCm*, 7.0+ means 7.0 and newer. *All* means {shown()[0]} and newer, \
-and perhaps also older releases. A bold
-number introduces the behavior of that release and newer ones. \
-The text after *Portable* works on all
-releases. `src/proflab/releases.toml` contains the source of each row.
+7.0+ means ROCm 7.0 and newer. *All* means {shown()[0]} and newer, and perhaps older releases. A \
+bold number introduces
+the behavior of that release and newer ones. The text after *Portable* works on all releases.
+`src/proflab/releases.toml` contains the sources.
 """
 
 
@@ -124,16 +111,21 @@ def _versions(known: Sequence[Release]) -> str:
     rows = []
     for one in known:
         name = one.rocm + " (preview)" * one.preview + " (unconfirmed)" * (not one.confirmed)
-        rows.append((name, one.date, *(one.versions[tool] or "not stated" for tool in tools)))
+        rows.append((name, one.date, *(one.versions[tool] or "–" for tool in tools)))
     return _table(("ROCm", "month", *tools), rows)
 
 
 def _torch_builds() -> str:
-    rows = []
-    for build in torch_builds():
-        index = "known to uv" if build.uv else f"<{build.index}>"
-        rows.append((build.rocm, build.torch, index))
-    return _table(("ROCm", "newest torch, November 2026", "index"), rows)
+    """Return a table with one column per release, and a list of the indexes that uv doesn't know."""
+    builds = torch_builds()
+    newest_torch = ("torch", *(build.torch.split("+")[0] for build in builds))
+    table = _table(("ROCm", *(build.rocm for build in builds)), [newest_torch])
+    known = dict.fromkeys(build.index for build in builds if not build.uv)
+    indexes = [
+        f"- ROCm {', '.join(build.rocm for build in builds if build.index == index)}: <{index}>\n"
+        for index in known
+    ]
+    return f"{table}\n{''.join(indexes)}"
 
 
 def _changes(found: Sequence[Change], with_tool: bool = False) -> str:
@@ -165,7 +157,7 @@ def span(change: Change) -> str:
 def _remarks(change: Change) -> str:
     parts = [f"**{rocm}:** {named(text)}" for rocm, text in change.default.items()]
     parts += [named(change.note)] if change.note else []
-    parts += [f"Prints ``{change.message}``"] if change.message else []
+    parts += [f"Prints ``{change.message}``"] if change.message and not change.default else []
     parts += [f"*Portable:* {named(change.always)}"] if change.always else []
     return ". ".join(part.removesuffix(".") for part in parts).replace("|", "\\|")
 
@@ -177,14 +169,11 @@ def _what(option: str) -> str:
     """
     parts = option.split(", ")
     if all(part.startswith("-") or " " not in part for part in parts):
-        return ", ".join(_code(part) for part in parts)
+        typed = [_TYPED.fullmatch(part).groups("") for part in parts]
+        if len({words for _, words in typed}) == 1:  # words that apply to all options come once
+            return ", ".join(f"`{name}`" for name, _ in typed) + named(typed[0][1])
+        return ", ".join(f"`{name}`{named(words)}" for name, words in typed)
     return named(option)
-
-
-def _code(option: str) -> str:
-    """Return an option as code, followed by the words on when it applies."""
-    typed, words = _TYPED.fullmatch(option).groups("")
-    return f"`{typed}`{named(words)}"
 
 
 def named(text: str) -> str:

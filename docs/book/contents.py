@@ -29,7 +29,6 @@ TO_LOOK_UP = (
     "gate",
     "triage",
     "hang",
-    "isa",
     "more-of-rocprofv3",
     "who-ran-this",
 )
