@@ -165,21 +165,23 @@ class TestTables:
 
         paths = recorded("before.json", 4, 10_000), recorded("after.json", 2, 30_000)
         total, steps, _, row, rest, _ = call("table", "compare", *paths).splitlines()
-        assert total == "3 kernels, 0.011 ms a step before and 0.031 ms after: +0.020 ms (+181.2 %)"
+        assert (
+            total == "3 kernels, 0.011 ms per step before and 0.031 ms after: +0.020 ms (+181.2%)"
+        )
         assert steps == (
             "steps: 4 of 900.0 µs before and 2 of 900.0 µs after (median, on the host, over all"
-            " ranks); calls and times are those of one"
+            " ranks); calls and times are per step"
         )
         assert row.split() == ["long_one", "1", "1", "0.010", "0.030", "+0.020"]
         assert rest.startswith(
-            "2 others, each changed by less than 1 % of the time (0.000 ms), together +0.000 ms"
+            "2 others, each changed by less than 1% of the time (0.000 ms), together +0.000 ms"
         )
         assert len(call("table", "compare", *paths, "--top", "0").splitlines()) == 7
 
     def test_equal_recordings_have_no_row(self, call, trace):
         total, _, rest, _ = call("table", "compare", trace, trace).splitlines()
-        assert total.endswith(": +0.000 ms (+0.0 %)")
-        assert rest.startswith("3 kernels, each changed by less than 1 % of the time")
+        assert total.endswith(": +0.000 ms (+0.0%)")
+        assert rest.startswith("3 kernels, each changed by less than 1% of the time")
 
     def test_two_recordings_of_a_processor_are_compared_by_operator(self, call, tmp_path):
         names = ("torch-cpu-vit", "torch-cpu-vit-compiled")
