@@ -238,16 +238,16 @@ class TestTables:
     def test_nothing_to_show(self, call, recordings, tmp_path):
         gpu_only = recordings / "torch-mi210-gpu-only" / "gpu_only_trace.json.gz"
         text = call("table", "steps", gpu_only, "--timeline", "device")
-        assert text.startswith("No steps are marked")
+        assert text.startswith("This profile has no marked steps")
         empty = recordings / "rocprofv3-csv-docs" / "counter_collection.csv"
-        assert call("table", "steps", empty).startswith("There are no events in this recording.")
+        assert call("table", "steps", empty).startswith("This profile contains no events.")
         cpu = write_trace(
             tmp_path / "cpu.json",
             [operator("aten::linear", 1000, 2000, 1)],
             header={"schemaVersion": 1},
         )
         for name in ("kernels", "busy"):
-            assert call("table", name, cpu).startswith("There ")
+            assert call("table", name, cpu).startswith("This profile contains no ")
 
 
 class TestSteps:
@@ -290,7 +290,7 @@ class TestConvert:
 
     @pytest.mark.parametrize(
         ("target", "words"),
-        [("out.pb", "ends in .json"), ("no/out.json", "its folder is not there")],
+        [("out.pb", "ends in .json"), ("no/out.json", "its folder does")],
     )
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
         monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
@@ -317,9 +317,11 @@ class TestRecordingsAreKept:
         return main
 
     def test_the_file_itself(self, refused, trace):
-        assert "would be lost" in refused("table", "kernels", trace, "--json", trace, kept=trace)
-        assert "would be lost" in refused("convert", trace, trace, kept=trace)
-        assert "would be lost" in refused(
+        assert "replace an input file" in refused(
+            "table", "kernels", trace, "--json", trace, kept=trace
+        )
+        assert "replace an input file" in refused("convert", trace, trace, kept=trace)
+        assert "replace an input file" in refused(
             "table", "compare", trace, trace, "--csv", trace, kept=trace
         )
 
