@@ -1,8 +1,8 @@
-"""Batched transforms are at least 5 times as fast as transforms image by image.
+"""Batched transforms are at least 5 times as fast as transforms of single images.
 
 Run with: python -m pytest benchmarks/bench_data.py
 
-Both ways run in the main process and take turns, so that a busy machine slows both.
+Both versions run in the main process and alternate, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIN_RATIO = 5
 
 
 def next_batch_function(batch_size: int, batched: bool) -> Callable[[], None]:
-    """A function that gets one training batch ready, over and over."""
+    """Return a function that repeatedly prepares one training batch."""
     config = TrainConfig(
         data="synthetic",
         batch_size=batch_size,

@@ -1,9 +1,9 @@
-"""Simulate how often the gate is wrong and how small a slow-down it finds; write the tables into
-docs/contributors/validation.md.
+"""Simulate how often the gate is wrong and how small a slow-down it can find.
 
-A stored pool of modeled runs (modeled_steps.json) that differ only by their seed represents
-repeats. The model is steadier than machines are, so run-to-run noise of a machine is added. Nothing
-here is a timing. Run it with `python -m benchmarks.bench_gate`.
+The tables are written into docs/contributors/validation.md. A stored pool of modeled runs
+(modeled_steps.json), which differ only in their seeds, represents repeats. The model is steadier
+than machines, so the simulation adds a machine's run-to-run noise. Nothing here is a timing. Run it
+with `python -m benchmarks.bench_gate`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ SETTINGS = {
     "5%, drifting load": (0.05, 0.3, False),
     "the same, --paired": (0.05, 0.3, True),
 }
-"""Heading -> spread of each run, spread of what both runs of a pair share, and whether runs are
-compared in pairs.
+"""Settings by heading: the spread of each run, the spread that both runs of a pair share, and
+whether runs are compared in pairs.
 """
 REPEATS = (5, 8, 9, 12, 15, 20)
 SIZES = np.arange(0, 0.61, 0.01)
 FOUND = 0.9
 
 EQUAL_PAIRS, NOISE, RISE, PARTS = 1000, 0.02, 0.03, 5
-"""Comparisons of equal versions, the spread of each run or of each of its parts, by how much each
-run is longer than the one before if the load rises, and the parts of a step.
+"""Settings for comparisons of equal versions.
+
+They are the number of comparisons, the spread of each run or part, the increase from one run to the
+next if the load rises, and the number of parts in a step.
 """
 
 LASTS = 0.9
-"""How much of its noise a run shares with the one before if noise lasts (first-order
-autoregressive).
+"""Share of a run's noise that it has in common with the previous run.
+
+It applies if noise lasts (first-order autoregressive).
 """
 
 KIND_PAIRS, STEPS, DRIFT = 3000, 60, 0.3
-"""Comparisons per kind of steps, the steps of a run, and the spread of the load that two paired
-runs share.
+"""Comparisons per kind of steps, steps per run, and the spread of the load that paired runs
+share.
 """
 
 KIND_REPEATS = (5, 9, 20)
@@ -62,7 +65,7 @@ def pool() -> np.ndarray:
 def failures(
     times: np.ndarray, repeats: int, setting: str, slow_down: float, random: np.random.Generator
 ) -> float:
-    """Return the share of comparisons that fail, with a true slow-down of this fraction."""
+    """Return the share of comparisons that fail, given the true slow-down as a fraction."""
     noise, drift, paired = SETTINGS[setting]
     failed = 0
     for _ in range(PAIRS):
@@ -75,7 +78,7 @@ def failures(
 
 
 def smallest(times: np.ndarray, repeats: int, setting: str, random: np.random.Generator) -> str:
-    """Return the smallest slow-down that fails in FOUND of the comparisons, by halving."""
+    """Return the smallest slow-down that fails in FOUND of the comparisons, found by bisection."""
     low, high = 0, len(SIZES)
     while high - low > 1:
         middle = (low + high) // 2
@@ -89,7 +92,7 @@ def wrong_on_equal(
 ) -> float:
     """Return the share of comparisons of equal versions whose interval excludes 1.
 
-    load -- draws the factors of all runs, an array of 2 by `repeats`.
+    load -- function that draws the factors of all runs, an array of 2 by `repeats`.
     """
     random, wrong = np.random.default_rng(SEED), 0
     for _ in range(EQUAL_PAIRS):
@@ -105,15 +108,17 @@ def independent(repeats: int, random: np.random.Generator) -> np.ndarray:
 
 
 def lasting(repeats: int, random: np.random.Generator) -> np.ndarray:
-    """Return factors of two versions, one recorded after the other, with noise that lasts."""
+    """Return factors of two versions with lasting noise, one version recorded after the other."""
     return np.exp(NOISE * autoregressive(random.normal(0, 1, (1, 2 * repeats)), LASTS)).reshape(
         2, repeats
     )
 
 
 def rising(repeats: int, random: np.random.Generator, drawn: bool) -> np.ndarray:
-    """Return factors of paired runs that get longer and longer. drawn -- whether the order within
-    a pair is random; otherwise the first version always runs second.
+    """Return factors of paired runs that get longer and longer.
+
+    drawn -- True if the order within a pair is random. Otherwise, the first version always runs
+    second.
     """
     second = random.integers(0, 2, repeats) if drawn else np.ones(repeats, int)
     place = 2 * np.arange(repeats) + np.array([second, 1 - second])
@@ -121,7 +126,7 @@ def rising(repeats: int, random: np.random.Generator, drawn: bool) -> np.ndarray
 
 
 def autoregressive(noise: np.ndarray, lasts: float) -> np.ndarray:
-    """Return noise of equal spread in which each column shares this much with the one before."""
+    """Return noise of equal spread in which each column shares `lasts` with the previous column."""
     for column in range(1, noise.shape[1]):
         noise[:, column] *= np.sqrt(1 - lasts**2)
         noise[:, column] += lasts * noise[:, column - 1]
@@ -140,7 +145,7 @@ def wrongly_blamed(repeats: int, paired: bool, random: np.random.Generator) -> f
 
 
 def steps(random: np.random.Generator, runs: int, kind: str, size: float = 0.0) -> np.ndarray:
-    """Return steps of some runs whose usual step takes 1, an array of runs by STEPS."""
+    """Return the steps of several runs as an array of runs by STEPS. A usual step takes 1."""
     even = np.exp(random.normal(0, NOISE, (runs, STEPS)))
     if kind == "validation":
         even[:, 9::10] += size
@@ -166,11 +171,11 @@ KINDS = {
     "0.2% of long steps are new": (("even",), ("stalls", 0.002), 1.1),
     "a heavy tail is new": (("even",), ("heavy tail", 0.05), 1.1),
 }
-"""Description -> steps of base, steps of new, and the true ratio of their means."""
+"""Steps of the base, steps of the new version, and the true ratio of means, by description."""
 
 
 def missed(kind: str, repeats: int, paired: bool, random: np.random.Generator) -> tuple[float, ...]:
-    """Return how often the true ratio is below the interval, and how often above it."""
+    """Return how often the true ratio is below the interval and how often it is above."""
     base, new, true = KINDS[kind]
     low = high = 0
     for _ in range(KIND_PAIRS):
@@ -183,7 +188,7 @@ def missed(kind: str, repeats: int, paired: bool, random: np.random.Generator) -
 
 
 def table(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return a table in Markdown, with shares as percentages."""
+    """Return a Markdown table with shares as percentages."""
     lines = ["| " + " | ".join(map(str, headings)) + " |", "| --- " * len(headings) + "|"]
     for row in rows:
         cells = (f"{100 * cell:.1f}%" if isinstance(cell, float) else str(cell) for cell in row)
@@ -192,13 +197,15 @@ def table(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> list[
 
 
 def by_number(headings: list[str], rows: list[list[object]]) -> list[str]:
-    """Return a table with a column per number of runs, of rows that each begin with theirs."""
+    """Return a table with a column per number of runs, from rows that each start with that
+    number.
+    """
     numbers, *lines = zip(headings, *rows, strict=True)
     return table(numbers, lines)
 
 
 def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
-    """Return the table of what is wrongly said about equal versions."""
+    """Return the table of wrong results for equal versions."""
     headings = ["runs per version", "confidence level, paired", "interval, paired"]
     headings += ["interval, unpaired, independent noise", "interval, unpaired, lasting noise"]
     headings += ["any part, paired", "any part, unpaired"]

@@ -1,8 +1,9 @@
-"""What the trainer costs beside a bare hand-written loop with the same model, batch and data.
+"""Overhead of the trainer compared with a bare hand-written loop.
 
-Claims: at least 0.98 of the bare loop's steps per second; the null hook under 0.5 % of
-a step; --help under half a second. Machines are noisy, so each pair is measured in
-turn within one run, and the ratio of medians is what counts (`extra_info`).
+Both use the same model, batch and data. Claims: the trainer reaches at least 0.98 of the bare
+loop's steps per second, the null hook takes under 0.5% of a step, and --help takes under half a
+second. Machines are noisy, so each pair is measured alternately within one run, and the ratio of
+medians counts (`extra_info`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROUNDS = 5
 
 
 class ReadyBatches:
-    """The same batch for ever, so that loading is not measured."""
+    """The same batch repeated forever, so that loading isn't measured."""
 
     def __init__(self, batch):
         self.batch = batch
@@ -57,7 +58,7 @@ def trainer(request) -> Trainer:
 
 
 def bare_loop(trainer: Trainer) -> None:
-    """The plainest training loop that does the same."""
+    """Run the simplest training loop that does the same work."""
     import torch
 
     batches = iter(trainer.loaders.train)
@@ -70,7 +71,7 @@ def bare_loop(trainer: Trainer) -> None:
 
 
 def paired_ratios(first: Callable[[], None], second: Callable[[], None]) -> list[float]:
-    """Time of `first` over time of `second`, measured in turn."""
+    """Return the ratios of `first` time to `second` time, measured alternately."""
     first()
     second()
     ratios = []
@@ -91,7 +92,7 @@ def test_loop_against_bare_loop(benchmark, trainer):
 
 
 def test_null_hooks_of_one_step(benchmark, trainer):
-    """All six hook points of eight null hooks, beside the time of a step."""
+    """Compare all six hook points of eight null hooks with the time of a step."""
     hooks = Hooks([Hook() for _ in range(8)])
     outcome = StepOutcome(0, 0, 32, None)
 

@@ -1,5 +1,7 @@
-"""Write every verdict whose truth is known into docs/contributors/triage-files.csv, and how many are
-right into docs/contributors/validation.md: `python -m benchmarks.bench_triage`. It times nothing.
+"""Write every verdict with a known truth into docs/contributors/triage-files.csv.
+
+The rates of right verdicts go into docs/contributors/validation.md. Nothing here is a timing. Run
+it with `python -m benchmarks.bench_triage`.
 """
 
 from __future__ import annotations

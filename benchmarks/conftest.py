@@ -1,6 +1,6 @@
-"""Settings shared by all benchmarks: run them by make bench, on an otherwise idle machine."""
+"""Settings for all benchmarks. Run them with `make bench` on an idle machine."""
 
 import os
 
-# The same thread count everywhere, so that two runs on one machine can be compared.
+# Use the same thread count everywhere, so that runs on one machine are comparable.
 os.environ.setdefault("OMP_NUM_THREADS", "2")

@@ -19,7 +19,7 @@ ON_GPU = torch.cuda.is_available()  # also True on AMD GPUs
 
 
 def step_seconds(step, steps=50, warmup=10):
-    """Call step() warmup + steps times, and return the seconds of each step after the warm-up."""
+    """Call step() warmup + steps times, and return the seconds of each step after warmup."""
     for _ in range(warmup):
         step()
     wait()

@@ -36,7 +36,7 @@ length = events["end"].max() + 1
 
 
 def during(rows):
-    """Return for each 0.1 us whether one of these events is running."""
+    """Return True for each 0.1 us in which at least one of these events runs."""
     change = np.zeros(length + 1, int)
     np.add.at(change, rows["begin"], 1)
     np.add.at(change, rows["end"], -1)

@@ -3,7 +3,8 @@
     python 03_wall_clock.py FOLDER [ROWS]
 
 The script reads every wall_clock-*.json in the folder and prints the calls and ranges with the
-largest total. ROCPROFSYS_PROFILE = true writes one such file per process. If the standard deviation
+largest total. With ROCPROFSYS_PROFILE = true,
+rocprof-sys writes one such file per process. If the standard deviation
 is larger than the mean, the calls are of several kinds. In that case, `slow` estimates how many
 calls took the maximum time, assuming that each call took either the minimum or the maximum.
 """

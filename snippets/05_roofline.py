@@ -13,7 +13,7 @@ Slurm step, it is workloads/NAME plus the rank (ROCm 7.12 and newer).
 
 If a launch was timed in several runs of the program, its first time counts. The roofs come from
 --peak and --bandwidth, or from rocprof-compute's own measurement of GPU 0: HBM and FP16 matrix. The
-bytes are those between L2 and the memory. The figure is written to roofline.png, or to --out.
+bytes are the traffic between L2 and memory. The figure is written to roofline.png, or to --out.
 """
 
 import argparse
@@ -67,10 +67,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("points", help="CSV file with the kernels")
-    parser.add_argument("--roofs", help="roofline.csv of rocprof-compute")
-    parser.add_argument("--peak", type=float, help="flat roof, TFLOP/s")
-    parser.add_argument("--bandwidth", type=float, help="slanted roof, TB/s")
+    parser.add_argument("points", help="read the kernels from this CSV file")
+    parser.add_argument("--roofs", help="read the roofs from rocprof-compute's roofline.csv")
+    parser.add_argument("--peak", type=float, help="set the flat roof in TFLOP/s")
+    parser.add_argument("--bandwidth", type=float, help="set the slanted roof in TB/s")
     parser.add_argument("--out", default="roofline.png")
     options = parser.parse_args()
     if options.roofs:
@@ -79,7 +79,7 @@ def main() -> None:
     elif options.peak and options.bandwidth:
         peak, bandwidth = 1e12 * options.peak, 1e12 * options.bandwidth
     else:
-        parser.error("give --roofs, or --peak and --bandwidth")
+        parser.error("Pass --roofs, or --peak and --bandwidth.")
 
     points = points_of(pd.read_csv(options.points)).sort_values("seconds", ascending=False)
     points["intensity"] = points["flop"] / points["bytes"]

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--skip-ms", type=float, default=0.0)
     options = parser.parse_args()
     if not options.file.is_file():
-        raise SystemExit(f"{options.file}: no such file")
+        raise SystemExit(f"{options.file} doesn't exist.")
     database = sqlite3.connect(f"{options.file.absolute().as_uri()}?mode=ro", uri=True)
     try:
         names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}

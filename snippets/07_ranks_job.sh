@@ -8,14 +8,15 @@
 
 program=(python train.py)
 results=$PWD/ranks_$SLURM_JOB_ID
-# The tool around each rank, and the file that it must leave for each. Use tool=() for a program that profiles itself.
+# The tool that wraps each rank, and the file that it must write for each rank. Use tool=() for a program that profiles itself.
 tool=(rocprofv3 --kernel-trace --memory-copy-trace --marker-trace --output-format csv
     --output-directory "$results" --output-file 'rank%env{RANK}%_pid%pid%' --)
 expected='rank*_kernel_trace.csv'
 
 set -euo pipefail
 mkdir -p "$results"
-# Ranks meet on the first node, at a port that only this job uses. Each rank sees all GPUs and takes the one of its local rank.
+# Ranks connect on the first node, at a port that only this job uses. Each rank sees all GPUs and uses the GPU of its
+# local rank.
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 MASTER_ADDR=${hosts%%$'\n'*}
 # If only Slurm knows the name of the node, ask Slurm for its address.
@@ -30,7 +31,7 @@ export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE
 # Run a command on every rank, with the variables that torchrun would set. MIOpen's databases stay on the node's local
 # disk, because network file systems can't lock them.
 on_every_rank() {
-    # shellcheck disable=SC2016 # the variables are those of the rank
+    # shellcheck disable=SC2016 # each rank expands these variables
     srun bash -c '
         export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
         export MIOPEN_USER_DB_PATH=${TMPDIR:-/tmp}/miopen_${SLURM_JOB_ID}_$LOCAL_RANK
@@ -39,7 +40,7 @@ on_every_rank() {
         exec "$@"' rank "$@"
 }
 
-# If the ranks can't meet, fail after a minute, before the profile.
+# If the ranks can't connect, fail after a minute, before profiling.
 on_every_rank python -c '
 import datetime, os, torch, torch.distributed as dist
 gpu = torch.cuda.is_available()
@@ -49,7 +50,7 @@ dist.init_process_group("nccl" if gpu else "gloo", timeout=datetime.timedelta(se
 ones = torch.ones(1, device="cuda" if gpu else "cpu")
 dist.all_reduce(ones)
 assert int(ones) == dist.get_world_size()
-dist.destroy_process_group()' || { echo "The ranks did not meet within a minute. Try to set NCCL_SOCKET_IFNAME." >&2; exit 1; }
+dist.destroy_process_group()' || { echo "The ranks didn't connect within a minute. Try setting NCCL_SOCKET_IFNAME." >&2; exit 1; }
 
 on_every_rank "${tool[@]}" "${program[@]}"
 

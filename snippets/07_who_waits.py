@@ -4,10 +4,10 @@
     python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
 
 For each collective, the script prints how long the ranks waited for the last one and how long the
-transfer took. Then it names the latest rank and decides whether this can be chance. With a healthy
-run, a straggler is later in its median step than any rank of the healthy run in any step. Without
-one, it is later in each step than any other rank in any step. Less than
-1% of a step doesn't matter.
+transfer took. Then it names the latest rank and decides whether this can be chance. If you pass a
+healthy run, a straggler is later in its median step than any rank of the healthy run in any step.
+Otherwise, a straggler is later in each step than any other rank in any step. A delay below 1% of a
+step doesn't matter.
 """
 
 import argparse
@@ -24,8 +24,10 @@ TOGETHER = re.compile(
 
 
 def read(path):
-    """Return the collectives of one rank, in order, with times in ms. Ranges that PyTorch repeats
-    above their GPU work, and collectives that the end of the file cuts off, are left out.
+    """Return the collectives of one rank, in order, with times in ms.
+
+    Leave out ranges that PyTorch repeats above their GPU work, and collectives that the end of the
+    file cuts off.
     """
     if path.endswith(".zst"):
         raise SystemExit(f"{path} is compressed. Unpack it first: zstd -d {path}")
@@ -84,8 +86,9 @@ def clock_errors(each):
 
 
 def with_waits(tables):
-    """Return the collectives of all ranks with number, wait and transfer. Numbers count within a
-    group of ranks, a step and a rank.
+    """Return the collectives of all ranks with number, wait and transfer.
+
+    Numbers count within a group of ranks, a step and a rank.
     """
     each = pd.concat(tables).sort_values("start", ignore_index=True)
     each["number"] = each.groupby(["group", "step", "rank"]).cumcount()
@@ -102,8 +105,9 @@ def with_waits(tables):
 
 
 def lateness(each):
-    """Return by how many ms each rank (column) starts after the middle rank, averaged over each
-    step (row).
+    """Return by how many ms each rank (column) starts after the middle rank.
+
+    Each row is the average over one step.
     """
     starts = each.pivot(index=["group", "step", "number"], columns="rank", values="start")
     middle = starts.quantile(0.5, axis=1, interpolation="lower")

@@ -3,12 +3,12 @@
     python 08_compare_two_runs.py 'plain_*.csv' 'fixed_*.csv'
 
 Each file is one run, with a row for each step and a column `seconds`. A column `loss` is optional.
-Leave the warm-up out. Make at least five runs of each version, alternating (plain, fixed, fixed,
+Leave out the warmup. Make at least five runs of each version, alternating (plain, fixed, fixed,
 plain, ...), so that a machine that gets slower affects both. The steps of one run aren't repeats,
 because whatever slows down the run is in all of them.
 
-The mean over all steps decides, because it counts all of a run's time. The median step is shown
-second, if it differs.
+The verdict uses the mean over all steps, because it covers all of a run's time. If the median step
+leads to a different verdict, the script also prints it.
 """
 
 import glob
@@ -29,8 +29,8 @@ def runs_of(pattern):
 def interval(before, after, draws=10_000):
     """Return a 95% interval of before / after from a permutation test.
 
-    Deal all runs to the two versions at random. The runs that thereby leave each version have a
-    ratio of total times. The interval is the range of the middle 95% of these ratios.
+    Assign all runs to the two versions at random. The runs that leave each version have a ratio of
+    total times. The interval contains the middle 95% of these ratios.
     """
     random, ratios = np.random.default_rng(1), []
     for _ in range(draws):
@@ -51,9 +51,11 @@ def speed_up(before, after, how):
 
 
 def judge_times(before, after):
-    """Return a line with the verdict, and one with the median step if it differs."""
+    """Return a line with the verdict, and a line for the median step if it differs."""
     if min(len(before), len(after)) < MIN_RUNS:
-        return f"inconclusive: {len(before)} and {len(after)} runs, {MIN_RUNS} of each are needed"
+        return (
+            f"inconclusive: {len(before)} and {len(after)} runs, but {MIN_RUNS} of each are needed"
+        )
     ratio, low, high, verdict = speed_up(before, after, "mean")
     line = f"{verdict}: speed-up {ratio:.4f} times (95% interval {low:.4f} to {high:.4f})"
     median, *_, by_median = speed_up(before, after, "median")
@@ -70,11 +72,11 @@ def ends_of(runs):
 
 
 def judge_losses(before, after):
-    """Return a line: do both versions learn alike, at the start and in the last quarter?"""
+    """Return whether both versions learn alike, at the start and in the last quarter."""
     if not all("loss" in run for run in (*before, *after)):
-        return "losses: none in the files, so they can't show whether it still trains"
+        return "losses: the files contain none, so they can't show whether the model still trains"
     if not all(np.isfinite(run["loss"]).all() for run in (*before, *after)):
-        return "losses: not all are finite"
+        return "losses: not all losses are finite"
     sides = [ends_of(runs) for runs in (before, after)]
     (first_before, last_before), (first_after, last_after) = (
         np.median(side, axis=0) for side in sides
@@ -100,6 +102,6 @@ def judge_losses(before, after):
 if __name__ == "__main__":
     sides = [runs_of(pattern) for pattern in sys.argv[1:3]]
     if len(sides) < 2 or not all(sides):
-        sys.exit(f"no runs with a column `seconds` on one side\n{__doc__}")
+        sys.exit(f"one version has no runs with a column `seconds`\n{__doc__}")
     print(judge_times(*sides))
     print(judge_losses(*sides))

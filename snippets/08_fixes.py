@@ -73,7 +73,7 @@ def build():
 
 
 def main():
-    """Train, and write one row per step after the warm-up."""
+    """Train, and write one row per step after warmup."""
     model, optimizer = build()
     data = {
         "shuffle": True,
@@ -91,8 +91,8 @@ def main():
         while done < options.steps:
             begin = time.perf_counter()
             for images, labels in loader:
-                # From pinned memory the host does not wait for the copy; without it, non_blocking
-                # changes nothing.
+                # If memory is pinned, the host doesn't wait for the copy. Otherwise, non_blocking
+                # has no effect.
                 images, labels = (
                     part.to(device, non_blocking=options.pin) for part in (images, labels)
                 )
@@ -103,7 +103,7 @@ def main():
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
-                seen = loss.item()  # waits for the device: the step is over
+                seen = loss.item()  # waits for the device, so the step is over
                 now, done = time.perf_counter(), done + 1
                 if done > options.warmup:
                     rows.writerow([now - begin, seen])

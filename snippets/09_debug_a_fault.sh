@@ -1,12 +1,12 @@
 #!/bin/bash
-# Run a GPU program that dies of a memory fault, or hangs, once more and slowly, so that the fault occurs at the bug.
+# Rerun a GPU program that hangs or dies from a memory fault. It runs slowly, so that the fault occurs at the bug.
 #
 #   bash 09_debug_a_fault.sh python train.py --max-steps 1
 #   srun -n 4 bash 09_debug_a_fault.sh python train.py --max-steps 1      (a folder for each rank)
 #   WAVES=--all bash 09_debug_a_fault.sh python train.py                  (all waves: large, one rank only)
 #   HIP_LOG=yes bash 09_debug_a_fault.sh python train.py                  (the runtime's own log, large too)
 #
-# Make the job small first: one rank, one step, no loader processes, no profiler. The folder FAULT (default: fault) gets
+# Make the job small first: one rank, one step, no data loader workers, no profiler. The folder FAULT (default: fault) gets
 # the program's output, the agent's report and the machine code. `llvm-objdump --disassemble-all FILE` makes the latter
 # readable. FILE is the URI after "code object:" with _ for each of :/#?&= (printed at the end). If the program hangs,
 # run kill -s SIGQUIT PID on its node.

@@ -23,7 +23,7 @@ def guard(indices, count, name="label", ignored=None):
     """
     if indices.dtype != torch.int64:
         raise ValueError(
-            f"{name}s are {indices.dtype}: a kernel that reads 64 bits would read two as one"
+            f"{name}s are {indices.dtype}, but a kernel reads 64 bits and would merge two of them"
         )
     bad = (indices < 0) | (indices >= count)
     if ignored is not None:
@@ -31,8 +31,8 @@ def guard(indices, count, name="label", ignored=None):
     if bad.any():
         place = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
-            f"{int(bad.sum())} of {indices.numel()} {name}s are outside 0 to {count - 1}; the first"
-            f" is {int(indices[place])} at {place[0] if len(place) == 1 else place}"
+            f"{int(bad.sum())} of {indices.numel()} {name}s are outside 0 to {count - 1}. The first"
+            f" is {int(indices[place])} at {place[0] if len(place) == 1 else place}."
         )
 
 

@@ -1,10 +1,10 @@
-"""Print what torch.compile costs and gains, and what breaks it.
+"""Print the cost and the gain of torch.compile, and its graph breaks.
 
     python 10_compile_cost.py
 
 Put your own model and batches between the dashed lines. The script needs torch 2.6 or newer, and a
 C++ compiler for a CPU or Triton for a GPU. It times the forward pass without gradients. To time a
-training step, let milliseconds() call answer(x).sum().backward() instead. For the reasons, run:
+training step, let milliseconds() call answer(x).sum().backward() instead. To see why, run:
 
     TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
 """

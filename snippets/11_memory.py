@@ -43,8 +43,9 @@ def step():
 
 
 def saved_for_backward():
-    """Return the bytes that `forward` keeps for `backward`, without parameters. Each storage counts
-    once.
+    """Return the bytes that `forward` keeps for `backward`, without parameters.
+
+    Each storage counts once.
     """
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     saved = {}
@@ -56,14 +57,15 @@ def saved_for_backward():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = loss_of(*batch)  # keep it, so that no memory is reused meanwhile
+        loss = loss_of(*batch)  # keep it, so that its memory isn't reused
     del loss
     return sum(saved.values())
 
 
 def results_of_the_update():
-    """Return the bytes of temporary results in Adam and AdamW (torch/optim/adam.py), or 0 for other
-    optimizers, which may need some.
+    """Return the bytes of temporary results in Adam and AdamW (torch/optim/adam.py).
+
+    Return 0 for other optimizers, although they may need some.
     """
     options = optimizer.defaults
     if "betas" not in options or options.get("fused"):
@@ -122,4 +124,4 @@ print(
 if has_gpu:
     ask_the_allocator()
 else:
-    print("There is no GPU here, so the allocator has no numbers.")
+    print("This machine has no GPU, so the allocator doesn't report numbers.")

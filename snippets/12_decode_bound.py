@@ -57,7 +57,8 @@ def sizes(config: dict) -> tuple[int, int]:
     }
     if experts or not needed <= {*config}:
         raise SystemExit(
-            f"This config has no bound: {experts[0] if experts else sorted(needed - {*config})}"
+            "This config doesn't have a bound:"
+            f" {experts[0] if experts else sorted(needed - {*config})}"
         )
     layers, width, heads = (
         config["num_hidden_layers"],
@@ -102,7 +103,7 @@ def print_bound(options: argparse.Namespace) -> None:
 
 
 def milliseconds(work) -> list[float]:
-    """Return the quartiles of 20 calls, after 3 for warm-up."""
+    """Return the quartiles of 20 calls after 3 warmup calls."""
     times = []
     for _ in range(23):
         if has_gpu:
@@ -117,11 +118,12 @@ def milliseconds(work) -> list[float]:
 
 
 def recorded(work):
-    """Return the graph of some work. Before a replay, copy new data into its tensors with
-    `copy_`.
+    """Return the graph of some work.
+
+    Before a replay, copy new data into its tensors with `copy_`.
     """
     stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
-    stream.wait_stream(before)  # its data may still be on the way
+    stream.wait_stream(before)  # its data may still be in transit
     with torch.no_grad():
         with torch.cuda.stream(stream):
             for _ in range(3):  # libraries create their handles in this stream
@@ -151,14 +153,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("config", nargs="?", help="config.json of a model")
-    parser.add_argument("--bandwidth", type=float, help="of the GPU's memory, TB/s")
-    parser.add_argument("--peak", type=float, help="of the matrix units, TFLOP/s")
+    parser.add_argument("config", nargs="?", help="read this config.json of a model")
+    parser.add_argument("--bandwidth", type=float, help="set the GPU's memory bandwidth in TB/s")
+    parser.add_argument("--peak", type=float, help="set the matrix units' peak in TFLOP/s")
     for name, default in {"batch": 1, "context": 1024, "bytes": 2, "cache-bytes": 2}.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     options = parser.parse_args()
     if options.config and not (options.bandwidth and options.peak):
-        parser.error("give --bandwidth and --peak from the GPU's data sheet")
+        parser.error("Pass --bandwidth and --peak from the GPU's data sheet.")
     print_bound(options) if options.config else print_times()
 
 

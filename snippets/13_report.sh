@@ -1,12 +1,12 @@
 #!/bin/bash
-# What a report about a slower kernel needs to know of one side. Run it once with the old release and once with the new:
+# Collect what a report about a slower kernel needs. Run this script once with the old and once with the new release:
 #     bash 13_report.sh old
 #     bash 13_report.sh new
 #     diff -r old new
-# A convolution's own line for MIOpenDriver comes from a run of your script:
+# To get a convolution's command line for MIOpenDriver, run your script with logging:
 #     MIOPEN_ENABLE_LOGGING_CMD=1 python smallest_script.py 2> miopen_commands.txt
-# A command that is not here says so in its file.
-folder=${1:?a folder for this side}
+# If a command isn't installed, its output file contains the error.
+folder=${1:?pass a folder for this release}
 mkdir -p "$folder"
 python -m torch.utils.collect_env > "$folder/torch.txt" 2>&1
 amd-smi version > "$folder/amd-smi.txt" 2>&1

@@ -3,16 +3,17 @@
     python 13_slower.py before after --limit 3 --skip 10 --paired
 
 Each file in a folder or its subfolders is one run, with a line for each step: CSV with a column
-`seconds`, or JSON lines with such a key or with the parts of a step as 14_instrument_me.py writes
-them (of several ranks, rank 0). Make at least five runs of each version on one node, because steps
-of one run aren't repeats. A run's time is the mean over all steps after the first ones.
+`seconds`, or JSON lines with that key or with the parts of a step, as 14_instrument_me.py writes
+them. If there are several ranks, rank 0 counts. Make at least five runs of each version on one
+node, because steps of one run aren't repeats. A run's time is the mean over all steps after the
+first ones.
 
 --paired compares files of the same name, before/run1/... with after/run1/..., so that a load that
 comes and goes cancels out. Draw at random which version runs first in each pair, for example with
 `for side in $(shuf -e before after)`. Otherwise a growing load always slows the same version.
 
-The exit code is 1 if the slow-down exceeds the limit (percent) beyond doubt, 2 after a mistake, and
-3 after a bug.
+The exit code is 1 if the slow-down certainly exceeds the limit (percent), 2 after a wrong argument
+or file, and 3 after a bug.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def run_seconds(file, skip):
     if "seconds" not in table and {"rank", "step"} < set(table):
         table["seconds"] = table.drop(columns={"rank", "step", "samples"} & set(table)).sum(axis=1)
     if "seconds" not in table or len(table) <= skip:
-        raise ValueError(f"{file}: no column `seconds` with more than {skip} steps")
+        raise ValueError(f"{file} doesn't contain a column `seconds` with more than {skip} steps.")
     return table["seconds"].iloc[skip:].mean()
 
 
@@ -65,8 +66,8 @@ def runs_of(folder, skip):
 def interval(new, old, paired, draws=10_000):
     """Return a 95% interval of new / old from a permutation test; 94% for five paired runs.
 
-    Deal all runs to the two versions at random, or swap random pairs. The runs that thereby leave
-    each version have a ratio of total times. The interval is the range of the middle 95% of these.
+    Assign all runs to the two versions at random, or swap random pairs. The runs that leave each
+    version have a ratio of total times. The interval contains the middle 95% of these ratios.
     """
     random, ratios = np.random.default_rng(1), []
     for _ in range(draws):
@@ -99,15 +100,15 @@ def main():
     parser.add_argument(
         "--limit", type=float, default=5, help="pass a slow-down up to this limit, in percent"
     )
-    parser.add_argument("--skip", type=int, default=3, help="steps of the warm-up to leave out")
+    parser.add_argument("--skip", type=int, default=3, help="leave out this many warmup steps")
     parser.add_argument("--paired", action="store_true", help="compare runs of the same name")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))
     if min(len(old), len(new)) < MIN_RUNS:
-        print(f"inconclusive: {len(old)} and {len(new)} runs, {MIN_RUNS} of each are needed")
+        print(f"inconclusive: {len(old)} and {len(new)} runs, but {MIN_RUNS} of each are needed")
         return 0
     if options.paired and list(old.index) != list(new.index):
-        raise ValueError("paired runs need the same names in both folders")
+        raise ValueError("Paired runs need the same names in both folders.")
     low, high = interval(new.to_numpy(), old.to_numpy(), options.paired)
     print(f"mean step: {old.mean():.6f} s before, {new.mean():.6f} s after")
     print(f"ratio {new.mean() / old.mean():.4f}, 95% interval {low:.4f} to {high:.4f}")

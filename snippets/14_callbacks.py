@@ -17,7 +17,7 @@ class Parts:
     timer = None
 
     def start(self, part):
-        """Start a step. Logging and the wait for this batch belong to the step before."""
+        """Start a step. Logging and the wait for this batch belong to the previous step."""
         if self.timer:
             self.timer.step()
         self.timer = self.timer or StepTimer()

@@ -26,9 +26,9 @@ STEP_TIMER_STACK=1                also records Python functions, which makes ste
                                   gigabytes; the trace ends when they are full
 STEP_TIMER_DIR=out                is the folder for the files
 
-Each rank writes a separate file. A killed job keeps the times up to then. The trace also records
-how long each part ran on a CPU core, and how long it waited for a core while other programs ran
-(watch_parts).
+Each rank writes a separate file. If a job is killed, its earlier times are kept. The trace also
+records how long each part ran on a CPU core, and how long it waited for a core while other programs
+ran (watch_parts).
 """
 
 import json
@@ -48,7 +48,7 @@ TIMED_STEPS, STACK_GB = 10, 4
 
 
 class StepTimer:
-    """A timer for the parts of each step, or a profiler of some steps, as STEP_TIMER says."""
+    """A timer for the parts of each step, or a profiler of some steps, depending on STEP_TIMER."""
 
     def __init__(self, skip=20, active=3):
         """Trace `active` steps after `skip` others. Time the last ten of those without a trace."""

@@ -28,8 +28,9 @@ os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def watch(folder, rank, every=5.0):
-    """Write the dump of this rank every `every` seconds, and return a function that writes the
-    last one.
+    """Write this rank's dump every `every` seconds.
+
+    Return a function that writes the last dump.
     """
     from torch._C import _distributed_c10d as recorder
     from torch.distributed import get_backend
@@ -57,7 +58,7 @@ class Plain(pickle.Unpickler):
 
     def find_class(self, module, name):
         """Refuse every class and function."""
-        raise pickle.UnpicklingError(f"A dump of PyTorch never contains {module}.{name}.")
+        raise pickle.UnpicklingError(f"A PyTorch dump never contains {module}.{name}.")
 
 
 def own_line(call):
@@ -69,7 +70,7 @@ def own_line(call):
 
 
 def last_calls(file):
-    """Return a rank's last collective for each group, and its messages that are pending.
+    """Return a rank's last collective for each group and its pending messages.
 
     A collective is its number, its name with the sizes, and its line.
     """

@@ -1,3 +1,4 @@
-"""Tools that build and check the course: notebooks from lessons, lint, and every command that the
-course shows.
+"""Tools that build and check the course.
+
+They build notebooks from lessons, lint them, and check every command that the course shows.
 """

@@ -1,10 +1,10 @@
-"""The shipped lines of the findings log, from a run of the lessons without a GPU.
+"""Check the shipped lines of the findings log against a run of the lessons without a GPU.
 
-    python -m tools.case_lines [--write]
+python -m tools.case_lines [--write]
 
-Without `--write` it says whether the lines that the lessons found in build/combined are those that
-ship, and whether each lesson's evidence asks for the next lesson (exit code 1 if not). `make
-lessons` calls it.
+The lessons write their lines to build/combined. Without `--write`, the tool checks that they match
+the shipped lines and that each lesson's evidence asks for the next lesson. Otherwise, the exit code
+is 1. `make lessons` runs this tool.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from proflab.lessons import lessons
 FOUND = Path("build/combined/runs") / case.FILE
 SHIPPED = Path("lessons") / case.SHIPPED
 LIVE = "measured"
-"""Beginning of a live measurement's origin: such a value differs from run to run, so it does not
-ship.
+"""Prefix of a live measurement's origin.
+
+Live values differ from run to run, so they don't ship.
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.case_lines", description=(__doc__ or "").split("\n\n")[0]
     )
@@ -38,39 +39,41 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterator[str]:
-    """Faults in the lines that a run of all lessons of the core found."""
+    """Yield problems in the lines that a run of all core lessons produced."""
     core = [number for number, lesson in lessons().items() if lesson.core]
     lines = {line.lesson: line for line in found}
     yield from (
-        f"lesson {number} adds no line to the case" for number in core if number not in lines
+        f"lesson {number} doesn't add a line to the findings log"
+        for number in core
+        if number not in lines
     )
     for number, after in pairwise([*core, ""]):
         if number in lines and lines[number].next != after:
             asked = lines[number].next or "nothing"
             yield (
-                f"lesson {number}: its evidence asks for {asked}, and the course goes on with"
+                f"lesson {number}: its evidence asks for {asked}, but the course continues with"
                 f" {after or 'nothing'}"
             )
     for line in found:
         if line.origin.startswith(LIVE):
             yield (
-                f"lesson {line.lesson}: its evidence is {line.origin}; a shipped line must not"
-                " depend on the machine"
+                f"lesson {line.lesson}: its evidence is {line.origin}, but a shipped line must"
+                " not depend on the machine"
             )
         if "\n" in line.evidence:
             yield (
-                f"lesson {line.lesson}: its evidence has a line break, as a printed table or row"
-                " does"
+                f"lesson {line.lesson}: its evidence contains a line break, like a printed table"
+                " or row"
             )
     if list(found) != list(shipped):
         yield (
-            f"{SHIPPED} is not what the lessons find; run `python -m tools.case_lines --write`"
-            " after `make lessons`"
+            f"{SHIPPED} doesn't match what the lessons find. After `make lessons`, run"
+            " `python -m tools.case_lines --write`"
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare or write. Returns 0, or 1 if there is a fault."""
+    """Compare or write the lines. Return 0, or 1 if there is a problem."""
     options = build_parser().parse_args(arguments)
     found = sorted(case.read_lines(FOUND), key=lambda line: line.lesson)
     if options.write:
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SHIPPED.write_text(text, encoding="utf-8")
     wrong = list(problems(found, case.shipped()))
     print(
-        "\n".join(wrong) or "the findings log is what the lessons find",
+        "\n".join(wrong) or "the findings log matches what the lessons find",
         file=sys.stderr if wrong else sys.stdout,
     )
     return int(bool(wrong))

@@ -1,9 +1,9 @@
-"""The assembly that lesson 16 ships, made by the installed Triton: `python -m
-tools.compiled_kernels [CASE...]`.
+"""Compile the assembly that lesson 16 ships with the installed Triton.
 
-It is written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip
-install --no-deps --target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; the lesson uses older
-versions only for the settings of both GPUs.
+Run it with `python -m tools.compiled_kernels [CASE...]`. The assembly is written to
+lessons/16_compiler/compiled/VERSION. To use another version, run `pip install --no-deps --target
+FOLDER triton==3.6.0` and set PYTHONPATH=FOLDER. The lesson uses older versions only for the
+settings of both GPUs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ LESSON = REPOSITORY / "lessons/16_compiler"
 
 
 def main() -> None:
-    """Compile all cases, or those that are named, and pack the assembly without a date or a path of
-    this machine.
+    """Compile the named cases, or all of them, and pack the assembly.
+
+    The archive doesn't contain a date or a path of this machine.
     """
     target = LESSON / "compiled" / triton.__version__
     snippet = REPOSITORY / "snippets/16_compiler.py"

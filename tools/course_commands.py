@@ -1,6 +1,7 @@
-"""Finds commands that their tool would refuse: in lessons, job scripts, snippets and pages.
+"""Find commands that their tool would reject in lessons, job scripts, snippets and pages.
 
-Only the profilers of the player, the trainer, proflab and tidyprof are checked, by their parsers.
+Only the profilers in the replay tool, the trainer, proflab and tidyprof are checked, by their
+parsers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MODULES = {
     "proflab": "proflab.__main__",
     "tidyprof": "tidyprof.cli.main",
 }
-"""Program of the course -> the module with its `build_parser`."""
+"""Modules with a `build_parser`, by the course's program."""
 
 SCRIPTS = ("scripts/slurm/*.sh", "scripts/slurm/mpi/*.sh", "snippets/*.sh")
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
@@ -46,7 +47,7 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}|\$\w+|%(?:env\{\w+\}|\w+)%")
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
-    """Return the words of each command of a known tool in a shell text; a variable stands as 1."""
+    """Yield the words of each command of a known tool in a shell text. Variables become 1."""
     text = text.replace("$EXAMPLE", case_command("00")).replace("\\\n", " ")
     text = _ARRAY.sub(lambda found: found[0].replace("\n", " "), text)
     for line in text.splitlines():
@@ -55,13 +56,13 @@ def commands_in(text: str) -> Iterator[list[str]]:
         if not found or _NO_COMMAND.search(bare):
             continue
         own = _VARIABLE.sub("1", _FREE.sub("", _END.split(bare[found.start() :])[0]))
-        with contextlib.suppress(ValueError):  # a quote that another line closes
+        with contextlib.suppress(ValueError):  # another line closes the quote
             words = shlex.split(own)
             yield [*words, "python"] if words[-1] == "--" else words
 
 
 def problem(words: Sequence[str]) -> str:
-    """Return why the tool of the followed release refuses a command; "" if it accepts it."""
+    """Return why the tool's followed release rejects a command, or "" if it accepts it."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
@@ -77,19 +78,20 @@ def problem(words: Sequence[str]) -> str:
         found = str(error)
     else:
         found = ""
-    return "" if "invalid choice: '1'" in found else found  # the value of a variable
+    return "" if "invalid choice: '1'" in found else found  # 1 replaces a variable
 
 
 def problems_in_text(text: str) -> Iterator[str]:
-    """Return what is wrong with the commands of a shell text."""
+    """Yield problems with the commands in a shell text."""
     for words in commands_in(text):
         if found := problem(words):
             yield f"{found}: {shlex.join(words)}"
 
 
 def problems_in_page(text: str) -> Iterator[str]:
-    """Return what is wrong with commands in Markdown. Prose may shorten a command, so inline code
-    is only checked for options that the tool lacks.
+    """Yield problems with the commands in Markdown.
+
+    Prose may shorten a command, so inline code is only checked for options that the tool lacks.
     """
     for language, block in _BLOCK.findall(text):
         if language in ("", "bash", "console", "sh", "shell"):
@@ -99,7 +101,7 @@ def problems_in_page(text: str) -> Iterator[str]:
 
 
 def problems_in_cell(cell: NotebookNode) -> Iterator[str]:
-    """Return what is wrong with the commands in one cell of a notebook."""
+    """Yield problems with the commands in one notebook cell."""
     if cell.cell_type == "markdown":
         yield from problems_in_page(cell.source)
     elif found := _SHELL_CELL.match(cell.source):
@@ -107,7 +109,7 @@ def problems_in_cell(cell: NotebookNode) -> Iterator[str]:
 
 
 def problems_in_files(course: Path) -> Iterator[str]:
-    """Return what is wrong with commands in job scripts, snippets and pages."""
+    """Yield problems with commands in job scripts, snippets and pages."""
     for patterns, problems in ((SCRIPTS, problems_in_text), (PAGES, problems_in_page)):
         for path in sorted(found for pattern in patterns for found in course.glob(pattern)):
             for one in problems(path.read_text(encoding="utf-8")):

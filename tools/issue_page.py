@@ -18,15 +18,17 @@ from tools.generated_page import write_or_check
 
 PAGE = Path("docs/known-issues.md")
 ARCHIVE = Path("docs/known-issues-archive.md")
-"""The page of entries that only concern ROCm older than 6.4."""
+"""The page of entries that only affect ROCm older than 6.4."""
 
 TABLE = Path(__file__).parents[1] / "docs" / "known-issues.toml"
 
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions of `tool` that have an issue: from `since` through `last`, or up to but not
-    including `until`. A bound is "" if no source states it.
+    """Versions of `tool` that have an issue.
+
+    They range from `since` through `last`, or up to but not including `until`. A bound is "" if no
+    source states it.
     """
 
     tool: str
@@ -84,13 +86,13 @@ First, let the doctor check your machine:
 If a check fails, the doctor prints the next step and the entry on this page:
 
 ```
-cores: Ask for more with --cpus-per-task=8, or train with --num-workers 0.
+cores: Request more cores with --cpus-per-task=8, or train with --num-workers 0.
 See docs/known-issues.md#data-loader-workers-without-cpu-cores
 ```
 
 If the doctor finds nothing, search this page for the words of the error message. We took all \
 entries from the sources that they name, but we haven't reproduced them on an AMD GPU. The date \
-tells when we last read the sources. Entries for ROCm older than 6.4 are in the \
+shows when we last read the sources. Entries for ROCm older than 6.4 are in the \
 [archive](known-issues-archive.md).
 
 ## No kernels in the trace: which of six?

@@ -1,9 +1,9 @@
-"""The mirror: every file of the public recordings, whole, in one folder, for the tests that read
-them.
+"""Download all files of the public recordings into one folder, the mirror, for the tests.
 
-    python -m tools.mirror [--from FOLDER | --where]
+python -m tools.mirror [--from FOLDER | --where]
 
-`make mirror` runs it. A file that is already there, by its hash, is not fetched again.
+`make mirror` runs this tool. A file that is already there with the right hash isn't downloaded
+again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ from tidyprof.standard_streams import tell
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "recordings"
 AT_ONCE = 8
-"""Number of files that are fetched at a time: most have a few kilobytes, and take no longer than a
-request to the server.
+"""Number of parallel downloads.
+
+Most files have only a few kilobytes, so a download takes no longer than a request to the server.
 """
 
 
 def mirror_folder() -> Path:
-    """Folder of the mirror: PROFLAB_RECORDINGS, else `shared/recordings` beside the checkout if it
-    exists, else a folder in the cache of recordings.
+    """Return the folder of the mirror.
 
-    Lessons look into the cache, but not into that folder of it: they show what every learner sees.
+    It is PROFLAB_RECORDINGS, otherwise `shared/recordings` next to the checkout if it exists,
+    otherwise a subfolder of the cache of recordings. Lessons look into the cache but not into this
+    subfolder, so they show what every learner sees.
     """
     if named := os.environ.get("PROFLAB_RECORDINGS"):
         return Path(named).absolute()
@@ -48,8 +50,9 @@ def mirror_folder() -> Path:
 
 
 def bring(file: RecordedFile, folder: Path, given: Path | None) -> str | None:
-    """Bring one file into the mirror, as a copy from `given` if that has it. Returns None, or what
-    went wrong.
+    """Bring one file into the mirror, as a copy from `given` if `given` contains it.
+
+    Return None, or a description of what went wrong.
     """
     try:
         if problem((file,), folder) is None:
@@ -57,12 +60,12 @@ def bring(file: RecordedFile, folder: Path, given: Path | None) -> str | None:
         if given is not None and problem((file,), given) is None:
             _copy(file, folder, given)
         elif os.environ.get("PROFLAB_OFFLINE") == "1":
-            return f"{file.path}: not here, and PROFLAB_OFFLINE=1 forbids the download"
+            return f"{file.path} is missing, and PROFLAB_OFFLINE=1 forbids the download"
         else:
             fetch_file(file, folder)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        return f"{file.path}: {file.url} could not be had ({type(error).__name__}: {reason})"
+        return f"{file.path}: {file.url} couldn't be downloaded ({type(error).__name__}: {reason})"
     return None
 
 
@@ -76,14 +79,14 @@ def _copy(file: RecordedFile, folder: Path, given: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill the mirror. Returns 0, or 2 after a line for each file that is missing."""
+    """Fill the mirror. Return 0, or 2 after a line for each missing file."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.mirror", description="Fetch the public recordings for the tests."
     )
     parser.add_argument(
-        "--from", dest="given", type=Path, metavar="FOLDER", help="copy what is in this mirror"
+        "--from", dest="given", type=Path, metavar="FOLDER", help="copy files from this mirror"
     )
-    parser.add_argument("--where", action="store_true", help="print its folder, and fetch nothing")
+    parser.add_argument("--where", action="store_true", help="print the folder without downloading")
     options, folder = parser.parse_args(arguments), mirror_folder()
     if options.where:
         print(folder)
@@ -97,11 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(f"error: {one}")
     if wrong:
         tell(
-            f"error: {folder}: {len(wrong)} of {len(files)} files are missing; run it again, which"
-            " fetches these alone, or name a folder that has them: make mirror FROM=FOLDER"
+            f"error: {folder}: {len(wrong)} of {len(files)} files are missing. To download only"
+            " these, run it again. To copy them from a folder, run: make mirror FROM=FOLDER"
         )
         return 2
-    print(f"{folder}: {len(files)} files are here, {size(sum(file.bytes for file in files))}")
+    print(f"{folder}: {len(files)} files are complete, {size(sum(file.bytes for file in files))}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Rules for lessons and notebooks. Each rule takes a notebook and yields its faults."""
+"""Rules for lessons and notebooks. Each rule receives a notebook and yields its problems."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ LONGEST_CELL = 25
 LONGEST_FUNCTION = 12
 
 GIVEN_TAG = "given"
-"""Tag of a markdown cell that may hold numbers with units: facts that can't be computed from the
-lesson's data.
+"""Tag of a Markdown cell that may contain numbers with units.
+
+These facts can't be computed from the lesson's data.
 """
 
 _UNITS = r"ns|us|µs|μs|ms|%|percent|[kMGT]i?B(?:/s)?|[GTP]FLOPS?(?:/s)?|images/s"
@@ -42,7 +43,7 @@ _SKIPPING = re.compile(r"skip|raise|allow.?error", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Finding:
-    """One broken rule. `cell` counts from 1; 0 is the notebook as a whole."""
+    """One broken rule. `cell` counts from 1, and 0 is the whole notebook."""
 
     path: Path
     cell: int
@@ -55,14 +56,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Page:
-    """A notebook to check, and the folder from which its relative links count."""
+    """A notebook to check, and the base folder of its relative links."""
 
     path: Path
     notebook: NotebookNode
     folder: Path
 
     def cells(self, kind: str) -> Iterator[tuple[int, NotebookNode]]:
-        """Cells of one kind with their numbers."""
+        """Yield the cells of one kind with their numbers."""
         for place, cell in enumerate(self.notebook.cells, start=1):
             if cell.cell_type == kind:
                 yield place, cell
@@ -73,7 +74,7 @@ Rule = Callable[[Page], Iterator[tuple[int, str]]]
 
 
 def lint(page: Page) -> list[Finding]:
-    """All faults of one notebook."""
+    """Return all problems of one notebook."""
     return [
         Finding(page.path, cell, name, text)
         for name, rule in RULES.items()
@@ -82,9 +83,9 @@ def lint(page: Page) -> list[Finding]:
 
 
 def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
-    """All faults of the lessons (in their solved form) and of the learners' notebooks.
+    """Return all problems of the lessons (in their solved form) and of the learners' notebooks.
 
-    columns -- length of the longest line of code that is allowed; None for any length.
+    columns -- maximum length of a line of code, or None for any length.
     """
     import nbformat
 
@@ -103,7 +104,7 @@ def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
 
 
 def too_wide(page: Page, columns: int | None) -> Iterator[tuple[int, str]]:
-    """Lines of code with more characters than `columns`; none if that is None."""
+    """Find lines of code with more than `columns` characters."""
     for place, cell in page.cells("code"):
         for line in cell.source.splitlines():
             if columns and len(line) > columns:
@@ -114,14 +115,14 @@ def too_wide(page: Page, columns: int | None) -> Iterator[tuple[int, str]]:
 
 
 def no_outputs(page: Page) -> Iterator[tuple[int, str]]:
-    """Outputs are made by running, not kept in the repository."""
+    """Outputs come from running the notebook and aren't stored in the repository."""
     for place, cell in page.cells("code"):
         if cell.get("outputs") or cell.get("execution_count") is not None:
             yield place, "has an output or an execution count"
 
 
 def no_skipping(page: Page) -> Iterator[tuple[int, str]]:
-    """A cell that is skipped or may raise is tested nowhere."""
+    """A cell that is skipped or may raise isn't tested."""
     if page.notebook.metadata.get("execution", {}).get("allow_errors"):
         yield 0, "allows errors for the whole notebook"
     for place, cell in enumerate(page.notebook.cells, start=1):
@@ -131,7 +132,7 @@ def no_skipping(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def no_absolute_paths(page: Page) -> Iterator[tuple[int, str]]:
-    """A path from the root exists on one machine only, except the kernel's own (/dev, /proc,
+    """An absolute path exists on only one machine, except the kernel's paths (/dev, /proc,
     /sys).
     """
     for place, cell in page.cells("code"):
@@ -140,12 +141,13 @@ def no_absolute_paths(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def own_folder(page: Page) -> Iterator[tuple[int, str]]:
-    """Results go to the folder that the learner chose: `$FOLDER` in commands, `lesson.folder` in
-    Python.
+    """Results go to the folder that the learner chose.
+
+    It is `$FOLDER` in commands and `lesson.folder` in Python.
     """
     for place, cell in page.cells("code"):
         if found := _TYPED_FOLDER.search(cell.source):
-            yield place, f"has {found.group()}, which is elsewhere where PROFLAB_RUNS is set"
+            yield place, f"has {found.group()}, which is a different folder if PROFLAB_RUNS is set"
 
 
 def no_installing(page: Page) -> Iterator[tuple[int, str]]:
@@ -164,9 +166,7 @@ def short_cells(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def short_functions(page: Page) -> Iterator[tuple[int, str]]:
-    """Code that needs a longer function, however it is wrapped, belongs in a package, with
-    tests.
-    """
+    """Code that needs a longer function belongs in a package with tests, even if it is wrapped."""
     for place, cell in page.cells("code"):
         for node in ast.walk(_parse(cell.source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -186,11 +186,13 @@ def valid_python(page: Page) -> Iterator[tuple[int, str]]:
         try:
             ast.parse(python_of(cell.source))
         except SyntaxError as error:
-            yield place, f"is no Python: {error.msg}"
+            yield place, f"isn't valid Python: {error.msg}"
 
 
 def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
-    """One H1, which comes first, and no skipped level: a screen reader navigates by them."""
+    """The only H1 comes first, and no level is skipped, because screen readers navigate by
+    headings.
+    """
     level, titles = 0, 0
     for place, here, text in _headings(page):
         titles += here == 1
@@ -199,7 +201,7 @@ def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
         if here > level + 1:
             yield (
                 place,
-                f"jumps from H{level} to H{here}" if level else f"begins with H{here}, not H1",
+                f"jumps from H{level} to H{here}" if level else f"starts with H{here}, not H1",
             )
         level = here
     if titles != 1:
@@ -207,7 +209,7 @@ def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def images_have_text(page: Page) -> Iterator[tuple[int, str]]:
-    """Every image has a text that tells what it shows."""
+    """Every image has a text that describes it."""
     for place, cell in page.cells("markdown"):
         for source, text in _images(cell.source):
             if not text.strip():
@@ -215,7 +217,7 @@ def images_have_text(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def links_resolve(page: Page) -> Iterator[tuple[int, str]]:
-    """Every relative link leads to a file, and every link within the page to a heading."""
+    """Every relative link leads to a file, and every link within the page leads to a heading."""
     anchors = {re.sub(r"\s+", "-", text).casefold() for _, _, text in _headings(page)}
     for place, cell in page.cells("markdown"):
         for target in _targets(cell.source):
@@ -224,14 +226,15 @@ def links_resolve(page: Page) -> Iterator[tuple[int, str]]:
                 continue
             if not parts.path:
                 if unquote(parts.fragment).casefold() not in anchors:
-                    yield place, f"the link {target} leads to no heading"
+                    yield place, f"the link {target} doesn't lead to a heading"
             elif parts.path.startswith("/") or not (page.folder / unquote(parts.path)).exists():
-                yield place, f"the link {target} leads nowhere"
+                yield place, f"the link {target} doesn't lead to a file"
 
 
 def no_typed_numbers(page: Page) -> Iterator[tuple[int, str]]:
-    """Numbers with units are computed from the data, so that they can't age; facts go into a cell
-    tagged `given`.
+    """Numbers with units are computed from the data, so that they can't become outdated.
+
+    Facts go into a cell tagged `given`.
     """
     for place, cell in page.cells("markdown"):
         if {GIVEN_TAG, QUESTION_TAG} & set(cell.metadata.get("tags", [])):
@@ -239,12 +242,12 @@ def no_typed_numbers(page: Page) -> Iterator[tuple[int, str]]:
         for found in _NUMBER_WITH_UNIT.finditer(_prose(cell.source)):
             yield (
                 place,
-                f"the number {found.group()!r} is typed; compute it, or tag the cell `{GIVEN_TAG}`",
+                f"the number {found.group()!r} is typed. Compute it, or tag the cell `{GIVEN_TAG}`",
             )
 
 
 def known_commands(page: Page) -> Iterator[tuple[int, str]]:
-    """Every command is one that its tool understands, by the tool's own options."""
+    """Every command is valid according to its tool's own options."""
     for place, cell in enumerate(page.notebook.cells, start=1):
         yield from ((place, problem) for problem in problems_in_cell(cell))
 
@@ -268,7 +271,10 @@ RULES: dict[str, Rule] = {
 
 
 def python_of(source: str) -> str:
-    """The cell without magics: "" for a cell magic, `pass` for a line magic or a shell line."""
+    """Return the cell without magics.
+
+    A cell magic becomes "", and a line magic or shell line becomes `pass`.
+    """
     if source.lstrip().startswith("%%"):
         return ""
     return re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
@@ -286,7 +292,7 @@ def _without_comments(source: str) -> str:
 
 
 def markdown_tokens(source: str) -> list:
-    """Return the tokens that markdown-it makes of the text, with tables."""
+    """Return the tokens that markdown-it creates from the text, including tables."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable("table").parse(source)
@@ -298,7 +304,7 @@ def _inline(source: str) -> Iterator:
 
 
 def _headings(page: Page) -> Iterator[tuple[int, int, str]]:
-    """Cell number, level and text of every heading."""
+    """Yield the cell number, level and text of every heading."""
     for place, cell in page.cells("markdown"):
         tokens = markdown_tokens(cell.source)
         for token, content in itertools.pairwise(tokens):
@@ -307,7 +313,7 @@ def _headings(page: Page) -> Iterator[tuple[int, int, str]]:
 
 
 def _images(source: str) -> Iterator[tuple[str, str]]:
-    """Source and alternative text of Markdown and HTML images."""
+    """Yield the source and the alternative text of Markdown and HTML images."""
     for token in _inline(source):
         if token.type == "image":
             yield token.attrs["src"], token.content
@@ -316,7 +322,7 @@ def _images(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _targets(source: str) -> Iterator[str]:
-    """Targets of links and images."""
+    """Yield the targets of links and images."""
     for token in _inline(source):
         if token.type in ("link_open", "image"):
             yield str(token.attrs.get("href", token.attrs.get("src")))
@@ -325,7 +331,7 @@ def _targets(source: str) -> Iterator[str]:
 
 
 def _prose(source: str) -> str:
-    """The text of a Markdown cell: no code blocks, no link targets."""
+    """Return the text of a Markdown cell without code blocks and link targets."""
     blocks = (token.children for token in markdown_tokens(source) if token.type == "inline")
     return "\n".join(
         "".join(
@@ -338,7 +344,7 @@ def _prose(source: str) -> str:
 
 
 def _html(source: str, tag: str) -> Iterator[dict[str, str]]:
-    """Attributes of every HTML element `tag` in the Markdown's HTML parts."""
+    """Yield the attributes of every HTML element `tag` in the Markdown's HTML parts."""
     for token in [*markdown_tokens(source), *_inline(source)]:
         if token.type in ("html_block", "html_inline"):
             for element in re.findall(rf"<{tag}\b([^>]*)>", token.content):

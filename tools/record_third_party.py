@@ -1,10 +1,10 @@
-"""Record third-party programs with the block of lesson 14, as their authors would.
+"""Record third-party programs with the code block from lesson 14, as their authors would.
 
-    python -m tools.record_third_party [NAME ...]
+python -m tools.record_third_party [NAME ...]
 
-The programs are in packages/tidyprof/tests/third_party/sources.tar.gz. Each trace holds three steps
-on this machine's CPU, one file per rank. The truths in truth.toml and truth_review.toml were
-written before a trace was recorded, so recording again must not change them.
+The programs are in packages/tidyprof/tests/third_party/sources.tar.gz. Each trace contains three
+steps on this machine's CPU, with one file per rank. The truths in truth.toml and truth_review.toml
+were written before any trace was recorded, so recording again must not change them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COURSE = Path(__file__).resolve().parents[1]
 THIRD_PARTY = COURSE / "packages/tidyprof/tests/third_party"
 BLOCK = COURSE / "snippets/14_instrument_me.py"
 LONGEST_S = 300
-# They run 14 steps or more.
+# The programs run at least 14 steps.
 WATCHED = {
     "STEP_TIMER": "trace",
     "STEP_TIMER_SKIP": "10",
@@ -32,14 +32,16 @@ WATCHED = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(prog="python -m tools.record_third_party")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="programs to record; none: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="record these programs (default: all)"
+    )
     return parser
 
 
 def main() -> None:
-    """Record the named programs, or all."""
+    """Record the named programs, or all of them."""
     names = build_parser().parse_args().names
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(THIRD_PARTY / "sources.tar.gz") as archive:

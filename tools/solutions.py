@@ -1,7 +1,7 @@
 """Cut the solutions out of a lesson's cells, and leave what the learner fills in.
 
-In a code cell a line `# solution` begins the part that is cut, which `# end solution` or the end of
-the cell ends. A cell tagged `solution` is dropped as a whole.
+In a code cell, a line `# solution` starts the part to cut, which ends at `# end solution` or at the
+end of the cell. A cell tagged `solution` is dropped completely.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ YOUR_TURN = "# your turn"
 
 
 def solved_source(source: str) -> str:
-    """The cell's text without the marker lines."""
+    """Return the cell's text without the marker lines."""
     return "\n".join(line for line in source.split("\n") if line.strip() not in (BEGIN, END))
 
 
 def learner_sources(sources: list[str]) -> list[str]:
-    """The code cells of a notebook, in order, with every solution replaced.
+    """Return the code cells of a notebook in order, with every solution replaced.
 
-    `answer = expr` becomes `answer = ...`. If a solution assigns several names, those that appear
-    later in the notebook are kept, at least the last one. Raises CourseError for a solution that is
-    no Python, and for misplaced markers.
+    `answer = expr` becomes `answer = ...`. If a solution assigns several names, the names that
+    appear later in the notebook are kept, or at least the last name. Raises CourseError for a
+    solution that isn't valid Python and for misplaced markers.
     """
     later: set[str] = set()
     cut = []
@@ -39,10 +39,10 @@ def learner_sources(sources: list[str]) -> list[str]:
 
 
 def _cut(source: str, later: set[str]) -> tuple[str, set[str]]:
-    """The learner's cell, and all names in it."""
+    """Return the learner's cell and all names in it."""
     names: set[str] = set()
     kept: list[list[str]] = []
-    # From the end: a stub keeps the names that the rest of the cell uses.
+    # Start at the end, because a stub keeps the names that the rest of the cell uses.
     for is_solution, lines in reversed(list(_segments(source))):
         if is_solution:
             lines = [YOUR_TURN] if source.startswith("%%") else _stub(lines, later | names)
@@ -52,7 +52,7 @@ def _cut(source: str, later: set[str]) -> tuple[str, set[str]]:
 
 
 def _segments(source: str) -> Iterator[tuple[bool, list[str]]]:
-    """Pieces of the cell in order: whether each is a solution, and its lines."""
+    """Yield the pieces of the cell in order: whether each is a solution, and its lines."""
     inside, lines = False, []
     for line in source.split("\n"):
         mark = line.strip()
@@ -60,23 +60,21 @@ def _segments(source: str) -> Iterator[tuple[bool, list[str]]]:
             lines.append(line)
             continue
         if inside is (mark == BEGIN):
-            raise CourseError(
-                f"`{mark}` stands where it makes no sense in the cell that begins {source[:40]!r}"
-            )
+            raise CourseError(f"`{mark}` is misplaced in the cell that starts with {source[:40]!r}")
         yield inside, lines
         inside, lines = mark == BEGIN, []
     yield inside, lines
 
 
 def _stub(lines: list[str], later: set[str]) -> list[str]:
-    """The text in place of a solution: its names set to `...`."""
+    """Return the text that replaces a solution, with its names set to `...`."""
     code = textwrap.dedent("\n".join(lines))
     indent = next((line[: len(line) - len(line.lstrip())] for line in lines if line.strip()), "")
     try:
         body = ast.parse(code).body
     except SyntaxError as error:
         raise CourseError(
-            f"the solution that begins {code[:40]!r} is no Python: {error.msg}"
+            f"the solution that starts with {code[:40]!r} isn't valid Python: {error.msg}"
         ) from None
     names = list(dict.fromkeys(_assigned(body)))
     kept = [name for name in names if name in later] or names[-1:]
@@ -90,7 +88,9 @@ def _stub(lines: list[str], later: set[str]) -> list[str]:
 
 
 def _assigned(body: Iterable[ast.AST]) -> Iterator[str]:
-    """Names that these statements assign or define, in order; not those inside functions."""
+    """Yield the names that these statements assign or define, in order, except names inside
+    functions.
+    """
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

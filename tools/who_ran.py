@@ -1,7 +1,7 @@
-"""The page docs/who-ran-this.md and README's line on AMD GPUs, from docs/who-ran-this.json:
-`python -m tools.who_ran [ARCHIVE] [--name NAME] [--check]`.
+"""Write the page docs/who-ran-this.md and README's line on AMD GPUs from docs/who-ran-this.json.
 
-With an archive of `make gpu-check` that somebody sent, its run becomes a row first.
+Run it with `python -m tools.who_ran [ARCHIVE] [--name NAME] [--check]`. If ARCHIVE is an archive
+that someone sent from `make gpu-check`, its run becomes a new row first.
 """
 
 from __future__ import annotations
@@ -26,40 +26,41 @@ DATA, PAGE, README = Path("docs/who-ran-this.json"), Path("docs/who-ran-this.md"
 COMMAND = "python -m tools.who_ran"
 
 LARGEST_BYTES = 10**6
-"""Largest size of a summary in bytes: some hundred times that of gpu-check's."""
+"""Maximum size of a summary in bytes, about a hundred times the size of a typical one."""
 
 NOBODY = "not yet run on one."
 README_LINE = re.compile(r"^(\| AMD GPUs \| \*\*).*?(?=\*\*)", re.MULTILINE)
 _WORDS = re.compile(r"(?:[^\W_]|[ ,;:'()-]|\.(?= |$))*")
-"""Texts in which Markdown finds neither marks nor links."""
+"""Text in which Markdown finds neither markup nor links."""
 
 HEAD = """\
 # Who ran this, on what, when
 
-A row for each machine with GPUs on which the course was run, as far as its authors were told. {amd}
+Each row is a machine with GPUs on which the course was run, based on what people told the \
+authors. {amd}
 
-To add yours, run `make gpu-check` on it and send the archive: [help the \
-course](slurm.md#help-the-course-run-it-on-a-gpu) says what it tries, and what it packs. Whoever \
-has been sent one makes a row of it by `.venv/bin/python -m tools.who_ran gpu_check.tar.gz --name \
-"Ada Example"`, with the name where the sender gave one, and looks at the difference before it is \
-committed: its texts are somebody else's.
+To add your machine, run `make gpu-check` on it and send the archive. [Help the \
+course](slurm.md#help-the-course-run-it-on-a-gpu) describes what it tests and what it packs. \
+To add a row for an archive that you received, run `.venv/bin/python -m tools.who_ran \
+gpu_check.tar.gz --name "Ada Example"`. Pass the name only if the sender gave one. Review the \
+change before you commit it, because someone else wrote its texts.
 
 """
 COLUMNS = ("when", "on what", "passed", "did not pass", "from whom, license")
 
 
 class Part(msgspec.Struct):
-    """The state of one part of a run, and its text."""
+    """The state and the text of one part of a run."""
 
     state: Literal["passed", "differed", "failed", "could not run"]
     text: str
 
 
 class Run(msgspec.Struct):
-    """A run as gpu-check's summary states it, and who sent it.
+    """A run from gpu-check's summary, and who sent it.
 
     date  -- a day or a month, in ISO 8601.
-    parts -- line on what was tried -> its result.
+    parts -- results by the line on what was tested.
     """
 
     date: str
@@ -75,21 +76,22 @@ class Run(msgspec.Struct):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(prog=COMMAND, description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument(
-        "archive", nargs="?", type=Path, help="of `make gpu-check`; its run becomes a row"
+        "archive", nargs="?", type=Path, help="add a row for this archive from `make gpu-check`"
     )
-    parser.add_argument("--name", default="", help="who sent it, if that may be told")
+    parser.add_argument("--name", default="", help="add the sender's name, if the sender agreed")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit with 1 if a page is stale"
+        "--check", action="store_true", help="only check the pages; exit with 1 if one is stale"
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Add a row, if asked, and write or check both pages. Returns 0; 1 for a stale page; 2 for an
-    unsound archive.
+    """Add a row, if requested, and write or check both pages.
+
+    Return 0, 1 for a stale page, and 2 for an invalid archive.
     """
     options = build_parser().parse_args(arguments)
     runs = msgspec.json.decode(DATA.read_bytes(), type=list[Run])
@@ -109,32 +111,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sent(archive: Path, name: str, known: Sequence[Run]) -> Run:
-    """The run in an archive. Raises UserError for a file that is no archive of gpu-check, and for a
-    run that is known.
+    """Return the run in an archive.
+
+    Raises UserError for a file that isn't a gpu-check archive, and for a run that is already known.
     """
     try:
         with tarfile.open(archive) as source:
-            # A stranger's archive: nothing is unpacked to a disk, and nothing large is read.
+            # The archive isn't trusted, so don't unpack it to disk or read anything large.
             entry = next((one for one in source if Path(one.name).name == SUMMARY), None)
             if entry is None or not entry.isfile() or entry.size > LARGEST_BYTES:
                 raise UserError(
-                    f"{archive}: no {SUMMARY} is in it; was it made by today's `make gpu-check`?"
+                    f"{archive} doesn't contain {SUMMARY}. Did the current"
+                    " `make gpu-check` write it?"
                 )
             run = msgspec.json.decode(source.extractfile(entry).read(), type=Run)
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise UserError(f"{archive}: cannot be unpacked ({error}); have it sent again") from error
+        raise UserError(f"{archive} can't be unpacked ({error}). Ask for a new copy.") from error
     except msgspec.DecodeError as error:
         raise UserError(
-            f"{archive}: its {SUMMARY} is not what gpu-check writes ({error}); have it sent again"
+            f"{archive}: gpu-check didn't write its {SUMMARY} ({error}). Ask for a new copy."
         ) from error
     run.name = name
     if any(msgspec.structs.replace(one, name=name) == run for one in known):
-        raise UserError(f"{archive}: this run has its row in {PAGE} already")
+        raise UserError(f"{archive}: {PAGE} already has a row for this run.")
     return run
 
 
 def page(runs: Sequence[Run]) -> str:
-    """The whole page, the newest run first."""
+    """Return the whole page, with the newest run first."""
     amd = "**No AMD GPU is among them yet.**" if line(runs) == NOBODY else ""
     rows = [COLUMNS, ["---"] * len(COLUMNS)]
     rows += map(_row, sorted(runs, key=lambda run: run.date, reverse=True))
@@ -142,13 +146,13 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def line(runs: Iterable[Run]) -> str:
-    """README's words on AMD GPUs, which it shows in bold."""
+    """Return README's words on AMD GPUs, which it shows in bold."""
     machines = [f"{_harmless(run.gpu)} ({when(run)})" for run in runs if run.maker == "AMD"]
     return f"run on {', '.join(machines)}." if machines else NOBODY
 
 
 def when(run: Run) -> str:
-    """The day or the month of a run, as text for people."""
+    """Return the day or the month of a run as text for people."""
     try:
         if len(run.date) == len("2026-11"):
             return f"{date.fromisoformat(f'{run.date}-01'):%B %Y}"
@@ -176,7 +180,7 @@ def _row(run: Run) -> list[str]:
 
 
 def _harmless(text: str) -> str:
-    """A text of somebody else in a cell: plain words unchanged, any other text as code."""
+    """Return someone else's text for a cell: plain words unchanged, and any other text as code."""
     return text if _WORDS.fullmatch(text) else markdown_text(text)
 
 

@@ -1,1 +1,1 @@
-"""The book: the lessons as executed, and the pages of docs/, as a site that needs no network."""
+"""The book: the executed lessons and the pages of docs/, as a site that doesn't need a network."""

@@ -1,6 +1,6 @@
-"""Build the book: `python -m docs.book`, at the top of the repository.
+"""Build the book: run `python -m docs.book` at the top of the repository.
 
-The lessons' outputs are taken from build/combined, where `make lessons` leaves them.
+The lessons' outputs come from build/combined, where `make lessons` writes them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET = REPOSITORY / "build/book"
 CONFIGURATION = Path(__file__).resolve().parent
 DOWNLOADS = "downloads"
-"""The folder beside the pages with the learners' notebooks, which are not pages."""
+"""Folder next to the pages for the learners' notebooks, which aren't pages."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="python -m docs.book", description="Build the book in build/book/html."
     )
     parser.add_argument(
         "--finished",
         action="store_true",
-        help="write the finished lesson that the repository shows in"
-        f" notebooks/{finished_lesson.FOLDER} instead",
+        help=f"write only the finished lesson in notebooks/{finished_lesson.FOLDER}",
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Stage, build and check. Returns 0; 2 if a lesson was not run; 1 if Sphinx fails or the book
-    needs the network.
+    """Stage, build and check the book.
+
+    Return 0, 1 if Sphinx fails or the book needs a network, and 2 if a lesson wasn't run.
     """
     options = build_parser().parse_args(arguments)
     try:
@@ -66,14 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if done := build_site(TARGET / "pages", site):
         return done
     if found := remote_resources(site):
-        print("error: the book needs the network:", *found, sep="\n  ", file=sys.stderr)
+        print("error: the book needs a network:", *found, sep="\n  ", file=sys.stderr)
         return 1
     print(f"the book: {(site / 'index.html').relative_to(REPOSITORY)}")
     return 0
 
 
 def stage(pages: Path) -> None:
-    """Put all pages into the folder `pages`, the lessons with their outputs."""
+    """Write all pages into the folder `pages`, including the lessons with their outputs."""
     parts = contents(REPOSITORY)
     names = [page for part in parts for page in part.pages]
     for page in [START, *names]:
@@ -86,8 +86,9 @@ def stage(pages: Path) -> None:
 
 
 def stage_lessons(names: list[str], pages: Path) -> None:
-    """Write a page for each lesson of these names; raises UserError if a lesson was not run in its
-    present form.
+    """Write a page for each named lesson.
+
+    Raises UserError if a lesson wasn't run in its current form.
     """
     import nbformat
 
@@ -110,8 +111,9 @@ def stage_lessons(names: list[str], pages: Path) -> None:
 
 
 def write_finished() -> Path:
-    """Write the finished lesson of the repository's own page, and return its path. Raises UserError
-    if it was not run in its present form.
+    """Write the finished lesson for the repository's page, and return its path.
+
+    Raises UserError if it wasn't run in its current form.
     """
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     lesson = lessons()[finished_lesson.LESSON]
@@ -124,21 +126,23 @@ def write_finished() -> Path:
 def page_of(
     name: str, folders: Folders, texts: Mapping[Path, str], note: Callable[[date], str]
 ) -> NotebookNode:
-    """The page of a lesson with the outputs of its run, and a note made of the day of the run;
-    raises UserError if the lesson was not run in its present form.
+    """Return a lesson's page with its outputs and a note that contains the date of the run.
+
+    Raises UserError if the lesson wasn't run in its current form.
     """
     import nbformat
 
     learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
     path = folders.combined / f"{name}.ipynb"
     done = executed(path, nbformat.reads(texts[path], 4))
-    # The notebook keeps no date of its run, but its file does.
+    # The notebook doesn't contain the date of its run, but its file has one.
     return lesson_page(name[:2], done, learner, note(date.fromtimestamp(path.stat().st_mtime)))
 
 
 def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
-    """The notebook of a path with its outputs; raises UserError unless its cells are those of
-    `wanted`, and were executed to the end.
+    """Return the notebook at a path with its outputs.
+
+    Raises UserError unless its cells match `wanted` and were all executed.
     """
     import nbformat
 
@@ -146,20 +150,25 @@ def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
     if found is None or [cell.source for cell in found.cells] != [
         cell.source for cell in wanted.cells
     ]:
-        raise UserError(f"{path}: the lesson was not run as it is now; run `make lessons` first")
+        raise UserError(
+            f"{path}: the lesson wasn't run in its current form. Run `make lessons` first."
+        )
     code = [cell for cell in found.cells if cell.cell_type == "code"]
     if not all(cell.execution_count for cell in code if cell.source.strip()):
-        raise UserError(f"{path}: the lesson was not run to its end; `make lessons` says why")
+        raise UserError(
+            f"{path}: the lesson wasn't run to its end. To see why, run `make lessons`."
+        )
     return found
 
 
 def lesson_note(lesson: Lesson, day: date) -> str:
-    """The line below a lesson's title; words on what paper can't do are in a `span`, which print
-    leaves out.
+    """Return the line below a lesson's title.
+
+    Words that make no sense on paper are in a `span`, which the printed version leaves out.
     """
     name = lesson.folder.name
     return (
-        f"*About {lesson.minutes} minutes. The outputs below are of {day.isoformat()}*"
+        f"*About {lesson.minutes} minutes. The outputs below are from {day.isoformat()}*"
         '<span class="on-screen">*; solutions are behind a click*</span>*. '
         f"To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`*"
         '<span class="on-screen">*, or* {download}`download the notebook'
@@ -169,12 +178,12 @@ def lesson_note(lesson: Lesson, day: date) -> str:
 
 
 def build_site(pages: Path, html: Path, builder: str = "html") -> int:
-    """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns
-    Sphinx's exit code.
+    """Build the site with Sphinx, finish it, and return Sphinx's exit code.
 
-    It writes every page, since a page that was finished can't be finished again.
+    A warning, such as a dead link, is an error. Every page is written again because a finished page
+    can't be finished twice.
     """
-    # Pictures and traces of an earlier build would stay in the site.
+    # Remove pictures and traces from an earlier build.
     for folder in ("_images", traces.FOLDER):
         shutil.rmtree(html / folder, ignore_errors=True)
     command = [

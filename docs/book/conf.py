@@ -1,10 +1,10 @@
-"""Sphinx's settings: https://www.sphinx-doc.org/en/master/usage/configuration.html."""
+"""Settings for Sphinx: https://www.sphinx-doc.org/en/master/usage/configuration.html."""
 
 project = "Profiling PyTorch on AMD GPUs"
 extensions = ["myst_nb", "sphinx_copybutton"]
 exclude_patterns = ["downloads"]
 templates_path = ["templates"]
-# Text that is to be typed, such as a dictionary, keeps its straight quotes.
+# Keep straight quotes in text that readers type, such as a dictionary.
 smartquotes = False
 html_theme = "furo"
 html_title = project
@@ -16,23 +16,22 @@ html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
 html_show_copyright = False
-# The code blocks with options on tidyprof's page have a language of their own, which only a test
-# knows.
+# The code blocks with options on tidyprof's page have a special language that only a test uses.
 suppress_warnings = ["misc.highlighting_failure"]
-# Styles with enough contrast on the background of each theme.
+# These styles have enough contrast on each theme's background.
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 
-# Text without a language is a command or a file; lessons state that they are Python.
+# Text without a language is a command or a file. Lessons state that their code is Python.
 highlight_language = "none"
 
-# The output of a cell is not for copying.
+# Cell outputs don't get a copy button.
 copybutton_selector = ":not(.output) > div.highlight > pre"
 
 nb_execution_mode = "off"
-nb_code_prompt_show = "Show a solution and what came out"
+nb_code_prompt_show = "Show a solution and its output"
 nb_code_prompt_hide = "Hide the solution"
-# Load no script from elsewhere.
+# Don't load scripts from other sites.
 nb_ipywidgets_js = {}
 
 myst_enable_extensions = ["attrs_inline"]

@@ -8,10 +8,13 @@ from pathlib import Path
 from tools.notebooks import WORKSHOP
 
 START = "README.md"
-"""The first page, as a path in the repository; in the book it is `index.md`."""
+"""Path of the first page in the repository. In the book, the page is `index.md`."""
 
 READERS = "packages/tidyprof/docs"
-"""The folder of the pages on tidyprof; its README comes first, since capital letters do."""
+"""Folder of the pages on tidyprof.
+
+README comes first because capital letters sort before small letters.
+"""
 
 TO_LOOK_UP = (
     "setup",
@@ -62,8 +65,10 @@ class Part:
 
 
 def contents(repository: Path) -> tuple[Part, ...]:
-    """All parts of the book; the first one holds the notebooks with sections of several lessons,
-    which are what to try first, and the lessons in order.
+    """Return all parts of the book.
+
+    The first part contains the notebooks with sections of several lessons, which readers should try
+    first, and then the lessons in order.
     """
     lessons = [
         path.parent.name
@@ -73,15 +78,15 @@ def contents(repository: Path) -> tuple[Part, ...]:
     readers = [f"{READERS}/{path.name}" for path in (repository / READERS).glob("*.md")]
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
-        Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
+        Part("Reference", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
         Part("For instructors", tuple(f"docs/{name}.md" for name in FOR_INSTRUCTORS)),
-        Part("To carry it on", TO_CARRY_ON),
+        Part("For contributors", TO_CARRY_ON),
         Part("tidyprof", tuple(sorted(readers))),
     )
 
 
 def toctrees(parts: tuple[Part, ...]) -> str:
-    """The table of contents, as Markdown for the end of the first page."""
+    """Return the table of contents as Markdown for the end of the first page."""
     blocks = []
     for part in parts:
         pages = "\n".join(str(Path(page).with_suffix("")) for page in part.pages)

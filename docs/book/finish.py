@@ -1,7 +1,7 @@
-"""Finishes the pages that Sphinx wrote: for screen readers, small screens, and search without a
-server.
+"""Finish the pages that Sphinx wrote, for screen readers, small screens and the search.
 
-The texts that are replaced come from Furo (theme/furo/page.html) and myst-nb (core/render.py).
+The search doesn't need a server. The replaced strings come from Furo (theme/furo/page.html) and
+myst-nb (core/render.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pathlib import Path
 from docs.book import traces
 
 DESCRIPTION_LENGTH = 155
-"""Characters of a page's description; where it is shown, a much longer one is cut."""
+"""Length of a page's description in characters. Much longer descriptions are cut where they are
+shown.
+"""
 
 _REPLACED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
@@ -28,10 +30,10 @@ _REPLACED = {
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
     'alt="Logo"': 'alt=""',
 }
-"""Headings with a level, buttons that are announced by their text, landmarks with a name each."""
+"""Replacements that give headings a level, buttons a spoken text, and landmarks a name."""
 
 _ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
-"""The part of a page that pages don't share."""
+"""The part of a page that differs between pages."""
 
 _EMPTY_HEADER = re.compile(r"<th\b([^>]*)>((?:\s|&nbsp;|&#160;|</?p>)*)</th>")
 _SCOPE = re.compile(r'\s*\bscope="[^"]*"')
@@ -42,15 +44,13 @@ _SOURCE = re.compile(r'src="([^"]+)"')
 _WIDTH = re.compile(r'width="(\d+)"')
 _TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 _CODE = re.compile(r"<code\b.*?</code>|<a\b[^>]*>https?:.*?</a>", re.DOTALL)
-"""Code within a sentence, and a link that shows its address."""
+"""Code within a sentence, or a link that shows its address."""
 
 _LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/.][^<>\s]*(?![^<>]*>)")
-"""A word of a table, or of code within a sentence, that is too long for a narrow column and has
-places where it can be broken.
-"""
+"""A name in a table or in code that is too long for a narrow column and can be broken."""
 
 _HYPHENS = re.compile(r"(?<![^\s>;])(?=[^\s<>&]{1,40}(?![^\s<]))[^\s<>&]*\w-\w[^\s<>&]*(?![^<>]*>)")
-"""A word of a command with a hyphen, within which no line ends, if it fits a phone's line."""
+"""A word of a command with a hyphen that fits a phone's line, so it must not be broken."""
 
 _COMMANDS = re.compile(
     r'(<div class="highlight-(?:none|bash|console) notranslate"><div class="highlight"><pre>)(.*?)'
@@ -63,16 +63,18 @@ _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", re.DOTALL)
 _CELL_BEGIN = re.compile(r"<t[dh]\b")
 _PERCENT = re.compile(r"(?<=\d) (?=%)")
-"""The blank in `8 %`, at which no line ends."""
+"""The space in `8 %`, which must not end a line."""
 
 _DASH = re.compile(r"(<td\b[^>]*)(?=>\s*(?:<p>)?–(?:</p>)?\s*</td>)")
-"""A cell that says that there is nothing to say."""
+"""A cell with a dash, which means that there is nothing to report."""
 _SHORT_NAME = re.compile(r"<tr\b[^>]*>\s*<t[dh]\b(?=[^>]*>(?:<p>)?[^<]{1,16}(?:</p>)?\s*</t[dh]>)")
-"""The first cell of a row that holds a name such as `A, control` alone, which fits one line."""
+"""The first cell of a row if it contains only a short name, such as `A, control`, that fits on a
+line.
+"""
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
 _SHELL_REMARK = re.compile(r'(<span class="w">[^\S\n]+</span><span class="c1)(?=">)')
-"""Beginning of a remark after a command: in a block without colors, and in one with colors."""
+"""Start of a comment after a command, in blocks without and with colors."""
 _TYPED = re.compile(
     r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)',
     re.DOTALL,
@@ -82,11 +84,12 @@ _PRINTED = re.compile(
 )
 
 OUTPUT_COLUMNS, PAGE_COLUMNS = 44, 100
-"""Characters of a line of output that a phone shows without scrolling, and a laptop."""
+"""Characters per line of output that a phone and a laptop show without scrolling."""
 
 MIN_SPACES, MIN_SPACES_OF_A_PAGE = 4, 8
-"""Fewest spaces in a sentence that fills a phone's line, or a laptop's; a rule or a path has
-fewer.
+"""Minimum number of spaces in a sentence that fills a line on a phone or on a laptop.
+
+A horizontal rule or a path has fewer spaces.
 """
 
 _PROGRAM = re.compile(
@@ -94,38 +97,41 @@ _PROGRAM = re.compile(
     r"|^(?:from|import|for|while|if|elif|with|return|yield|raise|assert|del|def|class) "
     r"|^(?:else|try|finally):|^except\b"
 )
-"""What a line of a program has, which would mean something else if it were folded. The lines below
-a label of a diagnosis are indented further.
+"""Patterns in lines of programs, whose meaning would change if they were folded.
+
+The lines below a label of a diagnosis are indented further.
 """
 
 _DATA_LINE = re.compile(r"^\t|^ *(?:[{|]|\[[\[({'\"])|  \| ")
-"""What assembly, a dictionary, a list, or a row of a table with borders has: such a line is not
-folded however long it is.
+"""Patterns in assembly, dictionaries, lists and rows of tables with borders.
+
+These lines are never folded.
 """
 
 _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
-"""The label at the left of a line, such as `evidence` in a diagnosis."""
+"""Label at the left of a line, such as `evidence` in a diagnosis."""
 
 SHORT_LINES = 30
-"""Most lines of an output that stay together on one sheet of paper."""
+"""Maximum number of output lines that stay together on one sheet of paper."""
 
 LUNR = "contrib/search/templates/search/lunr.js"
-"""The search engine Lunr in MkDocs's package; it ranks the sections in the browser."""
+"""Path of the search engine Lunr in the MkDocs package. It ranks the sections in the browser."""
 
 PAPER_COLUMNS = range(104, 150)
-"""Numbers of characters of a line that fit on paper in smaller type; shorter lines fit anyway, and
-longer ones would be too small to read.
+"""Line lengths in characters that fit on paper in smaller type.
+
+Shorter lines fit anyway, and longer lines would be too small to read.
 """
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LINES = ("p", "pre", "li", "td", "th", "tr", "caption", "div", "summary")
-"""Elements whose end is also the end of a word, and outside of a table of a line."""
+"""Elements whose end also ends a word and, outside of a table, a line."""
 
 _PARAGRAPH = re.compile(r"<p>(?!<em>)(.*?)</p>", re.DOTALL)
 
 
 def finish(html: Path) -> None:
-    """Finish all pages of the site in the folder `html`, and write their texts for its search."""
+    """Finish all pages of the site in the folder `html`, and write their texts for the search."""
     texts = {}
     for path in sorted(html.rglob("*.html")):
         name = path.relative_to(html)
@@ -135,20 +141,20 @@ def finish(html: Path) -> None:
         path.write_text(page, encoding="utf-8")
         texts[name.as_posix()] = sections(page)
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
-    # A script, because a page opened as a file may not read JSON.
+    # Write a script, because a page that was opened as a file can't read JSON.
     (html / "search_texts.js").write_text(f"const SEARCH_TEXTS = {written};\n", encoding="utf-8")
     shutil.copy(files("mkdocs").joinpath(LUNR), html)
 
 
 def finished(page: str, images: Path, up: str) -> str:
-    """A finished page.
+    """Return a finished page.
 
-    images -- the folder for pictures that the page holds.
-    up     -- leads from the page to the folder above `images`.
+    images -- folder for the images that the page contains
+    up     -- path from the page to the parent folder of `images`
     """
     for old, new in _REPLACED.items():
         page = page.replace(old, new)
-    # A header without text tells a screen reader nothing.
+    # A header without text is useless for a screen reader.
     page = _EMPTY_HEADER.sub(lambda found: f"<td{_SCOPE.sub('', found[1])}>{found[2]}</td>", page)
     page = _IMAGE.sub(lambda found: picture(found[0], images, up), page)
     found = _ARTICLE.search(page)
@@ -174,8 +180,9 @@ def finished(page: str, images: Path, up: str) -> str:
 
 
 def picture(tag: str, images: Path, up: str) -> str:
-    """An image that the browser loads when it comes into sight; an image that the page holds
-    becomes a file, with its height.
+    """Return an image that the browser loads when it comes into view.
+
+    An image inside the page becomes a file, and its height is added.
     """
     tag = tag.replace("<img", '<img loading="lazy"', 1)
     data, width = _DATA.search(tag), _WIDTH.search(tag)
@@ -187,15 +194,16 @@ def picture(tag: str, images: Path, up: str) -> str:
     (images / name).write_bytes(content)
     tag = tag.replace(data[0], f'src="{up}{images.name}/{name}"')
     if data[1] == "png" and width:
-        # The first chunk begins with width and height (https://www.w3.org/TR/png-3/#11IHDR).
+        # The first chunk starts with width and height (https://www.w3.org/TR/png-3/#11IHDR).
         across, down = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
         tag = tag.replace(width[0], f'{width[0]} height="{round(int(width[1]) * down / across)}"')
     return tag
 
 
 def breakable(html: str) -> str:
-    """Text whose long names may go on in a second line, after an underscore, a slash or a point;
-    other words stay whole.
+    """Return HTML whose long names can break after an underscore, slash or period.
+
+    Other words stay whole.
     """
     return _LONG_NAME.sub(
         lambda name: re.sub(r"(?<=[^_/.])([_/.]+)(?=[^_/.<])", r"\1<wbr>", name[0]), html
@@ -203,15 +211,19 @@ def breakable(html: str) -> str:
 
 
 def whole_options(html: str) -> str:
-    """Text that goes on in a second line before an option such as `--num-workers`, not within."""
+    """Return HTML in which a line can break before an option such as `--num-workers` but not within
+    it.
+    """
     return _OPTION.sub(r'<span class="option">\g<0></span>', html)
 
 
 def labeled(table: str) -> str:
-    """A table whose cells say below which heading they stand, since a narrow screen shows each row
-    as a block, without the header, which of their names are too short to be broken, and which hold
-    a dash. Names in the first column head their block as they are; numbers would be of nobody knows
-    what. The table of the findings log has its own words for all that.
+    """Return a table whose cells contain their column headings.
+
+    A narrow screen shows each row as a block without the header. The cells also state which names
+    are too short to break, and which cells contain a dash. A name in the first column is the
+    heading of its block, but a number would be unclear without its label. The table of the findings
+    log has its own labels.
     """
     header, end, rows = table.partition("</thead>")
     if not end or "table-layout:fixed" in header:
@@ -240,8 +252,10 @@ def _plain(html: str) -> str:
 
 
 def paper_marks(printed: str) -> str:
-    """Attributes for the output of a cell: whether it is short, and the length of its longest line
-    if that needs smaller type.
+    """Return attributes for a cell's output.
+
+    They state whether the output is short, and the length of its longest line if that line needs
+    smaller type.
     """
     lines = [line.rstrip() for line in _plain(printed).splitlines()]
     longest = max(map(len, lines), default=0)
@@ -250,8 +264,10 @@ def paper_marks(printed: str) -> str:
 
 
 def folded(printed: str) -> str:
-    """The output of a cell, with long sentences folded as a terminal folds them, below their
-    beginning; lines of tables, whose cells stand apart, stay whole.
+    """Return a cell's output with long sentences folded as in a terminal.
+
+    The folded lines start below the beginning of the sentence. Lines of tables, whose cells are
+    apart, stay whole.
     """
     return "\n".join(map(_folded_line, printed.split("\n")))
 
@@ -268,24 +284,25 @@ def _folded_line(line: str) -> str:
         and words.count(" ") >= (MIN_SPACES_OF_A_PAGE if fills_a_page else MIN_SPACES)
         and (fills_a_page or not _PROGRAM.search(text))
     )
-    # A tag that spans lines can't be put into another tag for one line.
+    # Another tag for one line can't contain a tag that spans lines.
     is_whole = line.count("<span") == line.count("</span>")
     if len(text) <= OUTPUT_COLUMNS or not is_sentence or not is_whole:
         return line
     indent = begin or 2
-    # A line that goes on below a label stands below its text on a phone as well.
+    # On a phone, a folded line also starts below the text after its label.
     kind = "prose more" if begin and not label else "prose"
     return f'<span class="{kind}" style="--indent: {indent}ch">{line}</span>'
 
 
 def _remarked(found: re.Match[str]) -> str:
-    """A block of commands without colors, with the remarks after commands marked as such."""
+    """Return a block of commands without colors, with the comments after commands marked."""
     return found[1] + _REMARK.sub(r'\1<span class="c1 remark">\2</span>', found[2])
 
 
 def _linked(found: re.Match[str]) -> str:
-    """A figure, or its light and its dark picture, as a link to the whole picture: small screens
-    shrink it.
+    """Return a figure, or its light and dark images, as a link to the full image.
+
+    Small screens shrink the figure.
     """
     source = _SOURCE.search(found[2])
     if found[1] or not source or source[1].startswith("data:"):
@@ -296,8 +313,9 @@ def _linked(found: re.Match[str]) -> str:
 
 
 def description(article: str) -> str:
-    """A page's first paragraph that is neither a note nor a picture, as text, cut to the length of
-    a description.
+    """Return a page's first paragraph of text, cut to the length of a description.
+
+    Notes and images don't count as text.
     """
     texts = (" ".join(_plain(text).split()) for text in _PARAGRAPH.findall(article))
     text = next(filter(None, texts), "")
@@ -309,10 +327,10 @@ def description(article: str) -> str:
 
 
 def sections(page: str) -> list[tuple[str, str, str, str]]:
-    """The sections of a page's article: anchor, title, text, and code with its output; a paragraph,
-    a row of a table and a line of code are a line each.
+    """Return the sections of a page's article: anchor, title, text, and code with its output.
 
-    The text and code of a section leave out those of the sections within it.
+    Each paragraph, table row and line of code is one line. The text and code of a section exclude
+    its subsections.
     """
     parser = _Sections()
     parser.feed(page)
@@ -329,11 +347,11 @@ class _Sections(HTMLParser):
         self.sections: list[list[str]] = []
         self.open: list[list[str]] = []
         self.within: list[str] = []
-        """The open elements of a heading, and of parts that are no text of the page."""
+        """Open elements of headings and of parts that aren't text of the page."""
         self.cell: list[str] = []
-        """The open boxes of a cell, or of a block of code."""
+        """Open boxes of a cell or of a code block."""
         self.rows = 0
-        """How many rows of tables are open."""
+        """Number of open table rows."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)

@@ -1,9 +1,8 @@
-"""One lesson with its outputs, as Markdown that the repository's page shows by itself: `python -m
-docs.book --finished`.
+"""One lesson with its outputs, as Markdown that GitHub shows directly.
 
-Its pictures lie beside it, each in a light and a dark form. Parts that only a notebook can show,
-such as buttons, scripts and widgets, are left out, and so are styles, which the page would not
-keep.
+Build it with `python -m docs.book --finished`. Its images are in the same folder, each in a light
+and a dark version. Parts that only a notebook can show, such as buttons, scripts and widgets, are
+left out. Styles are also left out because GitHub drops them.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LESSON = "02"
-"""The lesson that shows what the course is about: a trace, a diagnosis, and three exercises."""
+"""Lesson that shows what the course is about: a trace, a diagnosis and three exercises."""
 
 FOLDER = "finished"
-"""Folder of the page, beside the notebooks."""
+"""Name of the page's folder, next to the notebooks."""
 
 SITE = "../../../../deployments/github-pages"
-"""Path from a page in that folder to the published book on the repository's page."""
+"""Path from a page in that folder to the published book on the repository's site."""
 
 _SCRIPT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _VIEWER = re.compile(r'<div class="tidy-viewer">\s*</div>')
@@ -50,28 +49,28 @@ _PAIR = re.compile(
 _FENCE = re.compile(r"`{3,}")
 _CLOSER = re.compile(r"\*Look closer\* (?=[a-z])")
 _WHERE_CLOSER = "In JupyterLab and in the published book *Look closer* "
-_IN_A_NOTEBOOK = "<p><em>In JupyterLab a button opens this step in Perfetto here.</em></p>"
+_IN_A_NOTEBOOK = "<p><em>In JupyterLab, a button here opens this step in Perfetto.</em></p>"
 
 
 def note(minutes: int, day: date) -> str:
-    """The text below the title: what this page is, and where there is more."""
+    """Return the text below the title, which explains this page and links to the book."""
     return (
-        f"*A finished lesson: all that came out of it on {day.isoformat()}, on two processor cores"
-        " without a GPU. What is of a GPU was recorded, and each figure says on which. Solutions"
-        f" are folded away. To do it yourself, about {minutes} minutes, run `make lab`. All"
-        f" lessons, finished, are in* [*the published book*]({SITE})*.*"
+        f"*This is a finished lesson with all its outputs from {day.isoformat()}, run on two CPU"
+        " cores without a GPU. GPU results come from recordings, and each figure names its GPU."
+        f" Solutions are folded. To do the lesson yourself in about {minutes} minutes, run `make"
+        f" lab`. For all finished lessons, see* [*the published book*]({SITE})*.*"
     )
 
 
 @dataclass
 class Pictures:
-    """The pictures of a page, as files of a folder, each once."""
+    """The images of a page, each stored once as a file in a folder."""
 
     folder: Path
     names: dict[str, str] = field(default_factory=dict)
 
     def pair(self, found: re.Match[str]) -> str:
-        """A picture and its dark twin, in a form of which GitHub shows one."""
+        """Return an image and its dark version as HTML of which GitHub shows one."""
         light, dark = (self._name(found[theme], theme) for theme in ("light", "dark"))
         return (
             f'<p><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
@@ -89,8 +88,9 @@ class Pictures:
 
 
 def write(page: NotebookNode, lesson: Lesson, notebooks: Path) -> Path:
-    """Write a lesson's page into the folder of finished lessons, and return its path; the files
-    there are replaced.
+    """Write a lesson's page into the folder of finished lessons, and return its path.
+
+    Files in the folder are replaced.
     """
     folder = notebooks / FOLDER
     folder.mkdir(exist_ok=True)
@@ -103,17 +103,17 @@ def write(page: NotebookNode, lesson: Lesson, notebooks: Path) -> Path:
 
 
 def ending(lesson: Lesson) -> str:
-    """Where a reader goes from a finished lesson."""
+    """Return the text that leads a reader from a finished lesson to the next page."""
     later = lessons()[f"{int(lesson.number) + 1:02}"]
     return (
-        f"Go on with lesson {later.number},"
-        f" [{later.question}](../{later.folder.name}.ipynb), which is shown here without outputs,"
-        f" or read every lesson, finished, in [the published book]({SITE}).\n"
+        f"Continue with lesson {later.number},"
+        f" [{later.question}](../{later.folder.name}.ipynb), which doesn't show outputs here,"
+        f" or read all finished lessons in [the published book]({SITE}).\n"
     )
 
 
 def document(page: NotebookNode, pictures: Pictures) -> str:
-    """The page of a lesson as Markdown; its links count from one folder deeper."""
+    """Return a lesson's page as Markdown, with links for a folder that is one level deeper."""
     parts = [part for cell in page.cells for part in _cell(cell, pictures)]
     return "\n\n".join(parts) + "\n"
 
@@ -129,7 +129,7 @@ def _cell(cell: NotebookNode, pictures: Pictures) -> list[str]:
     if FOLDED not in cell.metadata.get("tags", []):
         return parts
     return [
-        "<details>\n<summary>A solution, and what came out</summary>",
+        "<details>\n<summary>A solution and its output</summary>",
         *parts,
         "</details>",
     ]
@@ -144,14 +144,15 @@ def _output(output: NotebookNode, pictures: Pictures) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    """A block of code, fenced by more backticks than any of its lines has."""
+    """Return a code block with a fence of more backticks than any of its lines contains."""
     marks = "`" * (1 + max((len(marks) for marks in _FENCE.findall(text)), default=2))
     return f"{marks}{language}\n{text}\n{marks}"
 
 
 def simple(shown: str, pictures: Pictures) -> str:
-    """HTML of a notebook without parts that need a script or a style, in one line: a blank line
-    would end it.
+    """Return a notebook's HTML in one line, without parts that need a script or a style.
+
+    A blank line would end the HTML block.
     """
     shown = traces.BUTTON.sub(_IN_A_NOTEBOOK, shown)
     shown = _PAIR.sub(pictures.pair, _VIEWER.sub("", _SCRIPT.sub("", shown)))

@@ -1,8 +1,8 @@
-"""Pages for an instructor to show and to print, which need no network: `python -m
-docs.book.handouts`.
+"""Pages for an instructor to show and print, which don't need a network.
 
-nbconvert makes slides of each executed lesson, without its solutions. docs/cheat-sheet.md becomes
-one sheet of A4, and the questions for a room get pages of their own.
+Run `python -m docs.book.handouts`. nbconvert makes slides of each executed lesson without its
+solutions. docs/cheat-sheet.md becomes one A4 sheet, and the questions for a workshop become
+separate pages.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TARGET = REPOSITORY / "build/handouts"
 STATIC = Path(__file__).with_name("static")
 
 SHEETS = ("cheat-sheet", "hands", "before-and-after")
-"""Pages of docs that are printed or shown; sheet.css knows them by these names."""
+"""Pages of docs that are printed or shown. sheet.css uses these names."""
 
 SHORT = (2, 4, 7, 12)
-"""Questions of docs/before-and-after.md whose ideas the ninety minutes teach."""
+"""Questions in docs/before-and-after.md whose ideas the 90-minute session teaches."""
 
 SHORT_ABOUT = """
 You have three minutes, on paper and without help. Write one letter for each question. Leave out
@@ -41,8 +41,9 @@ Name, or a sign that you will recognize: ______________________________
 """
 
 LONG_CODE = 8
-"""Most lines of code that can be read from the last row of seats; of a longer cell only the outputs
-are shown.
+"""Maximum number of code lines that people in the last row can read.
+
+For a longer cell, the slides show only the outputs.
 """
 
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/theme/white.css")
@@ -52,7 +53,7 @@ _LINK_WITHIN = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")
 
 
 def main() -> int:
-    """Write the sheets, and the slides of all lessons. Returns 0, or 2 if a lesson was not run."""
+    """Write the sheets and the slides of all lessons. Return 0, or 2 if a lesson wasn't run."""
     TARGET.mkdir(parents=True, exist_ok=True)
     write_sheets()
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
@@ -75,9 +76,7 @@ def main() -> int:
 
 
 def opening(lesson: Lesson) -> str:
-    """The text below the title: the lesson's question, what it looks with, and how long it
-    takes.
-    """
+    """Return the text below the title: the lesson's question, its tool, and its duration."""
     return (
         f"**{lesson.question}** You look with {lesson.view}. The lesson takes about"
         f" {lesson.minutes} minutes."
@@ -85,14 +84,14 @@ def opening(lesson: Lesson) -> str:
 
 
 def write_sheets() -> None:
-    """Write all pages that are printed or shown as they are."""
+    """Write all pages that are printed or shown unchanged."""
     for name in SHEETS:
         write_sheet(name, (REPOSITORY / f"docs/{name}.md").read_text(encoding="utf-8"))
     write_sheet("before-and-after-short", short_forms())
 
 
 def short_forms() -> str:
-    """Both forms of before and after with the questions of the ninety minutes alone."""
+    """Return the before and after forms with only the questions of the 90-minute session."""
     sheet = (REPOSITORY / "docs/before-and-after.md").read_text(encoding="utf-8")
     _, *forms = re.split(r"^(?=## )", sheet, flags=re.MULTILINE)
     pages = []
@@ -104,12 +103,12 @@ def short_forms() -> str:
 
 
 def write_sheet(name: str, sheet: str) -> None:
-    """Write a text of Markdown for printing."""
+    """Write Markdown text as a page for printing."""
     from markdown_it import MarkdownIt
 
     title = sheet.partition("\n")[0].lstrip("# ")
     body = MarkdownIt("commonmark").enable("table").render(_LINK_WITHIN.sub(r"\1", sheet))
-    # Each line of the commands is an element, so that a folded line can hang below its beginning.
+    # Each command line is an element, so that a folded line can be indented below its start.
     parts = re.split(r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", body, flags=re.DOTALL)
     parts[1::2] = [
         "".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]
@@ -124,11 +123,11 @@ def write_sheet(name: str, sheet: str) -> None:
 
 
 def write_slides(name: str, page: NotebookNode) -> None:
-    """Write the slides of a lesson's page, with reveal.js beside them."""
+    """Write the slides of a lesson's page, and copy reveal.js next to them."""
     from nbconvert import SlidesExporter
     from traitlets.config import Config
 
-    # Only the reveal.js of this package is used; the package itself makes slides of Sphinx's pages.
+    # Use only reveal.js from this package. The package itself makes slides from Sphinx pages.
     reveal = Path(find_spec("sphinx_revealjs").origin).parent / "_static/revealjs"
     shutil.copytree(reveal / _FONTS, TARGET / "reveal.js" / _FONTS, dirs_exist_ok=True)
     for part in _PARTS:
@@ -140,16 +139,17 @@ def write_slides(name: str, page: NotebookNode) -> None:
         embed_images=True,
         config=Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_LONG}}}),
     )
-    # Images are searched for in this folder and below it.
+    # nbconvert searches for images in this folder and its subfolders.
     place = {"name": name, "path": str(REPOSITORY)}
     text, _ = exporter.from_notebook_node(slides(page), {"metadata": place})
     (TARGET / f"{name}.html").write_text(text, encoding="utf-8")
 
 
 def slides(page: NotebookNode) -> NotebookNode:
-    """A lesson's page as nbconvert makes slides of it, without solutions and traces: a heading
-    begins a slide, and a text begins a slide below it, on which the output of the next cell is
-    shown.
+    """Return a lesson's page as nbconvert needs it for slides, without solutions and traces.
+
+    A heading starts a slide. A text starts a slide below it, which also shows the output of the
+    next cell.
     """
     from nbformat import v4
 
@@ -176,7 +176,7 @@ def slides(page: NotebookNode) -> NotebookNode:
 
 
 def _can_be_shown(output: NotebookNode) -> bool:
-    """Whether this is more than a button, which would bring its trace of megabytes along."""
+    """Return True if the output is more than a button, which would include megabytes of trace."""
     return not traces.BUTTON.fullmatch(output.get("data", {}).get("text/html", "").strip())
 
 

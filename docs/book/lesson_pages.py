@@ -1,6 +1,4 @@
-"""A lesson's page: the learner's cells, the outputs of its run in the tests, and solutions behind a
-click.
-"""
+"""A lesson's page: the learner's cells, the outputs from the tests, and folded solutions."""
 
 from __future__ import annotations
 
@@ -17,45 +15,45 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-"""The lexer colors `%%bash` cells as shell code."""
+"""Lexer settings that color `%%bash` cells as shell code."""
 
 FOLDED = "hide-cell"
-"""The tag of a cell that myst-nb folds, input and outputs."""
+"""Tag of a cell whose input and outputs myst-nb folds."""
 
 
 def lesson_page(
     number: str, combined: NotebookNode, learner: NotebookNode, note: str
 ) -> NotebookNode:
-    """The page of one lesson.
+    """Return the page of one lesson.
 
     combined -- the combined notebook with its outputs: each cell as it is shipped and, if that
                 differs, as solved.
     learner  -- the learner's notebook, made from the same source.
     note     -- a line below the title.
 
-    Raises ValueError if the learner's cells are not in `combined`.
+    Raises ValueError if `combined` doesn't contain the learner's cells.
     """
     from nbformat import v4
 
-    # The first and the last cell link to other lessons, which the book has in its margins.
+    # The first and the last cell link to other lessons, but the book links them in its margins.
     given = _without_help(learner.cells[-2:0:-1])
     cells = []
-    # Before the last links is the proof that all exercises were passed.
+    # The cell before the last links proves that all exercises passed.
     for cell in _without_help(combined.cells[1:-2]):
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
-            # A page has no kernel that could answer a click.
+            # A page doesn't have a kernel that could answer a click.
             for output in cell.outputs:
                 output.get("data", {}).pop(WIDGET, None)
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
         elif given and cell.cell_type == given[-1].cell_type == "markdown":
-            cells.append(given.pop())  # whose links count from the page's folder
+            cells.append(given.pop())  # its links are relative to the page's folder
         elif given and cell.source == given[-1].source:
             given.pop()
             cells.append(cell)
         elif cell.cell_type == cells[-1].cell_type == "code":
-            cells[-1].outputs = []  # of a cell that nobody has filled in
+            cells[-1].outputs = []  # nobody has filled in this cell
             cells.append(_folded(cell))
         else:
             raise ValueError(
@@ -63,22 +61,23 @@ def lesson_page(
             )
     if given:
         raise ValueError(
-            f"lesson {number}: the learner's notebook has cells that the combined one lacks"
+            f"lesson {number}: the combined notebook lacks cells of the learner's notebook"
         )
     cells[0].source = _titled(number, cells[0].source, note)
     return v4.new_notebook(metadata=METADATA, cells=cells)
 
 
 def _without_help(cells: list[NotebookNode]) -> list[NotebookNode]:
-    """The cells without the help for a first cell that fails: on a page none does."""
+    """Return the cells without the help for a failing first cell, because cells don't fail on a
+    page.
+    """
     return [cell for cell in cells if KERNEL_TAG not in cell.metadata.get("tags", [])]
 
 
 def joined_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """The outputs, with text that was printed in a row joined to one text for each stream.
+    """Return the outputs with consecutive printed text joined into one text per stream.
 
-    A kernel sends it in pieces of any length, those of the two streams mixed, and so with broken
-    lines.
+    A kernel sends text in pieces of any length. It mixes both streams and breaks lines.
     """
     joined: list[NotebookNode] = []
     row: dict[str, NotebookNode] = {}
@@ -86,7 +85,7 @@ def joined_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
         if output.output_type != "stream":
             row = {}
         elif output.name in row:
-            # A program overwrites a line with \r, so only its last state counts.
+            # A program overwrites a line with \r, so only the line's last state counts.
             text = row[output.name].text + output.text
             row[output.name].text = re.sub(r"[^\n]*\r(?=[^\n])", "", text)
             continue
@@ -102,6 +101,6 @@ def _folded(cell: NotebookNode) -> NotebookNode:
 
 
 def _titled(number: str, text: str, note: str) -> str:
-    """The first cell, its title with the lesson's number, and a line below it."""
+    """Return the first cell with the lesson's number in its title and a line below the title."""
     title, rest = text.split("\n", maxsplit=1)
     return f"# {number} · {title.removeprefix('# ')}\n\n{note}\n{rest}"

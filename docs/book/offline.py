@@ -1,4 +1,4 @@
-"""Does the site need the network? A reader may open it as a file, on a machine without one."""
+"""Check that the site doesn't need a network, because a reader may open it as a file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _LOADED = {
     "source": "src",
     "object": "data",
 }
-"""Elements that make a browser load a file by itself -> the attribute with its address."""
+"""Attribute with an address, by the element that makes a browser load a file."""
 
 _REMOTE = re.compile(r"\s*(?:https?:)?//", re.IGNORECASE)
 _IN_STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?\s*((?:https?:)?//[^\"')\s]+)", re.IGNORECASE)
 
 
 def remote_resources(html: Path) -> list[str]:
-    """Addresses that pages and style sheets below `html` load from the network, as `file:
-    address`.
+    """Return the addresses that pages and style sheets in `html` load from the network.
+
+    Each entry has the format `file: address`.
     """
     found = []
     for path in sorted(html.rglob("*")):
@@ -39,8 +40,9 @@ def remote_resources(html: Path) -> list[str]:
 
 
 def in_page(text: str) -> list[str]:
-    """The addresses that one page loads from the network. Links, which wait for a click, may lead
-    anywhere.
+    """Return the addresses that one page loads from the network.
+
+    Links may lead anywhere because they wait for a click.
     """
     parser = _Parser()
     parser.feed(text)

@@ -1,5 +1,6 @@
-"""Puts the pages where Sphinx finds them: in the same folders as in the repository, so that their
-links hold.
+"""Copy the pages to where Sphinx finds them, in the same folders as in the repository.
+
+Their relative links therefore work.
 """
 
 from __future__ import annotations
@@ -16,22 +17,23 @@ from docs.book.contents import START, Part, toctrees
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 SITE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./(?:deployments/[\w-]+|releases)\)")
-"""A link of the first page to parts of the repository's site that are not files."""
+"""Link on the first page to parts of the repository's site that aren't files."""
 
 _FINISHED = re.compile(r"\]\(notebooks/finished/(\w+)\.md\)")
-"""A link to a finished lesson: in the book every lesson is one."""
+"""Link to a finished lesson. In the book, every lesson is finished."""
 
 _ON_THE_BOOK = re.compile(r" \[The published book\][^\n]*")
-"""The first page's words on the book itself."""
+"""Text on the first page about the book itself."""
 
 _CLONED = re.compile(r"git clone URL (\S+) +# URL: [^\n]*")
 _ISSUE = "Open an issue here"
-"""What the first page says of the repository's address, which its own page need not know."""
+"""Text on the first page that the book replaces with a link to the repository's issues."""
 
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
-    """Copy one Markdown page into `target`, and the files that it links to beside the pages. The
-    first page gets the contents.
+    """Copy one Markdown page into `target`, and copy the files that it links to next to the pages.
+
+    The first page gets the table of contents.
     """
     text = (repository / page).read_text(encoding="utf-8")
     text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
@@ -45,8 +47,9 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
 
 
 def with_address(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The first page with the repository's address, where GitHub publishes the book:
-    https://docs.github.com/en/actions/reference/workflows-and-actions/variables.
+    """Return the first page with the repository's address, if GitHub publishes the book.
+
+    See https://docs.github.com/en/actions/reference/workflows-and-actions/variables.
     """
     server, name = environ.get("GITHUB_SERVER_URL"), environ.get("GITHUB_REPOSITORY")
     if not server or not name:
@@ -57,8 +60,9 @@ def with_address(text: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def write_if_new(path: Path, text: str) -> None:
-    """Write `text`; a file that already holds it keeps its date, so that Sphinx need not read it
-    again.
+    """Write `text` unless the file already contains it.
+
+    An unchanged file keeps its date, so Sphinx doesn't read it again.
     """
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,16 +70,14 @@ def write_if_new(path: Path, text: str) -> None:
 
 
 def remove_others(target: Path, pages: set[str]) -> None:
-    """Delete pages of an earlier book that are no longer in it."""
+    """Delete pages of an earlier book that are no longer part of it."""
     for path in [*target.rglob("*.md"), *target.rglob("*.ipynb")]:
         if str(path.relative_to(target)) not in pages:
             path.unlink()
 
 
 def stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
-    """Copy the files that a page links to and that are not pages; a reader of the book can download
-    them.
-    """
+    """Copy the files that a page links to, except pages, so that readers can download them."""
     for link in LINK.findall(text):
         parts = urlsplit(link)
         linked = (repository / page).parent / unquote(parts.path)

@@ -1,7 +1,8 @@
-"""Traces that figures hand to Perfetto: files of the site, and a link that Perfetto follows.
+"""Traces that figures open in Perfetto, as files of the site with a link for Perfetto.
 
-In a notebook the trace is in the button, which needs no server. A site has an address, so there the
-trace is a file, stored once, and the page stays small. book.js makes the link from that address.
+In a notebook, the button contains the trace, so it doesn't need a server. A site has an address, so
+each trace is stored once as a file, and the page stays small. book.js makes the link from that
+address.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ BUTTON = re.compile(
     r'.*?</div><script>.*?\("\1"\);</script>',
     re.DOTALL,
 )
-"""The output of `proflab.perfetto_button`, with its script."""
+"""Pattern of the output of `proflab.perfetto_button`, including its script."""
 
 _ODD = re.compile(r"[^\w.-]+")
 
 
 def with_files(page: str, html: Path, up: str) -> str:
-    """A page whose traces are files of the site in `html`; `up` leads there from the page."""
+    """Return a page whose traces are files in the site `html`. `up` is the path from the page to
+    it.
+    """
     return BUTTON.sub(lambda found: _linked(found[2], found[3], html, up), page)
 
 
@@ -36,7 +39,7 @@ def _linked(config: str, trace: str, html: Path, up: str) -> str:
     given = json.loads(unescape(config))
     content = base64.b64decode(trace)
     name = _ODD.sub("-", given["fileName"])
-    # Two traces may have one name; equal traces are stored once.
+    # Different traces may have the same name. Equal traces are stored once.
     address = f"{FOLDER}/{sha256(content).hexdigest()[:8]}-{name}"
     (html / FOLDER).mkdir(exist_ok=True)
     (html / address).write_bytes(content)
@@ -46,6 +49,6 @@ def _linked(config: str, trace: str, html: Path, up: str) -> str:
         f"<p><strong>{escape(given['title'])}</strong>, a trace of {size(len(content))}</p>"
         f'<p><a class="open" target="_blank" rel="noopener" data-viewer="{viewer}" hidden>'
         f'Open in Perfetto</a> <a href="{up}{address}" download="{name}">Save the trace</a></p>'
-        f'<p>You can drop a saved trace on <a href="{viewer}">Perfetto\'s page</a>, too. Nothing'
-        " is uploaded.</p></div>"
+        f'<p>You can also drop a saved trace on <a href="{viewer}">Perfetto\'s page</a>. The trace'
+        " isn't uploaded.</p></div>"
     )

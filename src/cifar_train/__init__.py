@@ -1,4 +1,5 @@
-"""A plain CIFAR-100 trainer with switches worth profiling.
+"""A plain CIFAR-100 trainer with switches that are worth profiling.
 
-Importing it is quick and safe on a login node: torch is imported when training begins.
+Importing this package is quick and safe on a login node because it imports torch only when training
+starts.
 """

@@ -1,4 +1,4 @@
-"""`python -m cifar_train`."""
+"""Entry point of `python -m cifar_train`."""
 
 from cifar_train.cli import main
 

@@ -1,4 +1,4 @@
-"""The command line: options in, exit code out."""
+"""The trainer's command-line interface."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from tidyprof.errors import UserError
 from tidyprof.standard_streams import tell
 
 SIGTERM_EXIT_CODE = 143
-"""128 + 15, as a shell reports a process that SIGTERM ended."""
+"""128 + 15, the exit code that a shell reports for a process that SIGTERM ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the trainer; returns 0 for success, 2 for an error that the user can fix, 130 for Ctrl-C
-    and SIGTERM_EXIT_CODE for SIGTERM.
+    """Run the trainer and return its exit code.
+
+    The exit code is 0 for success, 2 for an error that the user can fix, 130 for Ctrl-C, and
+    SIGTERM_EXIT_CODE for SIGTERM.
     """
     try:
         config = parse(arguments)
@@ -32,9 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not str(error).startswith("DataLoader"):
             raise
         tell(
-            f"error: a process that loads images was lost ({str(error).split('. ')[0]}): likely"
-            " memory ran out or /dev/shm is full (df -h /dev/shm); free some, or lower"
-            " --num-workers"
+            f"error: a data loader worker died ({str(error).split('. ')[0]}). Likely cause:"
+            " memory ran out, or /dev/shm is full (df -h /dev/shm). Next step: free some space,"
+            " or lower --num-workers."
         )
         return 2
     except KeyboardInterrupt:
@@ -43,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(config: TrainConfig) -> int:
-    # torch reads this when it is imported. Its warnings about lost connections have 40 lines of C++
-    # frames, which would hide our message.
+    # torch reads this variable when it is imported. Its warnings about lost connections contain
+    # 40 lines of C++ frames, which would hide our message.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from cifar_train.train import run
 

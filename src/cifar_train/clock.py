@@ -1,8 +1,8 @@
-"""Honest step times: every interval spans finished device work.
+"""Step times that include the device's work.
 
-On a GPU the host only launches work, so a host clock read between launches measures
-launching. Here events are recorded in the device's own stream, which waits for nothing
-during the run; they are read after one synchronization at the end.
+On a GPU, the host only launches work, so reading the host's clock between launches measures the
+launches. This clock records events in the device's own stream instead. The events don't make the
+host wait during the run. The clock reads them after one synchronization at the end.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cifar_train.hooks import Hook, StepOutcome
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished all launched work; nothing to do on a CPU."""
+    """Wait until the device has finished all launched work. On a CPU, return at once."""
     if device.type != "cpu":
         torch.cuda.synchronize(device)
 
 
 class StepClock(Hook):
-    """Records when each step begins and ends, and what it did.
+    """Hook that records when each step starts and ends, and the step's outcome.
 
     Step times exclude what other hooks do between two steps, such as writing a trace.
     """
@@ -41,17 +41,17 @@ class StepClock(Hook):
         return event
 
     def step_begin(self, step: int) -> None:
-        """Mark the beginning."""
+        """Record the start of the step."""
         self._begins.append(self._mark())
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Mark the end and keep the outcome."""
+        """Record the end of the step and keep its outcome."""
         self._ends.append(self._mark())
         self.outcomes.append(outcome)
 
     @property
     def durations_ns(self) -> list[int]:
-        """Duration of every finished step in nanoseconds; call after the run."""
+        """Return the duration of every finished step in nanoseconds. Call it after the run."""
         synchronize(self._device)
         return [
             self._between(begin, end) for begin, end in zip(self._begins, self._ends, strict=False)
@@ -60,5 +60,5 @@ class StepClock(Hook):
     def _between(self, begin: Any, end: Any) -> int:
         if self._device.type == "cpu":
             return end - begin
-        # elapsed_time gives milliseconds.
+        # elapsed_time returns milliseconds.
         return round(begin.elapsed_time(end) * 1e6)

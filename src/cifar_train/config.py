@@ -1,8 +1,7 @@
-"""The trainer's one configuration: a frozen dataclass, the command line made from it, and the zoo
-of pathologies.
+"""The trainer's configuration: a frozen dataclass, its command line, and the list of known faults.
 
-Nothing here imports torch, so that `--help` and every check of the options are
-quick and safe on a login node.
+Nothing here imports torch, so that `--help` and all checks of the options are quick and safe on a
+login node.
 """
 
 from __future__ import annotations
@@ -22,38 +21,40 @@ from tidyprof.command_line import Parser, add_version, complete, program
 from tidyprof.errors import UserError, shortened
 
 SECONDS_PER_SLOW_IMAGE = 0.005
-"""slow-loader: read latency of one image; chosen to be like that of a busy shared file system."""
+"""Read latency of one image for slow-loader, similar to a busy shared file system."""
 
 SKEW_SECONDS = 0.05
-"""rank-skew: how much longer the last rank prepares each step; a choice."""
+"""Extra time that the last rank needs to prepare each step, for rank-skew. The value is
+arbitrary.
+"""
 
 TINY_BATCH = 4
-"""tiny-batch: images per rank and step."""
+"""Images per rank and step for tiny-batch."""
 
 
 def tiny_batch(config: TrainConfig) -> TrainConfig:
-    """Far too few images in a step.
+    """Use far too few images per step.
 
-    Symptom: low images/s although the device seems busy. Seen in: kernel statistics
-    (as many launches per step as ever, each a few microseconds long) and launch-bound
-    idle time. Truth: the batch holds 4 images, so every kernel is too small to fill
-    the device and the fixed cost of a launch dominates.
+    Symptom: low images/s although the device seems busy. Seen in: kernel statistics (the usual
+    number of launches per step, but each kernel takes only a few microseconds) and launch-bound
+    idle time. Truth: the batch holds 4 images, so every kernel is too small to fill the device, and
+    the fixed cost of a launch dominates.
     """
     return config.replace(batch_size=TINY_BATCH)
 
 
 def no_warmup(config: TrainConfig) -> TrainConfig:
-    """Measures and records from the very first step.
+    """Measure and record from the very first step.
 
-    Symptom: a slow mean, a huge spread, set-up calls in the trace. Seen in: step times
-    in order (the first stands out) and the first profiled step. Truth: warm-up steps
-    are 0 and the profiler neither waits nor warms up.
+    Symptom: a slow mean, a huge spread, and setup calls in the trace. Seen in: step times in order
+    (the first stands out) and the first profiled step. Truth: there are 0 warmup steps, and the
+    profiler neither waits nor warms up.
     """
     return config.replace(warmup_steps=0)
 
 
 def _no_workers(config: TrainConfig) -> TrainConfig:
-    """slow-loader: load in the training process."""
+    """Return the configuration with loading in the training process, for slow-loader."""
     return config.replace(num_workers=0)
 
 
@@ -61,9 +62,9 @@ def _no_workers(config: TrainConfig) -> TrainConfig:
 class Fault:
     """A known fault: everything about it except the code that changes a model or a trainer.
 
-    settings  -- what it changes in the configuration
-    model     -- name of the function in `cifar_train.injected_faults` that changes the model
-    trainer   -- name of the function there that changes the finished trainer
+    settings  -- the configuration values that it changes
+    model     -- the function in `cifar_train.injected_faults` that changes the model
+    trainer   -- the function there that changes the finished trainer
     """
 
     name: str
@@ -88,11 +89,11 @@ FAULTS = {
         Fault("broken-grad", model="broken_grad"),
     )
 }
-"""Every pathology by its name. To add one, add its line here, and its function."""
+"""All known faults by name. To add a fault, add its entry here and write its function."""
 
 
 def apply_to_config(config: TrainConfig) -> TrainConfig:
-    """The configuration with its own pathology's settings in place."""
+    """Return the configuration with the settings of its fault applied."""
     settings = FAULTS[config.inject_fault].settings if config.inject_fault else None
     return settings(config) if settings else config
 
@@ -109,70 +110,85 @@ EXAMPLES = (
     "--max-steps 20 --torch-profile --run-dir runs/mine",
     "--download-only",
 )
-"""Examples for the help: what may follow the program's name."""
+"""Example arguments for the help, without the program's name."""
 
 MAX_NUMBER = 2**31 - 1
-"""Largest number for any option: no run has so many steps, and every library takes it."""
+"""Largest number for any option. No run has this many steps, and every library accepts it."""
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
     """Return a dataclass field that also carries what argparse needs to know.
 
-    more -- short, choices, metavar, minimum, and group where the options of a group start.
+    more -- short, choices, metavar, minimum, and group for the first option of a group
     """
     return field(default=default, metadata={"help": help} | more)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Every option of the trainer. Raises UserError for impossible values.
+    """All options of the trainer. Raises UserError for impossible values.
 
-    Batch sizes count images per rank; steps count optimizer steps over all epochs.
+    Batch sizes count images per rank. Steps count optimizer steps over all epochs.
     """
 
     model: str = option(
-        "resnet", "image classifier to train, from its default configuration", choices=MODELS
+        "resnet",
+        "train this image classifier, built from its default configuration",
+        choices=MODELS,
     )
-    precision: str = option("automixed", "arithmetic; automixed is autocast", choices=PRECISIONS)
-    batch_size: int = option(256, "images per rank and step", short="-bs", minimum=1)
+    precision: str = option(
+        "automixed",
+        "set the precision of the arithmetic; automixed is autocast",
+        choices=PRECISIONS,
+    )
+    batch_size: int = option(
+        256, "set the number of images per rank and step", short="-bs", minimum=1
+    )
     max_epochs: int = option(1, "stop after this many passes over the data", minimum=1)
     max_steps: int = option(
         20, "stop after this many steps, whichever limit comes first", short="-ms", minimum=1
     )
     warmup_steps: int | None = option(
-        None, "first steps reported apart; default 5, fewer in a short run", minimum=0
+        None, "report this many first steps separately; default 5, fewer in a short run", minimum=0
     )
-    seed: int = option(55, "seed of weights, data order and transforms", minimum=0)
+    seed: int = option(55, "set the seed for weights, data order and transforms", minimum=0)
 
     data: str = option(
         "auto",
-        "auto takes CIFAR-100 where it is staged, else synthetic images",
+        "choose the data; auto uses CIFAR-100 if it is staged, otherwise synthetic images",
         choices=DATA_SOURCES,
         group="data",
     )
-    data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp")
-    download_only: bool = option(False, "fetch CIFAR-100 into the data path and stop; needs no GPU")
+    data_path: Path = option(DATA_FOLDER, "read the dataset from this folder", short="-dp")
+    download_only: bool = option(
+        False, "download CIFAR-100 to the data path and stop; no GPU needed"
+    )
     num_workers: int = option(
         2,
-        "loader processes per rank; 0 loads in the training process",
+        "start this many data loader workers per rank; 0 loads in the training process",
         minimum=0,
     )
-    batched_transforms: bool = option(False, "transform whole batches instead of single images")
+    batched_transforms: bool = option(False, "transform whole batches, not single images")
 
     device: str = option(
-        "auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed"
+        "auto",
+        "choose the device; auto uses a GPU if torch detects one",
+        choices=DEVICES,
+        group="speed",
     )
-    compile: bool = option(False, "torch.compile the model; compilation time is reported apart")
+    compile: bool = option(
+        False, "run torch.compile on the model; reports the compile time separately"
+    )
     channels_last: bool = option(False, "keep images and weights in NHWC memory order")
-    fused_optimizer: bool = option(False, "one fused kernel for the optimizer's update")
+    fused_optimizer: bool = option(False, "update the weights with one fused optimizer kernel")
 
     torch_profile: bool = option(False, "record a torch.profiler trace", group="profiling")
-    profile_all_ranks: bool = option(False, "a trace of every rank, not of rank 0 alone")
-    record_shapes: bool = option(False, "store the shapes of every operator's inputs")
-    roctx: bool = option(False, "mark the phases of a step with ROCTX ranges for AMD's tools")
+    profile_all_ranks: bool = option(False, "trace every rank, not only rank 0")
+    record_shapes: bool = option(False, "record the input shapes of every operator")
+    roctx: bool = option(False, "mark the phases of each step with ROCTX ranges for AMD's tools")
 
     run_dir: Path | None = option(
-        None, "folder for results; default runs/cifar_train/DATE-TIME", group="output"
+        None, "write results to this folder; default runs/cifar_train/DATE-TIME", group="output"
     )
     inject_fault: str | None = option(
         None,
@@ -185,22 +201,22 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
             _check_field(item, getattr(self, item.name))
-        self.schedule_for()  # refuses a run that is too short to record
+        self.schedule_for()  # raises an error if the run is too short to record
         if self.inject_fault == "recompile" and not self.compile:
             raise UserError(
-                "--inject-fault recompile needs --compile: without a compiler nothing is compiled"
-                " again"
+                "--inject-fault recompile needs --compile. Without it, nothing is compiled, so"
+                " nothing can be recompiled."
             )
         for name in ("profile_all_ranks", "record_shapes"):
             if getattr(self, name) and not self.torch_profile:
                 raise UserError(
-                    f"{flag(name)} needs --torch-profile: without it nothing is recorded"
+                    f"{flag(name)} needs --torch-profile. Without it, nothing is recorded."
                 )
 
     def schedule_for(self) -> ProfileSchedule | None:
-        """Return the profiler's schedule, fitted to max_steps; None without --torch-profile.
+        """Return the profiler's schedule, fitted to max_steps, or None without --torch-profile.
 
-        Raises UserError for a run that is too short to record.
+        Raises UserError if the run is too short to record.
         """
         if not self.torch_profile:
             return None
@@ -209,20 +225,19 @@ class TrainConfig:
         return ProfileSchedule.fit(self.max_steps)
 
     def warmup_for(self, steps: int) -> int:
-        """How many of the first steps in a run of `steps` are warm-up: for the set-up of libraries,
-        the search for kernels and the first batches.
+        """Return how many of the first steps count as warmup in a run of `steps` steps.
 
-        The default is five, since AMD's published runs settle after step 5, but at most a third of
-        the run.
+        These steps set up libraries, search for kernels and load the first batches. The default is
+        five because AMD's published runs settle after step 5, but it is at most a third of the run.
         """
         return min(5, steps // 3) if self.warmup_steps is None else min(self.warmup_steps, steps)
 
     def replace(self, **changes: Any) -> TrainConfig:
-        """A copy with some values changed, validated again."""
+        """Return a copy with some values changed and validated."""
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; paths become strings."""
+        """Return plain values for JSON, with paths as strings."""
         return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
     def write(self, folder: Path) -> Path:
@@ -234,14 +249,15 @@ class TrainConfig:
 
 
 def precision_label(precision: str, arithmetic: str) -> str:
-    """The precision as it stands beside a rate: automixed is followed by its arithmetic, as in
-    `automixed (float16)`.
+    """Return the precision as reports print it next to a rate.
+
+    The label for automixed includes its arithmetic, as in `automixed (float16)`.
     """
     return f"{precision} ({arithmetic})" if precision == "automixed" else precision
 
 
 def flag(name: str) -> str:
-    """The command-line spelling of a field: max_steps becomes --max-steps."""
+    """Return the command-line spelling of a field, such as --max-steps for max_steps."""
     return "--" + name.replace("_", "-")
 
 
@@ -249,23 +265,23 @@ def _check_field(item: dataclasses.Field, value: Any) -> None:
     minimum = item.metadata.get("minimum")
     if minimum is not None and value is not None and not minimum <= value <= MAX_NUMBER:
         raise UserError(
-            f"{flag(item.name)} must be a whole number from {minimum} to {MAX_NUMBER}, not"
+            f"{flag(item.name)} must be an integer from {minimum} to {MAX_NUMBER}, but you passed"
             f" {shortened(str(value))}"
         )
 
 
 class _Help(argparse.HelpFormatter):
-    """Breaks lines only between words, since names of choices have hyphens."""
+    """A help formatter that breaks lines only between words, because choices contain hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line of TrainConfig: one option per field, in groups, and examples."""
+    """Return the command-line parser for TrainConfig, with one option per field, in groups."""
     parser = Parser(
         prog=program("cifar_train", "cifar-train"),
-        description="Train a small image classifier on CIFAR-100, made to be profiled.",
+        description="Train a small image classifier on CIFAR-100 and profile it.",
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -299,19 +315,19 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
 
 
 def _path(text: str) -> Path:
-    """argparse's type for folders. It refuses an empty word, which comes from a variable that is
-    not set, and would mean the working folder.
+    """Return the path of a folder, as argparse's type for folders.
+
+    Rejects an empty string, which comes from an unset variable and would mean the current folder.
     """
     if not text:
-        raise argparse.ArgumentTypeError("a folder's name is missing; the working folder is .")
+        raise argparse.ArgumentTypeError("the folder name is empty; for the current folder, pass .")
     return Path(text)
 
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
-    """The configuration that a command line asks for. Raises UserError for a wrong command line.
+    """Return the configuration for a command line. Raises UserError for an invalid command line.
 
-    If a shell asks what can be typed next (https://kislyuk.github.io/argcomplete/), it gets its
-    answer, and the program ends.
+    If a shell asks for completions (https://kislyuk.github.io/argcomplete/), print them and exit.
     """
     parser = build_parser()
     complete(parser)

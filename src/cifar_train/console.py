@@ -1,4 +1,4 @@
-"""What a running job prints."""
+"""Terminal output of a running job."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from cifar_train.hooks import Hook, StepOutcome
 from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Shortest time between two lines on progress; a choice."""
+"""Shortest time between two progress lines. The value is arbitrary."""
 
 
 def say(message: str) -> None:
-    """Print one piece of news. A notebook shows standard error in red, so this takes the other."""
+    """Print one message to standard output, because notebooks show standard error in red."""
     print(as_shown(f"cifar_train: {message}", sys.stdout, PAGE_COLUMNS), flush=True)
 
 
 class Progress(Hook):
-    """Counts launched steps.
+    """Hook that counts launched steps.
 
-    It shows neither images/s nor loss, because for both it would have to wait for the device.
+    It shows neither images/s nor the loss because computing either would make the host wait for the
+    device.
     """
 
     def __init__(self, planned_steps: int) -> None:
@@ -28,7 +29,7 @@ class Progress(Hook):
         self._last_line = time.monotonic()
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Print a line now and then."""
+        """Print a line from time to time."""
         done = outcome.step + 1
         if done == self._planned or time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             say(f"step {done} of {self._planned}")

@@ -1,4 +1,4 @@
-"""Hook points of the training loop, hooks other than profilers, and what a SIGTERM does."""
+"""Hook points of the training loop, hooks other than profilers, and SIGTERM handling."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import torch
 
 PHASES = ("data", "forward", "loss", "backward", "optimizer")
-"""Names of the ranges that mark a step, in order."""
+"""Names of the ranges that mark the phases of a step, in order."""
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did: its 0-based number, epoch, number of images, and the loss.
+    """Result of one step: its 0-based number, epoch, number of images, and loss.
 
-    `loss` is a detached scalar on the device, so that handing it over waits for nothing.
+    `loss` is a detached scalar on the device, so passing it to hooks doesn't make the host wait.
     """
 
     step: int
@@ -30,9 +30,10 @@ class StepOutcome:
 
 
 class Hook:
-    """A hook that does nothing at any point: the null hook, and the base of all others.
+    """A hook that does nothing at any point: the null hook, and the base class of all hooks.
 
-    A hook is entered before the first step and left after the last one, whatever ended the run.
+    A hook is entered before the first step and exited after the last one, no matter how the run
+    ended.
     """
 
     def __enter__(self) -> Self:
@@ -42,29 +43,29 @@ class Hook:
         return None
 
     def step_begin(self, step: int) -> None:
-        """Before the batch is asked for."""
+        """Run before the loop asks for a batch."""
 
     def after_data(self, step: int) -> None:
-        """The batch has been handed to the device."""
+        """Run after the batch was passed to the device."""
 
     def after_forward(self, step: int) -> None:
-        """The model's output has been computed, or at least launched."""
+        """Run after the model's output was computed or at least launched."""
 
     def after_loss(self, step: int) -> None:
-        """The loss has been launched."""
+        """Run after the loss was launched."""
 
     def after_backward(self, step: int) -> None:
-        """Gradients have been launched."""
+        """Run after the gradients were launched."""
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """The optimizer's update has been launched."""
+        """Run after the optimizer's update was launched."""
 
 
 class Hooks(Hook):
-    """Several hooks as one, from the outermost to the innermost.
+    """Several hooks combined into one, from the outermost to the innermost.
 
-    Every point calls them in order, `step_end` in reverse, so that the first hook encloses the
-    others.
+    Each hook point calls the hooks in order, except that `step_end` calls them in reverse. The
+    first hook therefore encloses the others.
     """
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
@@ -91,7 +92,7 @@ def _call(calls: list[Callable[[Any], None]], argument: Any) -> None:
 
 
 class PhaseRanges(Hook):
-    """Marks the five phases of a step with begin(name) and end(), one range at a time."""
+    """Hook that marks the five phases of a step with begin(name) and end(), one range at a time."""
 
     def __init__(self, begin: Callable[[str], None], end: Callable[[], None]) -> None:
         def switch(name: str) -> Callable[[int], None]:
@@ -110,8 +111,9 @@ class PhaseRanges(Hook):
 
 @contextmanager
 def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Call `handler` for a SIGTERM that comes within the block. Outside of the main thread
-    Python allows no handlers, so there nothing changes.
+    """Call `handler` if a SIGTERM arrives within the block.
+
+    Python allows signal handlers only in the main thread, so in other threads nothing changes.
     """
     try:
         previous = signal.signal(signal.SIGTERM, handler)
@@ -126,8 +128,8 @@ def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
 
 @contextmanager
 def sigterm_waits() -> Iterator[None]:
-    """Let a SIGTERM act only at the end of the block, so that files which are written in it are
-    whole.
+    """Delay a SIGTERM until the end of the block, so that the block can finish writing its
+    files.
     """
     arrived: list[int] = []
     try:

@@ -1,7 +1,7 @@
-"""What the known faults do: each with its symptom, where that is seen, and the truth about it.
+"""The code of the known faults. Each has a symptom, a place where it shows, and the truth about it.
 
-A learner's diagnosis can be checked, since the cause is known by construction. Every pathology is
-one function, which `config.FAULTS` names; those that only change settings are there.
+The cause is known by construction, so a learner's diagnosis can be checked. Each fault is one
+function that `config.FAULTS` names. Faults that only change settings are defined there.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from cifar_train.loop import Trainer
 
 
 def apply_to_model(name: str | None, model: nn.Module) -> nn.Module:
-    """The model with the pathology inside, before it moves to its device."""
+    """Return the model with the fault injected, before it moves to its device."""
     function = FAULTS[name].model if name else ""
     return globals()[function](model) if function else model
 
 
 def apply_to_trainer(name: str | None, trainer: Trainer) -> None:
-    """Let the pathology replace parts of a finished trainer."""
+    """Let the fault replace parts of a finished trainer."""
     function = FAULTS[name].trainer if name else ""
     if function:
         globals()[function](trainer)
 
 
 def slow_loader(trainer: Trainer) -> None:
-    """Images arrive slowly, in the training process itself.
+    """Load images slowly, in the training process itself.
 
-    Symptom: the device idles at the start of each step. Seen in: a long `data` range,
-    call stacks that sleep in `read_slowly`, low power. Truth: no loader workers run and
-    every image costs 5 ms of read latency.
+    Symptom: the device idles at the start of each step. Seen in: a long `data` range, call stacks
+    that sleep in `read_slowly`, and low power. Truth: there are no data loader workers, and every
+    image adds 5 ms of read latency.
     """
     loader = trainer.loaders.train
 
@@ -51,16 +51,16 @@ def slow_loader(trainer: Trainer) -> None:
 
 
 def read_slowly(images: int) -> None:
-    """Wait as long as reading that many images from a busy file system would take."""
+    """Wait as long as reading this many images from a busy file system would take."""
     time.sleep(images * SECONDS_PER_SLOW_IMAGE)
 
 
 def sync_every_step(trainer: Trainer) -> None:
-    """Reads a number back from the device for every parameter in every step.
+    """Read a number back from the device for every parameter in every step.
 
-    Symptom: gaps between kernels; the host never runs ahead. Seen in: one
-    `aten::_local_scalar_dense` (a 4-byte copy to the host) per parameter and step.
-    Truth: the gradient norm of each parameter is logged with `.item()`.
+    Symptom: gaps between kernels, and the host never runs ahead. Seen in: one
+    `aten::_local_scalar_dense` (a 4-byte copy to the host) per parameter and step. Truth: the
+    gradient norm of each parameter is logged with `.item()`.
     """
 
     class GradientNormLog(Hook):
@@ -74,11 +74,11 @@ def sync_every_step(trainer: Trainer) -> None:
 
 
 def many_small_kernels(model: nn.Module) -> nn.Module:
-    """Activations written out as chains of element-wise operations.
+    """Replace activations with chains of element-wise operations.
 
-    Symptom: many launches, short kernels, memory-bound time. Seen in: kernel counts per
-    step and the share of element-wise kernels. Truth: each ReLU or GELU is a chain of
-    small operations with the same result; one fused call would do.
+    Symptom: many launches, short kernels and memory-bound time. Seen in: kernel counts per step and
+    the share of element-wise kernels. Truth: each ReLU or GELU is a chain of small operations,
+    although one fused call would give the same result.
     """
 
     class ChainedReLU(nn.Module):
@@ -101,16 +101,15 @@ def many_small_kernels(model: nn.Module) -> nn.Module:
 
 
 def unpinned_copies(trainer: Trainer) -> None:
-    """Images cross to the device one by one, from pageable memory, waiting each time.
+    """Copy images to the device one by one from pageable memory, and wait for each copy.
 
-    Symptom: a long `data` range full of short host-to-device copies. Seen in: as many
-    copies per step as the batch has images. Truth: pinned memory and batching of the
-    copy are both missing.
+    Symptom: a long `data` range full of short host-to-device copies. Seen in: one copy per image of
+    the batch in every step. Truth: the trainer neither pins memory nor copies whole batches.
     """
     device = trainer.device
 
     def one_by_one(images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        # clone() leaves pinned memory; copy=True makes a real copy on a CPU as well.
+        # clone() moves data out of pinned memory. copy=True makes a real copy on a CPU, too.
         moved = [image.clone().to(device, copy=True) for image in images]
         return torch.stack(moved), labels.to(device)
 
@@ -118,11 +117,11 @@ def unpinned_copies(trainer: Trainer) -> None:
 
 
 def wrong_layout(model: nn.Module) -> nn.Module:
-    """Every convolution and linear layer gets its input in the other memory order.
+    """Give every convolution and linear layer its input in the other memory order.
 
-    Symptom: copies and transposes between the large kernels. Seen in: one extra
-    `aten::clone` or `batched_transpose` per layer and step. Truth: the tensors are
-    rearranged before each layer, and the layer's library call rearranges them back.
+    Symptom: copies and transposes between the large kernels. Seen in: one extra `aten::clone` or
+    `batched_transpose` per layer and step. Truth: the tensors are rearranged before each layer, and
+    the layer's library call rearranges them back.
     """
 
     def swap_order(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -138,11 +137,11 @@ def wrong_layout(model: nn.Module) -> nn.Module:
 
 
 def recompile(model: nn.Module) -> nn.Module:
-    """Something the compiler takes for constant changes in every step.
+    """Change something that the compiler treats as a constant in every step.
 
-    Symptom: steps take seconds although the model is compiled; after eight compilations
-    torch gives up and runs eagerly. Seen in: step times, TORCH_LOGS=recompiles. Truth:
-    the model reads a Python string with the step's number, which is a new constant each time.
+    Symptom: steps take seconds although the model is compiled. After eight compilations, torch
+    gives up and runs eagerly. Seen in: step times and TORCH_LOGS=recompiles. Truth: the model reads
+    a Python string that contains the step number, which is a new constant each time.
     """
 
     class LabeledModel(nn.Module):
@@ -159,7 +158,7 @@ def recompile(model: nn.Module) -> nn.Module:
 
 
 def relabel_every_step(trainer: Trainer) -> None:
-    """recompile: the hook that changes the constant."""
+    """Add the hook that changes the constant, for recompile."""
 
     class Relabel(Hook):
         def step_begin(self, step: int) -> None:
@@ -169,14 +168,16 @@ def relabel_every_step(trainer: Trainer) -> None:
 
 
 def rank_skew(trainer: Trainer) -> None:
-    """The last rank reaches every collective late.
+    """Make the last rank reach every collective late.
 
-    Symptom: long all-reduce kernels on all ranks but one. Seen in: collective time by
-    rank: the rank with the shortest collectives is the cause. Truth: the last rank
-    spends 50 ms more before each forward pass; the network is not slow.
+    Symptom: long all-reduce kernels on all ranks except one. Seen in: collective time by rank,
+    because the rank with the shortest collectives is the cause. Truth: the last rank spends 50 ms
+    more before each forward pass, and the network isn't slow.
     """
     if trainer.launch.world_size == 1:
-        trainer.notes.append("rank-skew with one rank: it is late as well, but nobody waits for it")
+        trainer.notes.append(
+            "rank-skew with one rank: the rank is also late, but no other rank waits for it"
+        )
     if trainer.launch.rank == trainer.launch.world_size - 1:
 
         class ComeLate(Hook):
@@ -187,10 +188,10 @@ def rank_skew(trainer: Trainer) -> None:
 
 
 def memory_growth(trainer: Trainer) -> None:
-    """Keeps a tensor of every step for ever.
+    """Keep a tensor from every step forever.
 
-    Symptom: memory climbs by the same amount each step until the job is killed. Seen in:
-    the memory timeline and peak memory against the number of steps. Truth: a copy of the
+    Symptom: memory grows by the same amount in each step until the job is killed. Seen in: the
+    memory timeline, and peak memory plotted against the number of steps. Truth: a copy of the
     largest parameter's gradient is appended to a list "for a histogram".
     """
 
@@ -206,11 +207,11 @@ def memory_growth(trainer: Trainer) -> None:
 
 
 def broken_grad(model: nn.Module) -> nn.Module:
-    """A fast normalization whose backward pass does not exist.
+    """Use a fast normalization layer without a backward pass.
 
-    Symptom: the backward pass gets faster, and the loss falls less. Seen in: backward
-    time, and parameters without a gradient. Truth: the last
-    normalization layer writes its result without autograd, which cuts the graph there.
+    Symptom: the backward pass gets faster, and the loss falls less. Seen in: backward time, and
+    parameters without a gradient. Truth: the last normalization layer writes its result without
+    autograd, which cuts the graph there.
     """
 
     class ForwardOnlyNorm(nn.Module):

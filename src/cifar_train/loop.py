@@ -1,4 +1,4 @@
-"""The training loop: what a step is, and nothing else."""
+"""The training loop. It defines a step and does nothing more."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cifar_train.ranks import Launch
 
 @dataclass
 class Trainer:
-    """What the loop works with; a pathology may replace any part.
+    """The parts that the loop works with. An injected fault may replace any of them.
 
-    raw_model -- the model without compiler or DistributedDataParallel around it.
-    notes     -- what a user should know of this run, one line each.
+    raw_model -- the model before the compiler or DistributedDataParallel wraps it
+    notes     -- what a user should know about this run, one line each
     """
 
     config: TrainConfig
@@ -40,21 +40,21 @@ class Trainer:
 
     @property
     def planned_steps(self) -> int:
-        """Optimizer steps that max_steps, max_epochs and the data allow together."""
+        """Number of optimizer steps that max_steps, max_epochs and the data allow together."""
         return min(self.config.max_steps, self.config.max_epochs * self.loaders.steps_per_epoch)
 
     def to_device(
         self, images: torch.Tensor, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Start to copy a batch from the loader to the device; the host does not wait."""
+        """Start to copy a batch from the loader to the device, without making the host wait."""
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
 
 
 def train(trainer: Trainer, hook: Hook | None = None) -> int:
     """Run `trainer.planned_steps` optimizer steps and return how many were run.
 
-    With a hook, its six points are called in every step; without one the loop does
-    the same arithmetic. Nothing here waits for the device.
+    If there is a hook, the loop calls its six points in every step. The arithmetic is the same
+    without a hook. Nothing here waits for the device.
     """
     hook = hook or Hook()
     step = 0
@@ -81,8 +81,9 @@ def train(trainer: Trainer, hook: Hook | None = None) -> int:
 
 
 def next_batch(trainer: Trainer, batches: Iterator) -> tuple[torch.Tensor, torch.Tensor]:
-    """The next (images [N, 3, 32, 32], labels [N]) on the trainer's device, in its layout and
-    type.
+    """Return the next batch on the trainer's device, in the trainer's memory layout and type.
+
+    The batch consists of images [N, 3, 32, 32] and labels [N].
     """
     images, labels = trainer.to_device(*next(batches))
     if trainer.loaders.transform_batch is not None:

@@ -1,8 +1,8 @@
-"""A workload of one matrix product: X [N, M] times W [J, K], with M equal to J.
+"""A workload that consists of one matrix product: X [N, M] times W [J, K], with M equal to J.
 
-`python -m cifar_train.matmul --x-shape N M --w-shape J K` makes both matrices on the
-host, copies them to the device, multiplies them and copies the product back, so that
-a trace holds two copies in, one kernel and one copy out.
+`python -m cifar_train.matmul --x-shape N M --w-shape J K` creates both matrices on the host, copies
+them to the device, multiplies them, and copies the product back. A trace therefore contains two
+copies to the device, one kernel, and one copy back.
 """
 
 from __future__ import annotations
@@ -21,33 +21,43 @@ from tidyprof.standard_streams import tell
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line of the matrix product."""
+    """Return the command-line parser of the matrix product."""
     parser = Parser(
         prog=program("cifar_train.matmul"), description="Multiply two random matrices on a device."
     )
     parser.add_argument(
-        "--x-shape", type=int, nargs=2, metavar=("N", "M"), default=[5000, 1000], help="shape of X"
+        "--x-shape",
+        type=int,
+        nargs=2,
+        metavar=("N", "M"),
+        default=[5000, 1000],
+        help="set the shape of X",
     )
     parser.add_argument(
-        "--w-shape", type=int, nargs=2, metavar=("J", "K"), default=[1000, 800], help="shape of W"
+        "--w-shape",
+        type=int,
+        nargs=2,
+        metavar=("J", "K"),
+        default=[1000, 800],
+        help="set the shape of W",
     )
     parser.add_argument(
-        "--device", choices=DEVICES, default="auto", help="where to multiply (default: %(default)s)"
+        "--device", choices=DEVICES, default="auto", help="choose the device (default: %(default)s)"
     )
     return parser
 
 
 def multiply(x_shape: Sequence[int], w_shape: Sequence[int], device_name: str) -> dict[str, Any]:
-    """Run the product once.
+    """Run the product once and return its time, FLOPs, device and mean.
 
-    Return the nanoseconds of copies, product and copy back, with the device synchronized at both
-    ends, the FLOPs of the product, and the mean of the result. Raises UserError for shapes that
-    don't fit and for a device that torch doesn't see.
+    The time in nanoseconds covers the copies to the device, the product and the copy back, with the
+    device synchronized at both ends. Raises UserError for shapes that don't fit and for a device
+    that torch doesn't detect.
     """
     if min(*x_shape, *w_shape) < 1 or x_shape[1] != w_shape[0]:
         raise UserError(
-            f"--x-shape {x_shape} and --w-shape {w_shape} must be positive, and the second number"
-            " of --x-shape must equal the first of --w-shape"
+            f"--x-shape {x_shape} and --w-shape {w_shape} must contain positive numbers, and the"
+            " second number of --x-shape must equal the first number of --w-shape."
         )
     import torch
 
@@ -70,7 +80,7 @@ def multiply(x_shape: Sequence[int], w_shape: Sequence[int], device_name: str) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns 0 for success, 2 for an error that the user can fix."""
+    """Run from the command line. Return 0 for success and 2 for an error that the user can fix."""
     try:
         options = build_parser().parse_args(arguments)
         result = multiply(options.x_shape, options.w_shape, options.device)

@@ -1,4 +1,4 @@
-"""The three classifiers, built from their default configurations; no weights are downloaded."""
+"""The three classifiers, built from their default configurations. No weights are downloaded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cifar_train.data.cifar100 import CLASSES, IMAGE_SIZE
 
 
 def build_model(name: str) -> nn.Module:
-    """A freshly initialized `resnet` (ResNet-50), `vit` (ViT-B/16) or `swinv2` classifier on the
-    CPU.
+    """Return a freshly initialized `resnet` (ResNet-50), `vit` (ViT-B/16) or `swinv2` classifier on
+    the CPU.
 
-    Input float [N, 3, 32, 32], output object with `.logits` [N, 100].
+    The input is float [N, 3, 32, 32]. The output is an object with `.logits` [N, 100].
     """
-    # transformers reports on weights and back ends that are not used here.
+    # transformers prints reports about weights and back ends that we don't use here.
     transformers.logging.set_verbosity_error()
     return MODELS[name]()
 
@@ -37,14 +37,14 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 def training_flops_per_image(name: str) -> int:
-    """FLOPs of forward and backward for one image, counted on shapes alone (no memory, no device).
+    """Return the FLOPs of one forward and backward pass for one image.
 
-    Counts matrix products and convolutions, as torch.utils.flop_counter does; a
-    multiplication and an addition are two FLOPs.
+    The count uses only shapes, so it needs no memory or device. It covers matrix products and
+    convolutions, as torch.utils.flop_counter does, and a multiply-add counts as two FLOPs.
     """
     with torch.device("meta"):
         model = build_model(name)
-        # Two images, since batch norm refuses a single value per channel.
+        # Use two images because batch norm rejects a single value per channel.
         images = torch.empty(2, 3, IMAGE_SIZE, IMAGE_SIZE)
     counter = FlopCounterMode(display=False)
     with counter:

@@ -1,4 +1,4 @@
-"""Published peak rates, for model FLOPs utilization (MFU)."""
+"""Published peak rates, used to compute model FLOPs utilization (MFU)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ PEAK_TFLOPS = (
     ("MI250|MI210", 45.3, 181.0, 181.0),
     ("MI100", 46.1, 184.6, 92.3),
 )
-"""Dense matrix peaks in TFLOP/s of what one process sees (of an MI250: one GCD), for PRECISIONS.
+"""Dense matrix peaks in TFLOP/s for PRECISIONS, for the part of a GPU that one process sees.
 
-Source: AMD's CDNA architecture pages and ROCm's GPU specification table
-(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is the rate per compute
-unit and clock, times compute units, times peak clock. automixed runs its products in float16.
+For an MI250, this part is one GCD. Sources are AMD's CDNA architecture pages and ROCm's GPU
+specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is
+the rate per compute unit and clock cycle, times the number of compute units, times the peak clock.
+automixed runs its products in float16.
 """
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Peak FLOP/s of the device with this name, or None if it is not known."""
+    """Return the peak FLOP/s of the device with this name, or None if it isn't known."""
     for pattern, *peaks in PEAK_TFLOPS:
         if re.search(pattern, device_name):
             return peaks[PRECISIONS.index(precision)] * 1e12

@@ -1,4 +1,4 @@
-"""What a precision means on a device: the type of the arithmetic, autocast, gradient scaling."""
+"""What a precision means on a device: the arithmetic type, autocast and gradient scaling."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ import torch
 from cifar_train.config import TrainConfig
 
 EMULATED_FACTOR = "7 to 15 times"
-"""How much longer a step takes in emulated bfloat16 than in float32: measured with resnet, batch 8,
-on two AMD EPYC processors on which oneDNN has only AVX2.
+"""How many times as long a step takes in emulated bfloat16 as in float32.
+
+Measured with resnet and batch size 8 on two AMD EPYC CPU cores on which oneDNN has only AVX2.
 """
 
 
 def has_bfloat16() -> bool:
-    """Whether this processor, as oneDNN uses it, computes about as fast in bfloat16 as in float32,
-    or faster.
+    """Return True if this CPU computes about as fast in bfloat16 as in float32, or faster.
 
-    On x86 torch asks oneDNN, which keeps to ONEDNN_MAX_CPU_ISA and says yes from AVX-512 on; on ARM
-    it asks the processor itself. A build of torch without oneDNN has no fast bfloat16 anywhere.
+    On x86, torch asks oneDNN, which respects ONEDNN_MAX_CPU_ISA and reports support for AVX-512 and
+    newer. On ARM, torch queries the CPU itself. A torch build without oneDNN never has fast
+    bfloat16.
     """
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def arithmetic(precision: str, device: torch.device) -> torch.dtype:
-    """The type in which matrix products and convolutions run: float16, bfloat16 or float32.
+    """Return the type in which matrix products and convolutions run: float16, bfloat16 or float32.
 
-    On a GPU automixed is float16, as in AMD's example. On a processor it is bfloat16 where that is
-    no slower than float32, else float32; float16 is far slower there.
+    On a GPU, automixed uses float16, as in AMD's example. On a CPU, it uses bfloat16 if that isn't
+    slower than float32, and otherwise float32. float16 is far slower on a CPU.
     """
     if precision != "automixed":
         return getattr(torch, precision)
@@ -41,10 +42,11 @@ def arithmetic(precision: str, device: torch.device) -> torch.dtype:
 def mixed_precision(
     config: TrainConfig, device: torch.device
 ) -> tuple[Callable[[], AbstractContextManager], torch.amp.GradScaler]:
-    """Autocast around the model, and the scaler of its gradients; both do nothing where there is
-    nothing to mix.
+    """Return the autocast context for the model and the scaler for its gradients.
+
+    Both do nothing if the precision isn't mixed.
     """
-    # Only float16 has so small a range that gradients must be scaled.
+    # Only float16 has such a small range that gradients must be scaled.
     half = arithmetic(config.precision, device)
     mixed = config.precision == "automixed" and half is not torch.float32
     scaler = torch.amp.GradScaler(device.type, enabled=mixed and half is torch.float16)
@@ -52,22 +54,22 @@ def mixed_precision(
 
 
 def notes(config: TrainConfig, device: torch.device) -> list[str]:
-    """What a user should know of this precision on this device, one line each."""
+    """Return what a user should know about this precision on this device, one line each."""
     if config.precision == "automixed" and device.type == "cpu":
         if has_bfloat16():
             return [
-                "automixed on a CPU is bfloat16 autocast without gradient scaling: float16 is far"
-                " slower there"
+                "on a CPU, automixed is bfloat16 autocast without gradient scaling, because float16"
+                " is far slower there"
             ]
-        return ["this processor has no 16-bit arithmetic, so automixed runs in float32"]
+        return ["this CPU doesn't support 16-bit arithmetic, so automixed runs in float32"]
     if config.precision != "bfloat16":
         return []
     found = [
-        "bfloat16 keeps weights and optimizer state in bfloat16, without a float32 master copy"
+        "bfloat16 stores weights and optimizer state in bfloat16, without a float32 master copy"
     ]
     if device.type == "cpu" and not has_bfloat16():
         found.append(
-            f"this processor emulates bfloat16: expect a step to take {EMULATED_FACTOR} as long as"
+            f"this CPU emulates bfloat16, so expect a step to take {EMULATED_FACTOR} as long as"
             " in float32"
         )
     return found

@@ -1,7 +1,7 @@
-"""torch.profiler as a hook, and ROCTX ranges: the loop knows neither.
+"""torch.profiler as a hook, and ROCTX ranges. The training loop doesn't know either of them.
 
-There is one profiler session per process, and one exporter: on some ROCm versions a second session
-silently records nothing, and a second export raises.
+Each process has one profiler session and one exporter. On some ROCm versions, a second session
+silently records nothing, and a second export raises an error.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError
 
 UNTRACED_KEY = "watch_untraced"
-"""Key of a trace for the times of steps without the profiler; snippets/14_instrument_me.py writes
-it, too.
-"""
+"""Trace key for the step times without the profiler. Snippet 14_instrument_me.py also writes it."""
 
 MIN_TIMED = 3
-"""Fewest steps that are timed without the profiler: one or two alone may be unusual ones."""
+"""Minimum number of steps timed without the profiler. One or two steps could be unusual."""
 
 
 class UntracedSteps(Hook):
-    """Times the later half of the first `wait` steps as a whole, because a profiler lengthens the
-    steps that it records.
+    """Hook that times the second half of the first `wait` steps as a whole, without the profiler.
 
-    found -- steps (how many), step_ns and parts_ns (`data`), means in ns; None until the last of
-             them is over, and for fewer than MIN_TIMED. The host waits for the device only at
-             both ends.
+    The profiler lengthens the steps that it records, so the trace also contains these times. The
+    host waits for the device only at both ends.
+
+    found -- the number of steps (steps) and the means in ns (step_ns and parts_ns, which contains
+             `data`). It is None until the last of these steps is over, and it stays None if there
+             are fewer than MIN_TIMED steps.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
@@ -48,19 +48,19 @@ class UntracedSteps(Hook):
         self.timing: dict[str, Any] | None = None
 
     def step_begin(self, step: int) -> None:
-        """Begin to time the wait for a batch."""
+        """Start timing the wait for a batch."""
         if self._steps and step == self._steps[0]:
             synchronize(self._device)
             self._begin_ns = time.perf_counter_ns()
         self._data_begin_ns = time.perf_counter_ns()
 
     def after_data(self, step: int) -> None:
-        """End the wait for a batch."""
+        """Stop timing the wait for a batch."""
         if step in self._steps:
             self._data_ns += time.perf_counter_ns() - self._data_begin_ns
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """End the measurement with the last of these steps."""
+        """End the measurement after the last of these steps."""
         if self._steps and outcome.step == self._steps[-1]:
             synchronize(self._device)
             count = len(self._steps)
@@ -70,12 +70,12 @@ class UntracedSteps(Hook):
 
 
 class TorchProfile(Hook):
-    """Records the scheduled steps, and writes a trace and a table.
+    """Hook that records the scheduled steps and writes a trace and a table.
 
-    untraced -- a hook that has to be called within this one; what it finds goes into the trace.
+    untraced -- a hook that must be called within this hook. Its result goes into the trace.
 
-    Create it before the device is first used: on ROCm a tracer that registers late may see no GPU
-    work.
+    Create this hook before the device is first used. On ROCm, a tracer that registers late may not
+    see any GPU work.
     """
 
     def __init__(
@@ -93,13 +93,14 @@ class TorchProfile(Hook):
         return self
 
     def __exit__(self, *details: Any) -> None:
-        """Stop. A run that ended within a recording still writes what it has."""
+        """Stop the profiler. If the run ended during a trace, write what was recorded."""
         with sigterm_waits():
             self._profiler.__exit__(*details)
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Tell the profiler that a step is over. It may then write the trace, which it can do only
-        once, so a SIGTERM has to wait.
+        """Tell the profiler that a step is over.
+
+        The profiler may then write the trace, which it can do only once, so a SIGTERM must wait.
         """
         with sigterm_waits():
             if self.untraced.timing and self._profiler.current_action.name.startswith("RECORD"):
@@ -134,7 +135,7 @@ def _new_profiler(
 
 
 def record_function_ranges() -> Hook:
-    """The phases of a step as ranges in torch.profiler's trace."""
+    """Return a hook that marks the phases of a step as ranges in torch.profiler's trace."""
     stack: list[torch.profiler.record_function] = []
 
     def begin(name: str) -> None:
@@ -148,16 +149,18 @@ def record_function_ranges() -> Hook:
 
 
 def roctx_ranges() -> Hook:
-    """The phases of a step as ROCTX ranges for rocprofv3, rocprof-sys and rpd.
+    """Return a hook that marks the phases of a step as ROCTX ranges for rocprofv3, rocprof-sys and
+    rpd.
 
-    torch.cuda.nvtx writes ROCTX ranges in a ROCm build. Raises UserError in a build
-    that has neither.
+    In a ROCm build, torch.cuda.nvtx writes ROCTX ranges. Raises UserError in a build that supports
+    neither.
     """
     try:
         torch.cuda.nvtx.range_push("probe")
         torch.cuda.nvtx.range_pop()
     except RuntimeError as error:
         raise UserError(
-            "--roctx: this build of torch has no ROCTX; install torch for ROCm or leave it out"
+            "--roctx: this torch build doesn't support ROCTX. Install torch for ROCm, or omit"
+            " --roctx."
         ) from error
     return PhaseRanges(torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop)

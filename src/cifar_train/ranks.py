@@ -1,6 +1,6 @@
-"""Which rank this process is, which device it uses, and how the ranks of a job meet and part.
+"""The rank and device of this process, and how the ranks of a job connect and disconnect.
 
-torch is imported only where ranks meet, so that every program can ask which rank it is.
+Only the functions that connect ranks import torch, so every program can ask for its rank.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ if TYPE_CHECKING:
     import torch
 
 MEETING_SECONDS = 60
-"""Longest wait for the other ranks at the start; a choice."""
+"""Longest wait for the other ranks at the start. The value is arbitrary."""
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-"""Longest wait inside one collective; the first steps may compile kernels for minutes."""
+"""Longest wait inside one collective. The first steps may compile kernels for minutes."""
 
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
-"""Kind of device -> collective library; on ROCm torch's "nccl" is RCCL, and its "cuda" is HIP."""
+"""Collective library for each kind of device. On ROCm, torch's "nccl" is RCCL and its "cuda" is
+HIP.
+"""
 
 FIRST_PORT, PORTS = 20_000, 12_768
-"""Ports for a job without MASTER_PORT. Linux gives port 32,768 and higher to any program."""
+"""Ports for a job without MASTER_PORT. Linux can assign port 32,768 and above to any program."""
 
 
 class Launcher(NamedTuple):
-    """The environment variables by which a launcher numbers its processes.
+    """The environment variables in which a launcher numbers its processes.
 
     one_node -- the variable whose value shows that all ranks are on one node: the number of ranks
-                on this node, or Slurm's number of nodes.
+                on this node, or Slurm's number of nodes
     """
 
     name: str
@@ -70,12 +72,14 @@ LAUNCHERS = (
         "SLURM_JOB_ID",
     ),
 )
-"""The order matters, because torchrun and mpirun inherit Slurm's variables within a Slurm job."""
+"""Supported launchers. The order matters because torchrun and mpirun inherit Slurm's variables
+within a Slurm job.
+"""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """This process's place in the job. `address` and `port` are where rank 0 can be met."""
+    """This process's place in the job. Other ranks reach rank 0 at `address` and `port`."""
 
     rank: int = 0
     world_size: int = 1
@@ -86,22 +90,22 @@ class Launch:
 
     @property
     def tag(self) -> str:
-        """The part of every file name that keeps ranks apart: rank0_of_4."""
+        """The part of every file name that distinguishes ranks, such as rank0_of_4."""
         return f"rank{self.rank}_of_{self.world_size}"
 
 
 def discover(environment: Mapping[str, str] = os.environ) -> Launch:
     """Read this process's place in the job from its launcher's variables.
 
-    A Slurm batch script has variables of a job but not of a step, so it is a single process.
-    Raises UserError that names a missing or wrong variable.
+    A Slurm batch script has the variables of a job but not of a step, so it counts as a single
+    process. If a variable is missing or wrong, UserError contains its name.
     """
     for launcher in LAUNCHERS:
         is_batch = launcher.name == "Slurm" and "SLURM_STEP_ID" not in environment
         if launcher.rank in environment and not (is_batch and "SLURM_JOB_ID" in environment):
             return _place(environment, launcher)
     if "WORLD_SIZE" in environment:
-        raise UserError("WORLD_SIZE is set but RANK is not; set both, or neither")
+        raise UserError("WORLD_SIZE is set, but RANK isn't. Set both or neither.")
     return Launch()
 
 
@@ -112,19 +116,22 @@ def _place(environment: Mapping[str, str], launcher: Launcher) -> Launch:
     )
     if rank >= world_size:
         raise UserError(
-            f"{launcher.rank}={rank} is not below {launcher.world_size}={world_size}; a variable is"
-            " left over from another run: unset it, or start through the launcher again"
+            f"{launcher.rank}={rank} must be less than {launcher.world_size}={world_size}. Likely"
+            " cause: a variable is left over from another run. Unset it, or start the program"
+            " through the launcher again."
         )
-    # Ranks on a single node can meet there, whatever its name is.
+    # Ranks on a single node can connect on that node, whatever its name is.
     alone = "1" if launcher.name == "Slurm" else str(world_size)
     is_local = world_size == 1 or environment.get(launcher.one_node) == alone
     address = environment.get("MASTER_ADDR", "127.0.0.1" if is_local else "")
     if not address:
         raise UserError(
-            f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host of"
-            " rank 0; export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"
+            f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host"
+            " of rank 0. Run:"
+            " export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"
         )
-    # All ranks of a job get the same port; two jobs on one node rarely share one. 0 is any port.
+    # All ranks of a job get the same port, and two jobs on one node rarely get the same one.
+    # Port 0 means any port.
     job = environment.get(launcher.job, "").encode()
     port = 0 if world_size == 1 else FIRST_PORT + zlib.crc32(job) % PORTS
     if "MASTER_PORT" in environment:
@@ -136,8 +143,8 @@ def _number(environment: Mapping[str, str], name: str, most: int = MAX_NUMBER) -
     text = environment.get(name, "")
     if not text.isdecimal() or int(text[:20]) > most:
         raise UserError(
-            f"{name} must be a whole number up to {most}, not {shortened(repr(text))}; start the"
-            " program through its launcher, or unset the launcher's variables"
+            f"{name} must be an integer up to {most}, but it is {shortened(repr(text))}. Start the"
+            " program through its launcher, or unset the launcher's variables."
         )
     return int(text)
 
@@ -145,8 +152,9 @@ def _number(environment: Mapping[str, str], name: str, most: int = MAX_NUMBER) -
 def pick_device(wanted: str, launch: Launch) -> torch.device:
     """Return the torch device of this rank.
 
-    If only one device is visible it is that one, because Slurm may show each task its own GPU as
-    number 0. Otherwise its number is the local rank. Raises UserError for a missing device.
+    If only one device is visible, it is this rank's device, because Slurm may show each task its
+    own GPU as number 0. Otherwise, the device number is the local rank. Raises UserError if the
+    device is missing.
     """
     import torch
 
@@ -155,22 +163,22 @@ def pick_device(wanted: str, launch: Launch) -> torch.device:
         return torch.device("cpu")
     if not count:
         raise UserError(
-            f"--device {wanted}: torch {torch.__version__} sees no such device; --device cpu always"
-            " works"
+            f"--device {wanted}: torch {torch.__version__} doesn't detect this device. --device cpu"
+            " always works."
         )
     if count > 1 and launch.local_rank >= count:
         raise UserError(
-            f"local rank {launch.local_rank} has no device, because only {count} are visible; start"
+            f"local rank {launch.local_rank} has no device because only {count} are visible. Start"
             f" at most {count} processes per node, or check ROCR_VISIBLE_DEVICES and"
-            " HIP_VISIBLE_DEVICES"
+            " HIP_VISIBLE_DEVICES."
         )
     return torch.device("cuda", launch.local_rank if count > 1 else 0)
 
 
 def join(launch: Launch, device: torch.device, seconds: float = MEETING_SECONDS) -> None:
-    """Meet the other ranks and start torch's process group; without a launcher do nothing.
+    """Connect to the other ranks and start torch's process group. Without a launcher, do nothing.
 
-    Raises UserError if the ranks don't meet within `seconds`.
+    Raises UserError if the ranks don't connect within `seconds`.
     """
     if launch.launcher is None:
         return
@@ -178,7 +186,8 @@ def join(launch: Launch, device: torch.device, seconds: float = MEETING_SECONDS)
 
     os.environ |= {"MASTER_ADDR": launch.address, "MASTER_PORT": str(launch.port)}
     try:
-        # Only the meeting is short: a process group's own timeout is that of its collectives, too.
+        # Only connecting has a short timeout. The process group's own timeout also applies to its
+        # collectives.
         store, rank, world_size = next(
             dist.rendezvous(
                 "env://", launch.rank, launch.world_size, timeout=timedelta(seconds=seconds)
@@ -194,15 +203,15 @@ def join(launch: Launch, device: torch.device, seconds: float = MEETING_SECONDS)
         )
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"rank {launch.rank} of {launch.world_size} could not meet the other ranks at"
+            f"rank {launch.rank} of {launch.world_size} couldn't connect to the other ranks at"
             f" MASTER_ADDR={launch.address} MASTER_PORT={launch.port} within {seconds:.0f} s"
-            f" ({str(error).splitlines()[0][:160]}); check that all ranks were started and that"
-            " these variables name the host of rank 0 and a free port"
+            f" ({str(error).splitlines()[0][:160]}). Check that all ranks were started and that"
+            " these variables contain the host of rank 0 and a free port."
         ) from error
 
 
 def gather(value: Any, launch: Launch) -> list[Any]:
-    """Return the values of all ranks, in their order. Every rank must call it."""
+    """Return the values of all ranks in rank order. Every rank must call this function."""
     values = [value] * launch.world_size
     if launch.world_size > 1:
         import torch.distributed as dist
@@ -212,7 +221,7 @@ def gather(value: Any, launch: Launch) -> list[Any]:
 
 
 def leave(launch: Launch) -> None:
-    """Part from the other ranks, after all of them are done."""
+    """Disconnect from the other ranks after all of them are done."""
     if launch.launcher is not None:
         import torch.distributed as dist
 

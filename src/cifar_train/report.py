@@ -1,4 +1,4 @@
-"""What a run reports: records for a file, a table for a person."""
+"""The results of a run: records for a file and a table for a person."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of one rank. `part` is warmup or steady; `profiled` says whether a profiler watched
-    it.
+    """One step of one rank.
+
+    `part` is warmup or steady. `profiled` is True if a profiler was active in the step.
     """
 
     step: int
@@ -47,12 +48,12 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """One rank's result; rates count this rank's images.
+    """One rank's result. Rates count this rank's images.
 
-    `arithmetic` is the type in which matrix products and convolutions ran. The median and
-    the quartiles are over steady steps that no profiler watched, or over all steps where
-    there is none (then `steady` is False). Times in nanoseconds, memory in bytes, mfu as a
-    fraction of the device's dense peak.
+    `arithmetic` is the type in which matrix products and convolutions ran. The median and the
+    quartiles cover steady steps without a profiler. If there are none, they cover all steps, and
+    `steady` is False. Times are in nanoseconds, memory is in bytes, and mfu is a fraction of the
+    device's dense peak.
     """
 
     rank: int
@@ -85,16 +86,14 @@ def device_name(device: torch.device) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python, of the libraries in use, and of the GPU stack that torch was built
-    for.
-    """
+    """Return the versions of Python, the libraries in use, and torch's GPU stack."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     found |= {name: metadata.version(name) for name in PACKAGES}
     return found | {"hip": torch.version.hip, "cuda": torch.version.cuda}
 
 
 def run_record(trainer: Trainer) -> dict[str, Any]:
-    """The first record of a metrics file: what ran, on what, with which settings."""
+    """Return the first record of a metrics file: the run's contents, machine and settings."""
     return {
         "record": "run",
         "config": trainer.config.as_dict(),
@@ -113,12 +112,13 @@ def run_record(trainer: Trainer) -> dict[str, Any]:
 def step_records(
     outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], trainer: Trainer
 ) -> list[StepRecord]:
-    """One record per finished step. Call it after the run, since it reads the losses back from the
-    device.
+    """Return one record per finished step.
+
+    Call this function after the run because it reads the losses back from the device.
     """
     warmup = trainer.config.warmup_for(trainer.planned_steps)
     schedule = trainer.config.schedule_for()
-    # A profiler costs time from its warm-up on, so these steps count as profiled, too.
+    # A profiler also costs time during its warmup, so warmup steps count as profiled.
     watched = trainer.launch.rank == 0 or trainer.config.profile_all_ranks
     return [
         StepRecord(
@@ -135,7 +135,7 @@ def step_records(
 
 
 def summarize(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int | None) -> Summary:
-    """The summary of a run with at least one finished step."""
+    """Return the summary of a run with at least one finished step."""
     peak_bytes = peak_memory_bytes(trainer.device)
     steady = [record for record in records if record.part == "steady" and not record.profiled]
     counted = steady or list(records)
@@ -144,7 +144,7 @@ def summarize(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int |
     rate = sum(record.images for record in counted) / sum(durations) * 1e9
     name = device_name(trainer.device)
     peak = peak_flops(name, trainer.config.precision)
-    # The count takes a second, so it is made only where there is a peak to compare with.
+    # Counting takes a second, so count only if the device's peak is known.
     speed = rate * training_flops_per_image(trainer.config.model) if peak else None
     return Summary(
         rank=trainer.launch.rank,
@@ -175,7 +175,7 @@ def write_metrics(
     summary: Summary,
     stop_reason: str | None,
 ) -> Path:
-    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object a
+    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object per
     line.
     """
     target = folder / f"metrics_{trainer.launch.tag}.jsonl"
@@ -188,8 +188,9 @@ def write_metrics(
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Largest memory in use so far, in bytes: that of the device's allocator, or on a CPU the
-    resident set of this process.
+    """Return the largest memory use so far, in bytes.
+
+    On a GPU, the device's allocator reports it. On a CPU, it is the resident set of this process.
     """
     if device.type == "cpu":  # Linux counts in KiB
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -199,7 +200,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 def render(
     summaries: Sequence[Summary], trainer: Trainer, files: Sequence[Path], stop_reason: str | None
 ) -> str:
-    """The result as text of at most 80 columns; numbers in ms, images/s and MB."""
+    """Return the result as text with at most 80 columns. Numbers are in ms, images/s and MB."""
     first = summaries[0]
     config = trainer.config
     precision = precision_label(config.precision, first.arithmetic)
@@ -210,13 +211,13 @@ def render(
     which = (
         f"{first.steady_steps} steady steps"
         if first.steady
-        else "all steps, no steady ones without profiler"
+        else "all steps, because no steady step ran without the profiler"
     )
     warmup = min(config.warmup_for(trainer.planned_steps), first.steps)
     memory = max(summary.peak_memory_bytes for summary in summaries)
     rows = [
         ("stopped early", stop_reason),
-        ("steps", f"{first.steps} ({warmup} warm-up, reported apart)"),
+        ("steps", f"{first.steps} ({warmup} warmup, reported separately)"),
         (
             "compilation",
             first.compile_ns and f"{first.compile_ns / 1e9:.1f} s, before the first step",
@@ -225,7 +226,7 @@ def render(
         ("step", f"{middle:.1f} ms median (quartiles {low:.1f} to {high:.1f})"),
         ("", f"over {which}"),
         ("images/s", _rates(summaries)),
-        ("peak memory", f"at most {memory / 1e6:.0f} MB a rank"),
+        ("peak memory", f"at most {memory / 1e6:.0f} MB per rank"),
         ("MFU", first.mfu and f"{first.mfu:.2%} of the dense peak"),
         ("loss", f"{first.first_loss:.3f} to {first.last_loss:.3f}"),
         ("results", files[0].parent),
@@ -240,6 +241,6 @@ def _rates(summaries: Sequence[Summary]) -> str:
     if len(rates) == 1:
         return f"{rates[0]:.1f}"
     return (
-        f"{sum(rates):.1f} in all; {statistics.median(rates):.1f} a rank ({min(rates):.1f} to"
+        f"{sum(rates):.1f} in total; {statistics.median(rates):.1f} per rank ({min(rates):.1f} to"
         f" {max(rates):.1f})"
     )

@@ -1,4 +1,4 @@
-"""Which steps torch.profiler waits for, warms up on and records."""
+"""The steps in which torch.profiler waits, warms up and records."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tidyprof.errors import UserError
 
 @dataclass(frozen=True)
 class ProfileSchedule:
-    """wait + warmup + active steps.
+    """A schedule of wait + warmup + active steps.
 
-    The default records steps 9, 10 and 11, counted from 0, as AMD's example does, and fits into its
-    20 steps.
+    The default records steps 9, 10 and 11, counted from 0, as AMD's example does. It fits into the
+    example's 20 steps.
     """
 
     wait: int = 8
@@ -25,14 +25,14 @@ class ProfileSchedule:
 
     @classmethod
     def fit(cls, steps: int) -> ProfileSchedule:
-        """Return the default schedule, cut to a run of `steps`.
+        """Return the default schedule, shortened to fit a run of `steps` steps.
 
-        Raises UserError for a run that is too short to record.
+        Raises UserError if the run is too short to record.
         """
         if steps < 2:
             raise UserError(
-                f"the profiler needs a step to warm up and one to record, but the run has {steps};"
-                " give --max-steps 2 or more"
+                f"the profiler needs one step to warm up and one to record, but the run has"
+                f" {steps}. Pass --max-steps 2 or more."
             )
         active = min(cls.active, steps - cls.warmup)
         return cls(min(cls.wait, steps - cls.warmup - active), cls.warmup, active)

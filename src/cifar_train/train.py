@@ -1,4 +1,4 @@
-"""One run of the trainer, in the order in which things happen: set-up, loop, report."""
+"""One run of the trainer in chronological order: setup, loop and report."""
 
 from __future__ import annotations
 
@@ -32,20 +32,26 @@ from tidyprof.atomic_write import locked
 from tidyprof.errors import UserError
 
 LOCK = ".running"
-"""Name of the file in a run's folder that keeps a second run out; it goes when the run ends."""
+"""Name of the lock file in a run's folder. It blocks a second run and is removed when the run ends.
+"""
 
 RUNS = Path("runs") / "cifar_train"
-"""Folder of all runs that are not given another one."""
+"""Parent folder of all runs without --run-dir."""
 
 LARGE_ON_A_PROCESSOR = 64
-"""With so many images per step, or more, a processor is slow enough for a warning: 256 took 40 to
-53 s on two cores that other programs used, too.
+"""Minimum number of images per step for a warning about slow CPU steps.
+
+A step with 256 images took 40 to 53 s on two cores that other programs also used.
 """
 
 
 @dataclass
 class Result:
-    """What a finished run leaves. `summaries`: of all ranks on rank 0, elsewhere the rank's own."""
+    """The result of a finished run.
+
+    On rank 0, `summaries` covers all ranks. On other ranks, it contains only the rank's own
+    summary.
+    """
 
     folder: Path
     records: list[report.StepRecord]
@@ -57,12 +63,13 @@ class Result:
 
 
 class StopRequested(BaseException):
-    """SIGTERM arrived: a time limit or a cancelled job. Finish the files and leave."""
+    """Raised after a SIGTERM from a time limit or a canceled job: finish the files and exit."""
 
 
 def run(config: TrainConfig) -> Result:
-    """Train as `config` says and write the results. Raises UserError for every error that the user
-    can fix.
+    """Train with this configuration and write the results.
+
+    Raises UserError for every error that the user can fix.
     """
     launch = discover()
     config = apply_to_config(config)
@@ -76,14 +83,14 @@ def run(config: TrainConfig) -> Result:
         clock = StepClock(device)
         stop_reason = _train(trainer, _hooks(trainer, profile, clock))
         if not clock.outcomes:
-            raise UserError(f"stopped by {stop_reason} before the first step was over")
+            raise UserError(f"the run was stopped by {stop_reason} before the first step ended.")
         records = report.step_records(clock.outcomes, clock.durations_ns, trainer)
         summary = report.summarize(records, trainer, compile_ns)
         metrics = report.write_metrics(folder, trainer, records, summary, stop_reason)
         files = [metrics, *(profile.files if profile else [])]
         summaries = [summary]
         if not stop_reason:
-            # A cancelled rank must not wait for the others, which may be gone already.
+            # A canceled rank must not wait for the others, because they may already have exited.
             gathered = gather(summary, launch)
             summaries = gathered if launch.rank == 0 else summaries
             leave(launch)
@@ -91,17 +98,18 @@ def run(config: TrainConfig) -> Result:
         return Result(folder, records, summaries, files, trainer.notes, stop_reason, text)
 
 
-# Set-up
+# Setup
 
 
 def _prepare_device(
     config: TrainConfig, launch: Launch, device: torch.device
 ) -> profiling.TorchProfile | None:
-    """Choose the device for this process and create the profiler, which must exist before the
-    device is first used.
+    """Choose this process's device and create the profiler.
+
+    The profiler must exist before the device is first used.
     """
     if device.type == "cpu":
-        # A GPU build of torch reports the missing GPU as an error when the profiler starts.
+        # If there is no GPU, a GPU build of torch reports an error when the profiler starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     else:
         torch.cuda.set_device(device)
@@ -112,31 +120,35 @@ def _prepare_device(
 
 @contextmanager
 def _run_folder(wanted: Path | None, launch: Launch) -> Iterator[Path]:
-    """The folder for results, which is the same on all ranks. Raises UserError if another run uses
-    it.
+    """Yield the folder for results, which is the same on all ranks.
+
+    Raises UserError if another run uses the folder.
     """
     folder = wanted or gather(RUNS / f"{datetime.now():%Y%m%d-%H%M%S-%f}", launch)[0]
     folder.mkdir(parents=True, exist_ok=True)
-    if launch.rank != 0:  # rank 0 keeps the folder for all ranks of its run
+    if launch.rank != 0:  # rank 0 locks the folder for all ranks of its run
         yield folder
         return
     try:
         with locked(folder / LOCK):
             yield folder
     except BlockingIOError as error:
-        raise UserError(f"{folder} is in use by another run; give another --run-dir") from error
+        raise UserError(
+            f"{folder} is in use by another run. Pass a different --run-dir."
+        ) from error
 
 
 def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer:
-    """Build data, model and optimizer for one rank.
+    """Build the data, model and optimizer for one rank.
 
-    Weights are equal on all ranks; transforms and order differ. Raises UserError for unusable data.
+    Weights are equal on all ranks, but transforms and data order differ. Raises UserError for
+    unusable data.
     """
     if config.model == "resnet" and config.batch_size == 1:
-        # PyTorch itself would end with a traceback in the middle of the first step.
+        # Without this check, PyTorch would end with a traceback in the middle of the first step.
         raise UserError(
-            "--batch-size 1 leaves resnet's last normalization one value per channel, which has no"
-            " spread: give at least --batch-size 2, or --model vit"
+            "with --batch-size 1, resnet's last normalization layer gets only one value per channel"
+            " and can't compute a variance. Pass at least --batch-size 2, or --model vit."
         )
     torch.manual_seed(config.seed)
     loaders = build_loaders(
@@ -173,14 +185,14 @@ def _wrap(model: nn.Module, config: TrainConfig, launch: Launch, device: torch.d
         model = nn.parallel.DistributedDataParallel(
             model,
             device_ids=None if device.type == "cpu" else [device.index],
-            # A model whose gradient is cut would otherwise stop in the second step.
+            # Without this option, a model with a cut gradient would stop in the second step.
             find_unused_parameters=config.inject_fault == "broken-grad",
         )
     return torch.compile(model) if config.compile else model
 
 
 def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: Path) -> None:
-    """Store the settings, and say once what differs from what was asked for."""
+    """Write the settings to a file and print once how the run differs from the request."""
     config, planned = trainer.config, trainer.planned_steps
     steps = f"{planned} step{'s' * (planned != 1)}"
     if trainer.launch.rank == 0:
@@ -196,8 +208,8 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
             )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
         trainer.notes.append(
-            f"a step of {config.batch_size} images can take a minute on a processor, the first one"
-            " longer; --batch-size 8 takes seconds"
+            f"on a CPU, a step with {config.batch_size} images can take a minute, and the first"
+            " step takes longer. With --batch-size 8, a step takes seconds."
         )
     if trainer.launch.rank == 0:
         for note in trainer.notes:
@@ -205,9 +217,9 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
 
 
 def _compile(trainer: Trainer) -> int:
-    """Compile forward and backward pass with a synthetic batch; returns how long it took, in ns.
+    """Compile the forward and backward pass with a synthetic batch and return the time in ns.
 
-    Running statistics and random numbers are put back, so that the run starts like an eager one.
+    Running statistics and random numbers are restored, so that the run starts like an eager run.
     """
     state = copy.deepcopy(trainer.raw_model.state_dict())
     begin = time.perf_counter_ns()
@@ -221,7 +233,8 @@ def _compile(trainer: Trainer) -> int:
     except torch._dynamo.exc.TorchDynamoException as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         raise UserError(
-            f"--compile failed: {reason}; on a CPU it needs a C++ compiler (g++), on a GPU Triton"
+            f"--compile failed: {reason}. It needs a C++ compiler (g++) on a CPU and"
+            " Triton on a GPU."
         ) from error
     synchronize(trainer.device)
     elapsed = time.perf_counter_ns() - begin
@@ -237,8 +250,8 @@ def _compile(trainer: Trainer) -> int:
 def _hooks(
     trainer: Trainer, profile: profiling.TorchProfile | None, clock: StepClock
 ) -> list[Hook]:
-    """All hooks, from the outermost to the innermost: what a later hook does lies within the step
-    of the earlier ones.
+    """Return all hooks, from the outermost to the innermost. The step of an outer hook includes the
+    inner hooks' work.
     """
     hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
     if profile is None:
@@ -251,7 +264,7 @@ def _hooks(
 
 
 def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
-    """Run the loop; returns the signal that ended it early, or None."""
+    """Run the loop and return the signal that ended it early, or None."""
     try:
         with on_sigterm(_stop), Hooks(hooks) as enclosing:
             train(trainer, enclosing)

@@ -1,8 +1,7 @@
-"""The tools of the course's notebooks: recordings, exercises, predictions and the first cell of a
-lesson.
+"""Tools for the course notebooks: recordings, exercises, predictions, and a lesson's first cell.
 
-Names are looked up when they are first used, so that `import proflab` stays quick and needs neither
-torch nor pandas; `__init__.pyi` lists them.
+Each name is imported when it is first used, so that `import proflab` stays quick and needs neither
+torch nor pandas. `__init__.pyi` lists the names.
 """
 
 from tidyprof.lazy_names import names_of_stub

@@ -1,4 +1,4 @@
-"""The command line: `python -m proflab --help`."""
+"""The command-line interface: `python -m proflab --help`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ EXAMPLES = {
     "findings": ("", "--html findings.html"),
     "tape": ("record --gpu MI300X -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
-"""Command -> examples of its arguments, one for each line of its help."""
+"""Example arguments for each command, one per line of its help."""
 
 if TYPE_CHECKING:
     from proflab.display import Table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0; 1 if something has to be fixed; 2 after one line about something
-    that the user can correct.
+    """Run one command and return its exit code.
+
+    The exit code is 0 for success, 1 if something must be fixed, and 2 after a one-line error that
+    the user can correct.
     """
     options = parsed(build_parser(), arguments)
     try:
@@ -40,59 +42,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         tell(f"error: {error}")
         return 2
-    except BrokenPipeError:  # the reader, such as head, has had enough
+    except BrokenPipeError:  # the reader, such as head, closed the pipe
         discard(sys.stdout)
         return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands with their options."""
-    parser = Parser(prog=program("proflab", "proflab"), description="The bench of the course.")
+    """Return the parser for all commands and their options."""
+    parser = Parser(prog=program("proflab", "proflab"), description="Run the course toolkit.")
     add_version(parser, "rocm-profiling-course")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    doctor = _add(commands, "doctor", "look at what is here, and say how to fix what is wrong")
+    doctor = _add(commands, "doctor", "check this machine and show how to fix what is wrong")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
     doctor.add_argument(
-        "--patience", type=float, default=30.0, metavar="SECONDS", help="longest wait for a program"
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="wait at most this long for a program",
     )
     doctor.set_defaults(run=_doctor)
 
-    progress = _add(commands, "progress", "show for each lesson which exercises are passed")
+    progress = _add(commands, "progress", "show which exercises of each lesson are passed")
     progress.add_argument(
         "--runs",
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="progress file, its folder, or a folder of collected ones "
-        "(default: runs, or notebooks/runs); of several files one table of the room",
+        help="read this progress file, its folder, or a folder of collected files "
+        "(default: runs, or notebooks/runs); several files give one table for all participants",
     )
     progress.add_argument(
-        "--lesson", nargs="+", default=[], metavar="NN", help="each exercise of these lessons"
+        "--lesson", nargs="+", default=[], metavar="NN", help="show each exercise of these lessons"
     )
     progress.add_argument(
-        "--page", type=Path, metavar="FILE", help="write it as one page, to print or to show"
+        "--page", type=Path, metavar="FILE", help="write one page to print or to show"
     )
     progress.set_defaults(run=_progress)
 
     sheet = _add(commands, "findings", "show what each lesson found in the example run")
-    sheet.add_argument("--html", type=Path, metavar="FILE", help="write it as one page")
+    sheet.add_argument("--html", type=Path, metavar="FILE", help="write one page")
     sheet.set_defaults(run=_findings)
 
-    listing = _add(commands, "recordings", "list all recordings and where each is found")
+    listing = _add(commands, "recordings", "list all recordings and their locations")
     listing.set_defaults(run=_recordings)
 
     fetch = _add(commands, "fetch", "download whole recordings into the cache and verify them")
     which = fetch.add_mutually_exclusive_group(required=True)
-    which.add_argument("names", nargs="*", default=[], metavar="NAME", help="recordings to fetch")
-    which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
+    which.add_argument(
+        "names", nargs="*", default=[], metavar="NAME", help="fetch these recordings"
+    )
+    which.add_argument(
+        "--all", action="store_true", help="fetch every recording that isn't on this machine"
+    )
     fetch.set_defaults(run=_fetch)
 
     tape = _add(commands, "tape", "record a command of a real tool as a tape")
     tape.add_argument("action", choices=["record"])
-    tape.add_argument("--name", default="", help="name of the tape (default: the tool's)")
-    tape.add_argument("--gpu", required=True, help="the GPU of this machine, such as MI300X")
-    tape.add_argument("command", nargs="+", help="the command line of the tool, after --")
+    tape.add_argument("--name", default="", help="name the tape (default: the tool's name)")
+    tape.add_argument("--gpu", required=True, help="name the GPU of this machine, such as MI300X")
+    tape.add_argument("command", nargs="+", help="run this command line of the tool, after --")
     tape.set_defaults(run=_record)
     return parser
 
@@ -126,7 +136,9 @@ def _recordings(options: argparse.Namespace) -> int:
         notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
         about = (entry.kind, entry.short_gpu, size(entry.total_bytes), entry.license)
         rows.append((entry.name, *about, where))
-    notes.append("cut: what the lessons need; `proflab fetch NAME` gets the whole file")
+    notes.append(
+        "A cut contains what the lessons need. To get the whole file, run `proflab fetch NAME`."
+    )
     columns = ("recording", "kind", "GPU", "size", "license", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
     return 0
@@ -157,7 +169,10 @@ def _progress(options: argparse.Namespace) -> int:
     from proflab.progress import progress_file, progress_files, progress_table
 
     if not (options.runs or options.page or progress_file().is_file()):
-        print("no exercise answered yet; work on a lesson, or say where with --runs FOLDER")
+        print(
+            "No exercise has been answered yet. Work on a lesson, or pass the folder with --runs"
+            " FOLDER."
+        )
         return 0
     files = progress_files(options.runs or [progress_file()])
     return _give(progress_table(files, all_exercises(), options.lesson), options.page)
@@ -170,7 +185,7 @@ def _findings(options: argparse.Namespace) -> int:
 
 
 def _give(table: Table, file: Path | None) -> int:
-    """Print a table, or write it as a page."""
+    """Print a table or write it as a page."""
     from proflab.display import page
     from tidyprof.atomic_write import whole_file
 
@@ -182,7 +197,7 @@ def _give(table: Table, file: Path | None) -> int:
             target.write_text(page(table), encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"{file}: can't be written ({error.strerror}); name a file in a folder of yours"
+            f"{file} can't be written ({error.strerror}). Choose a file in a folder that you own."
         ) from None
     return 0
 

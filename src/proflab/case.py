@@ -68,7 +68,7 @@ def stages() -> tuple[str, tuple[Stage, ...]]:
 
 
 def options(lesson: str) -> str:
-    """Return the trainer's options of the example run at the start of `lesson`."""
+    """Return the trainer's options in the example run at the start of `lesson`."""
     return [stage for stage in stages()[1] if stage.lesson <= lesson][-1].options
 
 
@@ -95,9 +95,11 @@ def conclude(
     Raises CourseError for a line without evidence or origin and for an unknown lesson.
     """
     if next and next not in lessons():
-        raise CourseError(f"there is no lesson {next!r} to go on with")
+        raise CourseError(f"there is no lesson {next!r} to continue with.")
     if not (evidence.strip() and stated(origin)):
-        raise CourseError("a line of the case needs evidence, and the origin of its numbers")
+        raise CourseError(
+            "a line of the findings log needs evidence and the origin of its numbers."
+        )
     line = Line(lesson, evidence, stated(origin), rules_out, because, next)
     journal.append(FILE, asdict(line))
     show(table(lesson))
@@ -105,8 +107,9 @@ def conclude(
 
 
 def lines(until: str = LAST) -> list[tuple[Line, bool]]:
-    """Return the last line of each lesson up to `until`, and True if you found it here or False if
-    it is the shipped one.
+    """Return the last line of each lesson up to `until`, and whether you found it here.
+
+    The second value is True for your own line and False for the shipped one.
     """
     here = {line.lesson: line for line in _read(journal.runs_folder() / FILE)}
     known = {line.lesson: line for line in shipped()} | here
@@ -125,7 +128,7 @@ def table(until: str = LAST) -> Table:
     """
     found = lines(until)
     origins = list(dict.fromkeys(line.origin for line, _ in found))
-    # A single origin needs no letter: it is that of all lines.
+    # A single origin applies to all lines, so it doesn't need a letter.
     several = len(origins) > 1
     marks = {
         origin: f" [{_kinds(origin)}, {chr(ord('a') + place)}]" if several else ""

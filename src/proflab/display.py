@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 
 from tidyprof.escaping import html_text, printable_lines, typeset
 from tidyprof.standard_streams import joined, parted
@@ -23,17 +24,6 @@ The heading repeats the tone in words, so readers don't depend on colors.
 # Text and background have the theme's colors, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
-_PAGE = """
-@media screen { :root { color-scheme: light dark } }
-body { font: 1rem/1.5 sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem }
-main > div { padding: 0 !important }
-main > div > div { margin-top: 1rem }
-table { border-collapse: collapse; min-width: min(100%, 40rem) }
-thead { border-bottom: 2px solid #808080 }
-tr { border-top: 1px solid #80808080; break-inside: avoid }
-@media (max-width: 40rem) { td, th { padding: 0.15em 0.2em !important; font-size: 0.75rem } }
-"""
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
@@ -101,7 +91,7 @@ class Table:
         wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
         has_lines = any("\n" in text for row in rows for text in row)
         if self.widths or has_lines or sum(wide) + 2 * len(wide) > width:
-            # Sentences and long rows: print the cells below each other.
+            # Print the cells of sentences and long rows below each other.
             width = min(width, _READABLE)
             lines = [line for row in rows for line in self._below_each_other(row, width)]
         else:
@@ -169,7 +159,8 @@ def page(table: Table) -> str:
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
     width = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    head = f'<head><meta charset="utf-8">{width}{title}<style>{_PAGE}</style></head>'
+    css = resources.files("proflab").joinpath("assets/page.css").read_text(encoding="utf-8")
+    head = f'<head><meta charset="utf-8">{width}{title}<style>\n{css}</style></head>'
     shown = f"<h1>{inline_html(table.caption)}</h1>"
     shown += replace(table, earlier=0, caption="")._repr_html_()
     return f'<!doctype html>\n<html lang="en">{head}<body><main>{shown}</main></body></html>\n'
@@ -206,8 +197,10 @@ def typeset_html(html: str) -> str:
 
 
 def number(value: object) -> str:
-    """Return a value as a string: whole numbers in full (524,288), others with four digits, or
-    with more if four would look whole (1.0004).
+    """Return a value as a string.
+
+    Whole numbers are written in full (524,288). Others have four digits, or more if four digits
+    would look whole (1.0004).
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return str(value)
@@ -241,7 +234,7 @@ def near(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known are {', '.join(known)}" if known else "none is known"
+    return f"the known names are {', '.join(known)}" if known else "no names are known"
 
 
 def _cell(value: str, look: str) -> str:

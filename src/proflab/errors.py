@@ -1,4 +1,4 @@
-"""Errors that a learner can put right: one line, also in a notebook."""
+"""Errors that a learner can fix. Notebooks also show them as one line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from tidyprof.errors import UserError
 
 
 class CourseError(UserError):
-    """A one-line message for the learner; notebooks show that line instead of a traceback."""
+    """A one-line message for the learner. Notebooks show this line instead of a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        # IPython asks an exception for this method before it formats a traceback.
+        # IPython calls this method, if it exists, instead of formatting a traceback.
         return [f"{type(self).__name__}: {self}"]

@@ -19,7 +19,7 @@ def runs_folder() -> Path:
 def append(name: str, record: dict[str, Any]) -> None:
     """Add `record` and the time (UTC) to runs/`name`.
 
-    If writing fails, a line on stderr reports that, and the lesson continues.
+    If writing fails, print one line to stderr and continue the lesson.
     """
     path = runs_folder() / name
     line = json.dumps(
@@ -29,9 +29,9 @@ def append(name: str, record: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            # One call, so that no other writer's text gets between, and on a new line if a crash
-            # has cut the last one. A lone surrogate, which UTF-8 can't hold, becomes JSON's escape
-            # for it.
+            # Write with one call, so that another process can't write in between. If a crash cut
+            # off the last line, start a new one. UTF-8 can't store a lone surrogate, so JSON
+            # escapes it.
             content = b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n"
             if os.write(file, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -51,15 +51,15 @@ def _is_cut(file: int) -> bool:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return all records of a journal in order without damaged lines."""
+    """Return all intact records of a journal in order."""
     return records_and_damaged(path)[0] if path.is_file() else []
 
 
 def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
     """Return all records of a journal in order and the number of damaged lines. Raises OSError."""
     records, damaged = [], 0
-    # Only "\n" ends a line: splitlines() would also split at U+2028 and others, which a text may
-    # hold. Two processes that write at the same time may leave an empty line.
+    # Only "\n" ends a line. splitlines() would also split at U+2028 and other characters that a
+    # text may contain. Two processes that write at the same time may leave an empty line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for line in filter(str.strip, lines):
             try:

@@ -1,9 +1,9 @@
-"""Ends the processes that a notebook has started once its kernel is gone: stopped, restarted,
-killed, or out of memory.
+"""Cleanup of the processes that a notebook started, after its kernel is gone.
 
-The commands of a cell are processes of their own, which a killed kernel can no longer end: they
-would go on training, and slow down the next measurement. So all that a kernel starts inherits a
-mark, and a small process outlives the kernel: `python -m proflab.kernel_guard PID MARK`.
+The kernel may have been stopped, restarted or killed, or it ran out of memory. Commands in a cell
+are separate processes, which a killed kernel can't end. They would keep training and slow down the
+next measurement. Therefore, everything that a kernel starts inherits a mark, and a small process
+outlives the kernel: `python -m proflab.kernel_guard PID MARK`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from contextlib import suppress
 import psutil
 
 VARIABLE = "PROFLAB_KERNEL"
-"""Environment variable with the mark of the kernel that started the process."""
+"""Environment variable that contains the mark of the kernel that started the process."""
 
 GRACE_S = 3.0
-"""Time in seconds from SIGTERM, after which the trainer still writes its results, to SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL, so that the trainer can write its results."""
 
 JOB = "SLURM_JOB_ID"
-"""A job that a cell submits inherits the mark, too, but is to outlive the notebook: this variable
-tells it apart.
+"""Variable that identifies a Slurm job.
+
+A job that a cell submits also inherits the mark, but it must outlive the notebook.
 """
 
 
 def guard_this_process() -> None:
-    """Start the guard of this process; more calls start no second one."""
+    """Start the guard of this process. Repeated calls don't start a second guard."""
     if os.environ.get(VARIABLE, "").partition("-")[0] == str(os.getpid()):
         return
     mark = f"{os.getpid()}-{time.time_ns()}"
     without = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    # A session of its own: an interrupt or a signal to the kernel's group must not reach the guard.
+    # Use a separate session, so that an interrupt or a signal to the kernel's group doesn't reach
+    # the guard.
     nowhere = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,
@@ -48,16 +50,16 @@ def guard_this_process() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Wait until the process is gone, then end the processes that it has left behind."""
+    """Wait until the kernel's process is gone, then end the processes that it left behind."""
     kernel, mark = int(arguments[0]), arguments[1]
     leads_a_session = _session_of(kernel) == kernel
     _await_end(kernel)
     left = list(_left_behind(mark, kernel if leads_a_session else None))
     for process in left:
-        with suppress(psutil.Error):  # ended just now
+        with suppress(psutil.Error):  # the process has just ended
             process.terminate()
     _, stubborn = psutil.wait_procs(left, timeout=GRACE_S)
-    # Processes that were started meanwhile are killed at once.
+    # Kill processes that were started in the meantime at once.
     for process in {*stubborn, *_left_behind(mark, kernel if leads_a_session else None)}:
         with suppress(psutil.Error):
             process.kill()
@@ -69,7 +71,7 @@ def _await_end(pid: int) -> None:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    except (AttributeError, OSError):  # not Linux, or an old one: psutil asks again and again
+    except (AttributeError, OSError):  # not Linux, or an old kernel: psutil polls
         with suppress(psutil.NoSuchProcess):
             psutil.Process(pid).wait()
         return
@@ -77,15 +79,15 @@ def _await_end(pid: int) -> None:
 
 
 def _left_behind(mark: str, session: int | None) -> Iterator[psutil.Process]:
-    """Processes with the mark in the environment that they were started with, or in the session of
-    the kernel.
+    """Yield the processes that were started with the mark or belong to the kernel's session.
 
-    Forked copies of the kernel have no mark there, since the kernel set it after its own start.
+    Forked copies of the kernel don't have the mark in their initial environment because the kernel
+    set it after its own start.
     """
     for process in psutil.process_iter():
         try:
             environment = process.environ()
-        except (psutil.Error, OSError):  # ended just now, or another user's
+        except (psutil.Error, OSError):  # has just ended, or belongs to another user
             continue
         own = environment.get(VARIABLE) == mark or (
             session is not None and _session_of(process.pid) == session

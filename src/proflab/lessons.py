@@ -20,7 +20,7 @@ class Lesson:
     """One lesson, from its lesson.toml.
 
     minutes     -- stated time, by the rule of tools.notebooks.minutes
-    waiting     -- minutes of these for waiting
+    waiting     -- how many of these minutes are for waiting
     tools       -- commands that it uses on a GPU node
     view, blind -- for a core lesson, its tool and what that tool can't show; "" for an elective
     """
@@ -70,8 +70,9 @@ def lesson(number: str) -> Lesson:
 
 
 def source_of(number: str) -> Path:
-    """Return the source of the lesson or workshop with this number; raises CourseError for an
-    unknown one.
+    """Return the source of the lesson or workshop with this number.
+
+    Raises CourseError for an unknown number.
     """
     workshop = next(lessons_folder().glob(f"{number}_*/workshop.py"), None)
     return workshop or lesson(number).source

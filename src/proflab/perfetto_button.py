@@ -1,8 +1,8 @@
-"""A button in the notebook that opens a trace in Perfetto, with our own timeline below it.
+"""A notebook button that opens a trace in Perfetto, with our own timeline below it.
 
-The trace travels inside the output of the cell and is handed to Perfetto's page in the browser
-(https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). So it needs no second port,
-no request to the Jupyter server and no upload, and works the same through JupyterHub and ssh
+The cell's output contains the trace, and the browser passes it to Perfetto's page
+(https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). This method doesn't need a
+second port, a request to the Jupyter server, or an upload. It also works through JupyterHub and ssh
 tunnels.
 """
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 VIEWER = "https://ui.perfetto.dev"
-"""Perfetto's own page. PROFLAB_PERFETTO_URL names another address, such as a copy inside a closed
-network.
+"""Perfetto's own page. PROFLAB_PERFETTO_URL can name another address, such as a copy inside a
+closed network.
 """
 
 PATIENCE_S = 20.0
-"""Seconds after which a viewer that has not answered is reported: long enough for slow lines."""
+"""Seconds until the button reports that the viewer hasn't answered, enough for slow lines."""
 
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
-_BUTTON = (  # colors are the browser's, which greys what is disabled
+_BUTTON = (  # uses the browser's colors, which gray out disabled buttons
     "padding:0.3em 0.8em;margin-right:0.5em"
 )
 _BELOW = "The timeline below shows the same trace. "
@@ -47,14 +47,14 @@ _NO_SCRIPT = (
 
 @dataclass(frozen=True, repr=False)
 class PerfettoButton:
-    """The button: HTML with its own script in a notebook, one sentence elsewhere.
+    """The button: HTML with a script in a notebook, and one sentence in a terminal.
 
     page         -- address of the viewer.
-    patience_s   -- seconds until its silence is reported.
-    has_timeline -- whether our own timeline stands below.
+    patience_s   -- seconds until the button reports that the viewer hasn't answered.
+    has_timeline -- True if our own timeline is shown below.
 
-    Names come from files and may hold any text: all text is escaped, and none of it becomes part of
-    the script.
+    Names come from files and may contain any text. Therefore, all text is escaped and never becomes
+    part of the script.
     """
 
     trace: Trace
@@ -65,14 +65,13 @@ class PerfettoButton:
 
     def __str__(self) -> str:
         return (
-            f"[button, in a notebook] {printable(self.title)} ({self._what()}): opens it in"
-            f" {self.page}"
+            f"[button in a notebook] Open {printable(self.title)} ({self._what()}) in {self.page}"
         )
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        # Each output needs an id of its own: the same button may be shown several times.
+        # Each output needs a unique id, because the same button may be shown several times.
         identity = f"proflab-perfetto-{secrets.token_hex(8)}"
         config = {
             "page": self.page,
@@ -114,18 +113,17 @@ def perfetto(
     *,
     step: int | None = None,
 ) -> None:
-    """Show a button that opens a trace in Perfetto, and below it the timeline of `tidyprof.plots`
-    with its text alternative.
+    """Show a button that opens a trace in Perfetto, and below it a timeline from `tidyprof.plots`.
 
-    trace_or_profile -- anything that `tidyprof.read` reads or has returned. Files of torch.profiler
-                        and of Perfetto are handed over unchanged, others as a Chrome trace that
+    trace_or_profile -- anything that `tidyprof.read` reads or returns. Files from torch.profiler
+                        and Perfetto are passed unchanged. Others become a Chrome trace that
                         tidyprof writes.
     title            -- name that Perfetto shows for the trace.
-    step             -- show this step only, from the beginning to the end of the host's range.
+    step             -- show only this step, from the start to the end of its host range.
 
-    A trace above LIMIT_BYTES is not put into the notebook; other ways to open it are shown instead.
-    Raises CourseError for an unknown step, and for a trace that can't be read or has
-    nothing to show.
+    The timeline has a text alternative. A trace above LIMIT_BYTES isn't put into the notebook, and
+    the output shows other ways to open it. Raises CourseError for an unknown step, and for a trace
+    that can't be read or has nothing to show.
     """
     from tidyprof.errors import ProfileReadError
 
@@ -148,7 +146,7 @@ def viewer_page() -> str:
 
 
 def _too_large(trace: Trace, profile: Profile, page: str) -> Notice:
-    """What to do with a trace that would slow the notebook down each time it is saved."""
+    """Return instructions for a trace that would make every save of the notebook slow."""
     from tidyprof import steps
 
     text = (
@@ -161,13 +159,13 @@ def _too_large(trace: Trace, profile: Profile, page: str) -> Notice:
     found = steps(profile)["step"].tolist()
     if len(found) < 2:
         return Notice("Too large for a button", text, tone="open")
-    # From the middle, since the first steps are warm-up.
+    # Take a step from the middle because the first steps are warmup.
     cut = f"proflab.perfetto(..., step={found[len(found) // 2]})"
     return Notice("Too large for a button", f"{text} Or show one step:", tone="open", code=cut)
 
 
 def _show_timeline(profile: Profile, title: str, step: int | None) -> None:
-    """Show our own timeline, for learners who can't reach Perfetto or for whom it is no help."""
+    """Show our own timeline for learners who can't reach or can't use Perfetto."""
     from proflab.showing import show_figure
     from tidyprof.plots import timeline
 

@@ -1,5 +1,6 @@
-"""The trace for Perfetto: a file as it was found, or a Chrome trace written from a profile, small
-enough for a notebook.
+"""The trace for Perfetto, if it is small enough for a notebook.
+
+The trace is either the original file or a Chrome trace written from a profile.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 LIMIT_BYTES = 8_000_000
-"""Size in bytes of the largest compressed trace that goes into a cell's output; the notebook grows
-by a third more than that.
+"""Size in bytes of the largest compressed trace that a cell's output may contain.
+
+The notebook grows by a third more than this size.
 """
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace that Perfetto is to open.
+    """The trace that Perfetto opens.
 
     name     -- file name, for titles and for saving.
     content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
                 LIMIT_BYTES.
-    made_by  -- "" for a file as it was found, else how it was made from another format.
+    made_by  -- "" for the original file, otherwise how it was made from another format.
     """
 
     name: str
@@ -40,11 +42,11 @@ class Trace:
 def prepare(
     source: str | PathLike[str] | Profile, step: int | None = None
 ) -> tuple[Trace, Profile]:
-    """Return the trace to hand over, and the profile to draw.
+    """Return the trace to pass to Perfetto and the profile to draw.
 
-    Traces of torch.profiler and Perfetto's own files stay unchanged; other files, and a single
-    step, become a Chrome trace. Raises CourseError for an unknown step and for a profile without
-    events, ProfileReadError for a file that can't be read.
+    Files from torch.profiler and Perfetto stay unchanged. Other files, and single steps, become a
+    Chrome trace. Raises CourseError for an unknown step and for a profile without events, and
+    ProfileReadError for a file that can't be read.
     """
     import tidyprof
     from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
@@ -70,10 +72,10 @@ def prepare(
 
 
 def step_of(profile: Profile, step: int) -> Profile:
-    """The part of a profile between the beginning and the end of the host's range of one step, on
-    all ranks.
+    """Return the part of a profile between the start and the end of one step, on all ranks.
 
-    Events that reach into that time belong to it. Raises CourseError if there is no such step.
+    The host range of the step sets the start and the end. The part includes events that overlap
+    this time. Raises CourseError if the step doesn't exist.
     """
     from tidyprof import steps
     from tidyprof.tables.contract import Profile
@@ -82,8 +84,8 @@ def step_of(profile: Profile, step: int) -> Profile:
     own = found[found["step"] == step]
     if not len(own):
         known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
-        raise CourseError(f"there is no step {step} in this recording; it has {known}")
-    # Ranks don't begin and end a step at the same time.
+        raise CourseError(f"there is no step {step} in this trace. It has {known}.")
+    # Ranks don't start and end a step at the same time.
     begin, end = own["start_ns"].min(), (own["start_ns"] + own["duration_ns"]).max()
     events, counters = profile.events, profile.counters
     inside = (events["start_ns"] < end) & (events["start_ns"] + events["duration_ns"] > begin)
@@ -97,16 +99,16 @@ def _limited(content: bytes) -> bytes | None:
 
 
 def _converted(profile: Profile, step: int | None, stem: str) -> tuple[Trace, Profile]:
-    """The profile, or one step of it, as a Chrome trace named after `stem`."""
+    """Return the profile, or one step of it, as a Chrome trace named after `stem`."""
     from tidyprof import write_chrome_trace
 
     shown = profile if step is None else step_of(profile, step)
     if not len(shown.events) and not len(shown.counters):
         raise CourseError(
-            f"{stem}: it holds no events, so there is no timeline to open; look at its tables"
-            " instead"
+            f"{stem} doesn't contain events, so there is no timeline to open. Look at its"
+            " tables instead."
         )
-    made_by = f"written by tidyprof from a file of {shown.meta.get('tool', 'a profiler')}"
+    made_by = f"written by tidyprof from a {shown.meta.get('tool', 'profiler')} file"
     with TemporaryDirectory(prefix="proflab-perfetto-") as folder:
         path = Path(folder, "trace.json.gz")
         write_chrome_trace(shown, path)

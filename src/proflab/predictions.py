@@ -1,5 +1,6 @@
-"""Predict before you measure. runs/predictions.jsonl stores predictions, and `reveal` compares them
-with the result.
+"""Predictions before measurements.
+
+runs/predictions.jsonl stores the predictions, and `reveal` compares them with the results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from proflab.sources import stated
 FILE = "predictions.jsonl"
 
 ABOUT_RIGHT = 1.15
-"""Largest factor between a good prediction and the result. Another run often differs by as much."""
+"""Largest factor between a good prediction and the result. Repeated runs often differ by this
+factor.
+"""
 
 _ASKED: dict[str, tuple[str, str]] = {}
 """Maps the id of each prediction that this process requested to its unit and quantity."""
@@ -27,7 +30,7 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
     """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
 
     The last prediction before the result is revealed counts. Nothing is stored for `...` or for an
-    ambiguous value, such as a string in place of a number or a fraction in place of a percentage.
+    ambiguous value, such as a string instead of a number or a fraction instead of a percentage.
     """
     _ASKED[id] = unit, what
     if value is ...:
@@ -50,7 +53,7 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
 
 
 def _as_number(value: object, unit: str) -> float | str:
-    """Return a number, also from a string such as "65%", or the string."""
+    """Return a number, or the string if it isn't one. A string such as "65%" counts as a number."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
     with contextlib.suppress(ValueError):
@@ -78,7 +81,7 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     """
     prediction, _ = _history(id)
     plain = float(value) if isinstance(value, numbers.Real) else str(value)
-    # Recorded even without a prediction: one that is made afterwards is late.
+    # Record the result even without a prediction, because a later prediction is late.
     journal.append(FILE, {"id": id, "event": "reveal", "value": plain, "origin": stated(origin)})
     if prediction is None:
         unit, what = _ASKED.get(id, ("", ""))
@@ -103,7 +106,7 @@ def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
         same = number(predicted).strip().casefold() == result.strip().casefold()
         return "as predicted" if same else "different"
     if isinstance(predicted, str):
-        return "not compared: one is a number, the other is not"
+        return "not compared, because only one of them is a number"
     if predicted == result:
         return "as predicted"
     factor, side = _times_off(predicted, result), "high" if predicted > result else "low"

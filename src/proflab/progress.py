@@ -1,6 +1,4 @@
-"""The progress of a learner, from the local progress file, and of a room, from the files of all
-learners.
-"""
+"""Progress of one learner or of all participants, from their local progress files."""
 
 from __future__ import annotations
 
@@ -21,18 +19,20 @@ from proflab.recall import first_answers
 OUTCOMES = ("passed", "wrong", "not attempted")
 HELP = ("hint", "solution")
 COLUMNS = (*OUTCOMES, "median checks", *HELP)
-"""Number of exercises, over all learners, with this best outcome; checks of those who checked; and
-number of exercises for which this help was used.
+"""Columns of the progress table.
+
+Over all learners, the table counts the exercises with each best outcome and the exercises for which
+each kind of help was used. `median checks` covers the learners who checked an answer.
 """
 
 SHOWN = 5
-"""Number of mistakes that are shown."""
+"""Number of common mistakes to show."""
 
 Records = list[dict[str, Any]]
 
 
 class Tried(NamedTuple):
-    """What one learner did with one exercise: best outcome, number of checks, and the help used."""
+    """One learner's work on one exercise: best outcome, number of checks, and the help used."""
 
     outcome: str
     checks: int
@@ -40,23 +40,27 @@ class Tried(NamedTuple):
 
 
 def progress_file() -> Path:
-    """Return the progress file of the runs folder here, or of the notebooks' runs folder."""
+    """Return the progress file in the runs folder here or in the notebooks' runs folder."""
     here = journal.runs_folder() / PROGRESS_FILE
     beside = Path("notebooks") / "runs" / PROGRESS_FILE
     return beside if beside.is_file() and not here.is_file() else here
 
 
 def progress_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files of several learners: from files, folders with a progress file, and folders
-    of collected files. Raises CourseError for a path without any.
+    """Return the progress files of several learners.
+
+    Each path is a file, a folder with a progress file, or a folder of collected files. Raises
+    CourseError for a path without a progress file.
     """
-    # A file that is named twice, as by its folder, too, is one learner's.
+    # If a file is named twice, for example also by its folder, count it once.
     found: dict[Path, None] = {}
     for path in paths:
         own = path / PROGRESS_FILE
         files = [path] if path.is_file() else [own] if own.is_file() else [*path.glob("*.jsonl")]
         if not files:
-            raise CourseError(f"{path}: there is no progress yet; say where with --runs FOLDER")
+            raise CourseError(
+                f"{path} doesn't contain a progress file. Pass its folder with --runs FOLDER."
+            )
         found |= dict.fromkeys(file.resolve() for file in sorted(files))
     return list(found)
 
@@ -64,18 +68,20 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
 def progress_table(
     files: Iterable[Path], exercises: Iterable[Exercise], lessons: Collection[str] = ()
 ) -> Table:
-    """Return one row for each lesson, or for each exercise of the lessons named, over all learners.
-    Below: the mistakes that most of them made, and the questions about earlier lessons.
+    """Return one row for each lesson, or for each exercise of the named lessons, over all learners.
 
-    Raises CourseError for a lesson without exercises.
+    The lines below the table show the most common mistakes and the answers to questions about
+    earlier lessons. Raises CourseError for a lesson without exercises.
     """
     learners, notes = _read(files)
     known = {exercise.id for exercise in exercises}
-    # Progress in an exercise that has left the course is kept.
+    # Keep progress in exercises that were removed from the course.
     known |= {one["exercise"] for own in learners for one in own if "exercise" in one}
     by_lesson = {id.partition(".")[0] for id in known}
     if unknown := sorted({*lessons} - by_lesson):
-        raise CourseError(f"--lesson {unknown[0]}: no such lesson; {near(unknown[0], by_lesson)}")
+        raise CourseError(
+            f"--lesson {unknown[0]}: there is no such lesson; {near(unknown[0], by_lesson)}"
+        )
     ids = [id for id in sorted(known, key=_order) if not lessons or _lesson(id) in lessons]
     rows = []
     for name, group in groupby(ids, str if lessons else _lesson):
@@ -93,16 +99,16 @@ def progress_table(
 
 
 def _read(files: Iterable[Path]) -> tuple[list[Records], list[str]]:
-    """The records of each learner, and a note on each file that is damaged."""
+    """Return the records of each learner, and a note on each damaged file."""
     learners, notes = [], []
     for file in files:
         try:
             records, damaged = journal.records_and_damaged(file)
         except OSError as error:
-            notes.append(f"{file.name}: could not be read ({error.strerror})")
+            notes.append(f"{file.name}: couldn't be read ({error.strerror})")
             continue
         if damaged:
-            notes.append(f"{file.name}: damaged lines, which don't count: {damaged}")
+            notes.append(f"{file.name}: damaged lines that don't count: {damaged}")
         if records or not damaged:
             kept = [one for one in records if isinstance(one.get("exercise", ""), str)]
             learners.append(kept)
@@ -117,7 +123,7 @@ def _tried(records: Records, id: str) -> Tried:
 
 
 def _mistakes(learners: Iterable[Records], ids: Collection[str]) -> Iterator[str]:
-    """The mistakes that most learners made, each counted once for a learner."""
+    """Yield the mistakes that most learners made. Each mistake counts once per learner."""
     counts: Counter[tuple[str, int]] = Counter()
     said: dict[tuple[str, int], str] = {}
     for records in learners:
@@ -133,7 +139,7 @@ def _mistakes(learners: Iterable[Records], ids: Collection[str]) -> Iterator[str
 
 
 def _recalled(learners: Iterable[Records]) -> Iterator[str]:
-    """How many first answers to questions about earlier lessons were right."""
+    """Yield how many first answers to questions about earlier lessons were right."""
     given = [right for own in learners for _, right in first_answers(own).values()]
     if given:
         yield f"Questions about earlier lessons: {sum(given)} of {len(given)} first answers right."

@@ -1,6 +1,7 @@
-"""The part of a profile and of a training run that may be published: known columns and versions.
+"""The publishable part of a profile and of a training run: known columns and versions.
 
-Only what is listed here is kept, so names of machines, people and files never get into an archive.
+Only the names in these lists are kept. Therefore, names of machines, people and files never get
+into an archive.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ COLUMNS = (*EVENT_COLUMNS, "external_id", "collective", "group_size")
 META = ("tool", "tool_version", "gpu", "rocm", "torch", "hip_runtime_version", "origin")
 
 IDENTIFIER = re.compile(r"[\w:]+")
-"""Names of operators and of calls to the runtime that are kept: no path and no sentence."""
+"""Pattern for names of operators and runtime calls. It excludes paths and sentences."""
 
 RANGE = re.compile(
     r"ProfilerStep#\d+|data|normalise|forward|loss|backward|optimizer|Optimizer\.\w+#\w+\.\w+"
 )
-"""Ranges that are kept: those of PyTorch and of the course's trainer."""
+"""Ranges to keep, from PyTorch and from the course's trainer."""
 
 RUN = {
     "record": None,
@@ -34,11 +35,11 @@ RUN = {
     "launch": ("world_size",),
     "versions": ("torch", "hip", "cuda"),
 }
-"""Key of the trainer's run record -> the keys that are kept below it."""
+"""Nested keys to keep for each key of the trainer's run record."""
 
 
 def published(profile: Profile) -> Profile:
-    """Return the device work, known host events and counters, with known columns only."""
+    """Return the device work, known host events and counters, with only known columns."""
     events, counters = profile.events, profile.counters
     kind, name = events["kind"].astype(str), events["name"].astype(str)
     kept = (
@@ -54,7 +55,7 @@ def published(profile: Profile) -> Profile:
 
 
 def publish(source: Path, target: Path) -> Profile:
-    """Write what may be published of a profile as a Chrome trace; return it."""
+    """Write the publishable part of a profile as a Chrome trace and return it."""
     found = published(tidyprof.read(source))
     target.parent.mkdir(parents=True, exist_ok=True)
     tidyprof.write_chrome_trace(found, target)
@@ -70,15 +71,16 @@ def published_run(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
-"""Files below the folder of a Slurm job that a reader takes one by one."""
+"""Files in a Slurm job's folder that are read individually."""
 
 FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
-"""Files that mark a folder which a reader takes as a whole."""
+"""Files that mark a folder to be read as a whole."""
 
 
 def readable_paths(folder: Path) -> list[Path]:
-    """Return the paths in a job's folder for `tidyprof.read`: a file for each rank, or one folder
-    for all ranks.
+    """Return the paths in a job's folder for `tidyprof.read`.
+
+    They are one file per rank, or one folder for all ranks.
     """
     for pattern in (*FILES, *FOLDERS):
         if found := sorted(folder.glob(pattern)):

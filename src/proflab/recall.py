@@ -7,7 +7,7 @@ The file `questions.toml` of a lesson contains them:
     of = "00"                      # the lesson that taught it
     text = "What does ...?"
     right = ["An answer.", "Why it is so."]
-    wrong = [["Another one.", "Why it tempts, and what is so."], ["A third.", "..."]]
+    wrong = [["Another one.", "Why it is tempting, and what is true."], ["A third.", "..."]]
 """
 
 from __future__ import annotations

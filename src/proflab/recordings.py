@@ -1,11 +1,10 @@
-"""Find a recording, and verify every file of it.
+"""Lookup and verification of recordings, which are the traces that the course ships or downloads.
 
-The list of recordings tells of each what it is, where it was published, and its checksums.
-
-Places are searched in this order: recordings shipped with the course, the cache, the mirror folder
-PROFLAB_RECORDINGS, and then the recording's cut that ships with the course: the part that the
-lessons need. So a lesson needs no network. Only `fetch` downloads, into the cache. Files of a
-mirror are used where they are. PROFLAB_CACHE moves the cache, PROFLAB_OFFLINE=1 forbids downloads.
+The manifest describes each recording, its source, and its checksums. The course looks for a
+recording among the shipped recordings, then in the cache, and then in the mirror folder
+PROFLAB_RECORDINGS. If it isn't there, the course uses its cut, the shipped part that the lessons
+need. Lessons therefore don't need a network. Only `fetch` downloads, into the cache. Mirror files
+are used without copying. PROFLAB_CACHE moves the cache, and PROFLAB_OFFLINE=1 forbids downloads.
 """
 
 from __future__ import annotations
@@ -29,26 +28,27 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = (10, 60)
-"""Seconds to wait for a connection, and for the next piece of a file."""
+"""Timeouts in seconds for a connection and for the next piece of a file."""
 
 CACHE_NAME = "rocm-profiling-course"
 
 CUT = "cut"
-"""The place of the shipped part of somebody's recording, and the name of its folder beside the
-whole recordings.
+"""Source name of a cut and name of its folder next to the whole recordings.
+
+A cut is the shipped part of a third-party recording.
 """
 
 
-class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not a fault
-    """A recording is not here and can't be downloaded now."""
+class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not an error
+    """Error for a recording that isn't on this machine and can't be downloaded now."""
 
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """A recording whose files are here and verified.
+    """A recording whose files are on this machine and verified.
 
-    `root` is the folder above the recording's own; `source` is shipped, cache, mirror or cut. For a
-    cut, `entry.files` are the files of the cut.
+    `root` is the parent of the recording's folder. `source` is shipped, cache, mirror or cut. For a
+    cut, `entry.files` lists the files of the cut.
     """
 
     entry: Entry
@@ -57,12 +57,12 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """The recording's name in the manifest."""
+        """Name of the recording in the manifest."""
         return self.entry.name
 
     @property
     def path(self) -> Path:
-        """The path for a reader: the main file, or the folder if the folder is the recording."""
+        """Path for a reader: the main file, or the folder if the whole folder is the recording."""
         if self.entry.main is not None:
             return self.root / self.name / self.entry.main
         parents = [
@@ -74,7 +74,7 @@ class Recording:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Every file by its path below the recording's folder."""
+        """All files by their paths in the recording's folder."""
         return {
             file.path.removeprefix(f"{self.name}/"): self.root / file.path
             for file in self.entry.files
@@ -82,8 +82,10 @@ class Recording:
 
     @functools.cached_property
     def origin(self) -> Origin:
-        """`recorded` with GPU, ROCm release (if stated) and publishing repository, or `modeled`
-        with the error.
+        """Origin of the numbers.
+
+        It is `recorded` with the GPU, the ROCm release (if stated) and the publishing repository,
+        or `modeled` with the model's error.
         """
         from tidyprof.tables.contract import Origin
 
@@ -102,8 +104,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Place:
-    """The state of one recording in one place: `problem` is None if it is complete, "" if nothing
-    of it is there.
+    """The state of one recording in one place.
+
+    `problem` is None if the recording is complete, and "" if none of its files are there.
     """
 
     source: str
@@ -112,11 +115,10 @@ class Place:
 
 
 def recording(name: str) -> Recording:
-    """A verified local copy of the recording `name`, or else the course's cut of it. Nothing is
-    downloaded.
+    """Return a verified local copy of the recording `name`, or its cut if there is no copy.
 
-    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, if neither
-    is here.
+    This function never downloads. Raises CourseError for an unknown name, and RecordingUnavailable
+    with the next step if neither is on this machine.
     """
     entry = find_entry(name)
     found = _find(entry, places(entry))
@@ -126,23 +128,22 @@ def recording(name: str) -> Recording:
 
 
 def fetch(name: str) -> Recording:
-    """A verified local copy of all that was published of `name`, downloaded into the cache if it is
-    nowhere else.
+    """Return a verified local copy of the whole recording `name`.
 
-    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, if there is
-    no such copy.
+    If no place has a copy, download it into the cache. Raises CourseError for an unknown name, and
+    RecordingUnavailable with the next step if there is no such copy.
     """
     entry = find_entry(name)
     found = _find(entry, [place for place in places(entry) if place.source != CUT])
     if found is not None:
         return found
     if os.environ.get("PROFLAB_OFFLINE") == "1" or not entry.has_address:
-        raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
+        raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids downloads")
     try:
         for file in entry.files:
             fetch_file(file, cache_folder())
     except (OSError, ValueError) as error:
-        # Errors of requests are OSErrors; pooch's checksum error is a ValueError.
+        # requests raises OSErrors, and pooch raises a ValueError for a wrong checksum.
         reason = str(error).splitlines()[0][:200]
         raise _unavailable(
             entry, f"the download failed ({type(error).__name__}: {reason})"
@@ -151,10 +152,10 @@ def fetch(name: str) -> Recording:
 
 
 def places(entry: Entry) -> list[Place]:
-    """What each place holds of a recording, in the order of the search. The checksum of every file
-    is compared.
+    """Return the state of a recording in each place, in search order.
 
-    The last place is the course's cut, if there is one; `fetch` never takes it for the recording.
+    The checksum of every file is compared. If there is a cut, it is the last place. `fetch` never
+    uses the cut as the recording.
     """
     roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
     if mirror := os.environ.get("PROFLAB_RECORDINGS"):
@@ -167,9 +168,9 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloaded recordings: PROFLAB_CACHE, or the user's cache folder."""
+    """Return the folder for downloaded recordings: PROFLAB_CACHE or the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
-        # A cell may change its folder and must still find the files there.
+        # A cell may change the current folder and must still find the files.
         return Path(folder).absolute()
     import pooch
 
@@ -177,9 +178,9 @@ def cache_folder() -> Path:
 
 
 def fetch_file(file: RecordedFile, folder: Path) -> None:
-    """Download one file into a folder of recordings, if it is not there yet, and verify it.
+    """Download one file into a folder of recordings, unless it is already there, and verify it.
 
-    Raises OSError, also for errors of requests, and ValueError for another checksum.
+    Raises OSError, which includes network errors, and ValueError for a wrong checksum.
     """
     import pooch
 
@@ -197,21 +198,23 @@ def _find(entry: Entry, searched: list[Place]) -> Recording | None:
             return Recording(found, place.root, place.source)
         if place.problem:
             warnings.warn(
-                f"{place.root}: recording {entry.name} is not used: {place.problem}", stacklevel=3
+                f"{place.root}: recording {entry.name} isn't used because {place.problem}",
+                stacklevel=3,
             )
     return None
 
 
 def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
-    """Return why this folder can't serve these files: None if it can, "" if it holds none of
-    them.
+    """Return why this folder can't provide these files.
+
+    Return None if it can, and "" if it contains none of them.
     """
     missing = [file.path for file in files if not (root / file.path).is_file()]
     if len(missing) == len(files):
         return ""
     if missing:
         return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
-    # Checksums come last: they read every file as a whole.
+    # Compare checksums last because they read every file completely.
     for file in files:
         path = root / file.path
         try:
@@ -220,33 +223,34 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
         except OSError as error:
             return f"{file.path} can't be read: {error.strerror}"
         if digest != file.sha256:
-            return f"{file.path} is damaged or changed: its checksum is wrong"
+            return f"{file.path} was damaged or changed, so its checksum is wrong"
     return None
 
 
 @functools.cache
 def _sha256(path: Path, size: int, changed_ns: int) -> str:
-    """Checksum in hexadecimal digits, remembered until the file's size or time changes."""
+    """Return the checksum in hexadecimal digits, cached until the file's size or time changes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
     step = (
-        "set PROFLAB_RECORDINGS to a folder that holds it, or run `python -m proflab fetch"
-        f" {entry.name}` on a machine with network"
+        "set PROFLAB_RECORDINGS to a folder that contains it, or run `python -m proflab fetch"
+        f" {entry.name}` on a machine with network access"
     )
     if not entry.has_address:
-        reason, step = "it ships with the course and has no address", "reinstall the course"
+        reason, step = "it ships with the course and can't be downloaded", "reinstall the course"
     return RecordingUnavailable(
-        f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step:"
-        f" {step}"
+        f"recording {entry.name} ({size(entry.total_bytes)}) isn't on this machine: {reason}. Next"
+        f" step: {step}"
     )
 
 
 class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of a recording. `path` begins with the recording's name; a shipped file needs no
-    `url`.
+    """One file of a recording.
+
+    `path` starts with the recording's name. A shipped file doesn't need a `url`.
     """
 
     path: str
@@ -257,11 +261,9 @@ class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The part of somebody's recording that the course ships, made by `tools/cuts`: the numbers
-    that the lessons need.
+    """The shipped part of a third-party recording, made by `tools/cuts` for the lessons.
 
-    Its files have the paths of the files that they were cut from. `keeps` tells in words what is
-    left.
+    Its files have the same paths as the original files. `keeps` describes what the cut contains.
     """
 
     keeps: str
@@ -269,17 +271,17 @@ class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def total_bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(file.bytes for file in self.files)
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One recording. A value that its files don't state is None; `notes` tell its oddities.
+    """One recording. A value that its files don't state is None. `notes` describes peculiarities.
 
-    main   -- the file to read, below the recording's folder; None if the whole folder is one
+    main   -- the file to read in the recording's folder, or None if the whole folder is one
               recording.
-    cut    -- None if the course ships no cut of it.
-    origin -- `modeled` for files of the former model, whose known `error` is then stated.
+    cut    -- None if the course doesn't ship a cut of it.
+    origin -- `modeled` for files from the former model, with the model's `error`.
     """
 
     name: str
@@ -305,38 +307,41 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def total_bytes(self) -> int:
-        """Size of all files together."""
+        """Total size of all files."""
         return sum(file.bytes for file in self.files)
 
     @property
     def has_address(self) -> bool:
-        """Whether all files were published; the course's own recordings only ship with it."""
+        """True if all files were published. The course's own recordings are only part of the
+        course.
+        """
         return all(file.url is not None for file in self.files)
 
     def of_cut(self) -> Entry:
-        """The entry of the cut, with its files in place of the published ones. Raises ValueError if
-        there is none.
+        """Entry of the cut, with its files instead of the published files.
+
+        Raises ValueError if there is no cut.
         """
         if self.cut is None:
-            raise ValueError(f"{self.name} has no cut")
+            raise ValueError(f"{self.name} doesn't have a cut")
         return msgspec.structs.replace(self, files=self.cut.files, cut=None)
 
     @property
     def short_gpu(self) -> str:
-        """The GPU without the manifest's remarks in brackets."""
+        """GPU name without the manifest's remarks in parentheses."""
         return self.gpu.partition(" (")[0]
 
     @property
     def short_rocm(self) -> str | None:
-        """The ROCm release, as in `ROCm 6.4`; None if the recording does not state it."""
+        """ROCm release, such as `ROCm 6.4`, or None if the recording doesn't state it."""
         found = re.search(r"ROCm \d+(\.\d+)*", self.rocm or "")
         return found.group() if found else None
 
 
 def shipped_folder() -> Path:
-    """Folder of manifest.json and of the recordings that come with the course.
+    """Return the folder of manifest.json and of the shipped recordings.
 
-    A wheel carries it inside the package; in a checkout it is `recordings` at the top.
+    A wheel contains it inside the package. In a checkout, it is the top-level folder `recordings`.
     """
     inside = Path(__file__).parent / "shipped_recordings"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "recordings"
@@ -344,14 +349,14 @@ def shipped_folder() -> Path:
 
 @functools.cache
 def load_manifest() -> dict[str, Entry]:
-    """All recordings by name, in the manifest's order."""
+    """Return all recordings by name, in the manifest's order."""
     path = shipped_folder() / "manifest.json"
     entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
     return {entry.name: entry for entry in entries}
 
 
 def find_entry(name: str) -> Entry:
-    """The manifest's entry; raises CourseError for an unknown name."""
+    """Return the manifest's entry. Raises CourseError for an unknown name."""
     manifest = load_manifest()
     if name not in manifest:
         raise CourseError(f"there is no recording {name!r}: {near(name, manifest)}")

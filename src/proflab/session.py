@@ -1,6 +1,4 @@
-"""The first cell of every lesson: what is installed, where results go, and how to read what
-follows.
-"""
+"""The first cell of every lesson: installed software, results folder, and a note on the sources."""
 
 from __future__ import annotations
 
@@ -26,29 +24,32 @@ from proflab.showing import show_text
 from proflab.tapes import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
-"""Packages that a training run needs; their versions are read without importing them."""
+"""Packages that a training run needs. Their versions are read without importing them."""
 
 SILENCED_LOGS = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""Variables that keep torch's profiler silent without a GPU. It would report the missing GPU as an
-error, each of its starts, and memory that is older than the profiler; all on stderr, which a
-notebook shows in red. Kineto, the profiler's library, reads its level at its first start; torch
-reads the other one when it is imported (PyTorch's page on torch.distributed). With torch 2.15
-Kineto's level 5 still prints a note at each start and stop, level 6 nothing.
+"""Variables that silence torch's profiler if there is no GPU.
+
+Without them, the profiler would report errors on stderr, which a notebook shows in red. It would
+report the missing GPU, each start, and memory allocated before the profiler started. Kineto, the
+profiler's library, reads its level at its first start. torch reads its own variable when it is
+imported (PyTorch's page on torch.distributed). With torch 2.15, Kineto's level 5 still prints a
+note at each start and stop, but level 6 prints nothing.
 """
 
 KFD_DEVICE = Path("/dev/kfd")
-"""The kernel driver's device file: without it no ROCm program reaches a GPU."""
+"""The kernel driver's device file. Without it, ROCm programs can't reach a GPU."""
 
 KFD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
-"""A folder for each processor, each with a file `properties` (amdkfd,
-drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+"""Parent folder of the node folders, one per CPU or GPU.
+
+Each node folder contains a file `properties` (amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 """
 
 
 @dataclass(frozen=True)
 class Session:
-    """A lesson that has begun: its folder for results, its minutes, and the GPU architectures
-    here.
+    """A started lesson: its results folder, its minutes, and the GPU architectures of this
+    machine.
     """
 
     lesson: Lesson
@@ -57,16 +58,17 @@ class Session:
 
     @property
     def minutes(self) -> int:
-        """Minutes that the lesson takes in a room."""
+        """Minutes that the lesson takes in a workshop."""
         return self.lesson.minutes
 
     def file(self, name: str) -> Path:
-        """Path of a file beside the lesson, such as a published table."""
+        """Return the path of a file in the lesson's folder, such as a published table."""
         return self.lesson.folder / name
 
     def recall(self) -> None:
-        """Ask what earlier lessons taught: see `proflab.recall`; the questions are in
-        questions.toml beside the lesson.
+        """Ask questions about earlier lessons, see `proflab.recall`.
+
+        The file questions.toml in the lesson's folder contains the questions.
         """
         recall.ask(self.lesson)
 
@@ -77,34 +79,36 @@ class Session:
             show(case.table(before))
 
     def conclude(self, evidence: str, **found: Any) -> None:
-        """Add this lesson's line to the findings log and show it, see `case.conclude`."""
+        """Add this lesson's line to the findings log and show it. See `case.conclude`."""
         case.conclude(self.lesson.number, evidence, **found)
 
     @property
     def has_gpu(self) -> bool:
-        """Whether an AMD GPU can be used here."""
+        """True if an AMD GPU can be used on this machine."""
         return bool(self.gpus)
 
 
 _SHARED: set[str] = set()
-"""Notebooks with sections of several lessons, one of which this kernel has begun: their case is
-chosen.
+"""Folders of notebooks that combine several lessons and that this kernel has started.
+
+Their example run is already chosen.
 """
 
 
 def start(number: str, within: str = "") -> Session:
-    """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash`
-    find the tools.
+    """Start a lesson and show what is installed.
 
-    This Python comes first in PATH; the player comes last, under the names of missing tools. All
-    that the notebook starts ends with its kernel. Without an AMD GPU the variables of SILENCED_LOGS
-    are set, unless they are set already. The warning of a library that asks for a notebook's
-    progress bar, which the course does not use, is not shown.
+    Create runs/`number`, set the plot style, and make the tools available to `%%bash`. This Python
+    comes first in PATH. The replay tool comes last, under the names of missing tools. Everything
+    that the notebook starts ends with its kernel. Without an AMD GPU, set the variables in
+    SILENCED_LOGS unless they are already set. Hide a library's warning about a notebook progress
+    bar, because the course doesn't use one.
 
-    The case's command line is $EXAMPLE, the folder $FOLDER. In a notebook with sections of several
-    lessons, `within` names the folder that they share, which may be the folder of runs itself, and
-    the case stays that of the first section: so each of its cells can be run again later. Raises
-    CourseError for an unknown lesson, and if the folder can't be made.
+    $EXAMPLE contains the command line of the example run, and $FOLDER the folder. For a notebook
+    with sections of several lessons, `within` names their shared folder, which may be the runs
+    folder itself. The example run then stays at the state of the first section, so that each cell
+    can be run again later. Raises CourseError for an unknown lesson or if the folder can't be
+    created.
     """
     begun = lesson(number)
     put_python_first()
@@ -123,8 +127,8 @@ def start(number: str, within: str = "") -> Session:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CourseError(
-            f"can't create the results folder {folder.absolute()} ({error.strerror}); start in a"
-            " folder that you may write to, or set PROFLAB_RUNS to one"
+            f"can't create the results folder {folder.absolute()} ({error.strerror}). Start in a"
+            " folder that you can write to, or set PROFLAB_RUNS to one."
         ) from error
     os.environ["FOLDER"] = str(folder)
     session = Session(begun, folder, gpu_architectures())
@@ -136,8 +140,9 @@ def start(number: str, within: str = "") -> Session:
 
 
 def put_python_first() -> None:
-    """Put the folder of the running Python at the front of PATH, so that commands in `%%bash` use
-    the course's Python.
+    """Put the running Python's folder at the front of PATH.
+
+    Commands in `%%bash` then use the course's Python.
     """
     home = str(Path(sys.executable).parent)
     others = [
@@ -147,14 +152,14 @@ def put_python_first() -> None:
 
 
 def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) -> tuple[str, ...]:
-    """The architecture of each AMD GPU that this user may use, such as ("gfx942", "gfx942").
+    """Return the architecture of each AMD GPU that this user may use.
 
-    Empty without a GPU.
+    The result is, for example, ("gfx942", "gfx942"), or empty without a GPU.
     """
     if not os.access(device, os.R_OK | os.W_OK):
         return ()
     found = []
-    # Sorted as numbers: node 10 comes after node 2.
+    # Sort as numbers, so that node 10 comes after node 2.
     for path in sorted(topology.glob("*/properties"), key=lambda path: int(path.parent.name)):
         if name := architecture(path.read_text()):
             found.append(name)
@@ -162,9 +167,9 @@ def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) 
 
 
 def tool_version(path: Path) -> str:
-    """The ROCm release that a tool belongs to, from the release's own version file; "" without one.
+    """Return a tool's ROCm release from the release's version file, or "" if there is none.
 
-    The tool itself is not run: starting it can take seconds.
+    The tool itself isn't run, because starting it can take seconds.
     """
     release = installed({"ROCM_PATH": str(path.resolve().parent.parent)})
     return f"ROCm {release}" if release else ""

@@ -221,7 +221,7 @@ def _heading(name: str, unit: str) -> str:
     if name == "percent":
         return "share, %"
     if name.isupper():
-        return name  # a counter, which is called so
+        return name  # the name of a counter
     endings = (f"_{end}" for end, known in UNITS.items() if unit and known == unit)
     words = name.removesuffix(next(endings, "")).split("_")
     heading = " ".join(SPELLED.get(word, word) for word in words)
@@ -229,26 +229,28 @@ def _heading(name: str, unit: str) -> str:
 
 
 def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
-    """A text for each value, "" for a missing value."""
+    """Return a string for each value, and "" for a missing value."""
     return [
         "" if missing else text(value) for value, missing in zip(values, values.isna(), strict=True)
     ]
 
 
 def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any], str]:
-    """How to write a column's numbers: all with the decimals that give the largest one three
-    digits; percent with one decimal; none if all are whole. A number without a unit that a lesson
-    has rounded keeps the decimals that are left.
+    """Return a function that formats a column's numbers.
+
+    All numbers get the decimals that give the largest number three digits. Percentages get one
+    decimal, and whole numbers none. If a lesson has rounded a number without a unit, it keeps its
+    remaining decimals.
     """
     if (values.dropna() % 1 == 0).all():
         return lambda value: _rounded(value, 0)
     if unit == "%":
         return lambda value: _rounded(value, 1)
-    # Very small numbers get six decimals, and a column of nan or 0 two.
+    # Very small numbers get six decimals, and a column of NaN or 0 gets two.
     decimals = min(6, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
     if not unit and values.sub(1).abs().between(0, 0.1, inclusive="right").any():
-        decimals = max(2, decimals)  # a ratio near 1 is not 1.0
-    elif not unit:  # a number that was rounded has no more decimals than that left
+        decimals = max(2, decimals)  # a ratio near 1 must not appear as 1.0
+    elif not unit:  # a rounded number keeps only its remaining decimals
         known = values.dropna()
         kept = (places for places in range(decimals) if (known.round(places) == known).all())
         decimals = next(kept, decimals)
@@ -256,8 +258,9 @@ def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any]
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """A number with this many decimals; a number above 0 that would round to 0 becomes `<0.1` or
-    the like.
+    """Return a number with this many decimals.
+
+    A number above 0 that would round to 0 becomes `<0.1` or similar.
     """
     text = f"{value:,.{decimals}f}"
     return (

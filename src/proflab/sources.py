@@ -1,6 +1,4 @@
-"""Origin of numbers: `proflab.source(x)` for a profile, a table, a figure, a run or a
-recording.
-"""
+"""Origins of numbers: `proflab.source(x)` for a profile, table, figure, run or recording."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def source(item: object) -> str:
     if not text:
         raise CourseError(
             f"this {type(item).__name__} has lost its origin, for example through a join or"
-            ' groupby; copy it from the source: table.attrs["origin"] = profile.origin'
+            ' groupby. Copy it from the source: table.attrs["origin"] = profile.origin'
         )
     return text
 

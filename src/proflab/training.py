@@ -1,6 +1,4 @@
-"""Read the results that a training run of `cifar_train` wrote into its folder: a table of steps, a
-summary, the settings.
-"""
+"""Results of a `cifar_train` training run, read from its folder: steps, summary and settings."""
 
 from __future__ import annotations
 
@@ -27,28 +25,26 @@ STEP_DTYPES = {
     "loss": "float64",
     "images_per_second": "float64",
 }
-"""Columns of `TrainingRun.steps` in order; the first seven are those of the trainer's own step
-record.
-"""
+"""Columns of `TrainingRun.steps` in order. The first seven match the trainer's step record."""
 
 KINDS = ("run", "step", "summary")
-"""Kinds of records that are read; others (such as `check`) are left alone."""
+"""Kinds of records to read. Other kinds, such as `check`, are ignored."""
 
 WRONG_VALUES = (ValueError, TypeError, AttributeError, RecursionError)
 
 PARTS = ("warmup", "steady")
-"""Parts of a run, as the trainer divided it by its --warmup-steps."""
+"""Parts of a run, divided by the trainer's --warmup-steps."""
 
 
 @dataclass(frozen=True, repr=False)
 class TrainingRun:
-    """One run as rank 0 saw it.
+    """One run as rank 0 recorded it.
 
-    steps   -- one row for each finished step, columns STEP_DTYPES; durations in ns between finished
-               device work, `profiled` if torch.profiler was on. attrs["origin"] tells on what it
-               ran.
+    steps   -- one row for each finished step, with the columns STEP_DTYPES. Durations in ns are
+               between finished device work. `profiled` is True if torch.profiler was on.
+               attrs["origin"] contains the device that the run used.
     summary -- the trainer's last record: median and quartiles in ns, images_per_second, device, ...
-    config  -- every setting of the run by its name in `cifar_train.config.TrainConfig`.
+    config  -- every setting of the run, by its name in `cifar_train.config.TrainConfig`.
     """
 
     folder: Path
@@ -58,23 +54,23 @@ class TrainingRun:
 
     @property
     def steady(self) -> pd.DataFrame:
-        """The steps after the warm-up without a profiler."""
+        """Steps after the warmup without a profiler."""
         return self.steps[(self.steps["part"] == "steady") & ~self.steps["profiled"]]
 
     @property
     def watched(self) -> pd.DataFrame:
-        """The steps under torch.profiler; none in a run without it."""
+        """Steps recorded by torch.profiler. Empty for a run without it."""
         return self.steps[self.steps["profiled"]]
 
     @property
     def device(self) -> str:
-        """Name of the GPU or processor that trained."""
+        """Name of the GPU or CPU that trained."""
         return self.summary["device"]
 
     @property
     def conditions(self) -> str:
-        """The conditions without which a rate of this run means nothing: model, precision, batch
-        size, device.
+        """Model, precision, batch size and device. A rate is meaningless without these
+        conditions.
         """
         config = self.config
         precision = precision_label(config["precision"], self.summary["arithmetic"])
@@ -82,7 +78,7 @@ class TrainingRun:
 
     @property
     def origin(self) -> Origin:
-        """Where these numbers come from."""
+        """Origin of these numbers."""
         return self.steps.attrs["origin"]
 
     def __repr__(self) -> str:
@@ -92,19 +88,19 @@ class TrainingRun:
 def training_run(folder: str | PathLike[str]) -> TrainingRun:
     """Read the metrics that rank 0 wrote into `folder` (the trainer's --run-dir).
 
-    Raises CourseError, in one line, for a folder without results and for a damaged file.
+    Raises a one-line CourseError for a folder without results and for a damaged file.
     """
     found = sorted(Path(folder).glob("metrics_rank0_of_*.jsonl"))
     if len(found) != 1:
         raise CourseError(
-            f"{folder}: it holds {len(found)} files metrics_rank0_of_N.jsonl, and one is read; run"
-            " the training cell above first, with a separate --run-dir for each run"
+            f"{folder} contains {len(found)} files metrics_rank0_of_N.jsonl, but it must contain"
+            " one. Run the training cell above first, with a separate --run-dir for each run."
         )
     (path,) = found
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         records = [record for record in map(json.loads, lines) if record["record"] in KINDS]
-        # A run that was stopped early has no summary.
+        # A run that stopped early doesn't have a summary.
         (run,), (summary,) = (
             [record for record in records if record["record"] == kind] for kind in KINDS[::2]
         )
@@ -115,21 +111,21 @@ def training_run(folder: str | PathLike[str]) -> TrainingRun:
         table = table[list(STEP_DTYPES)].astype(numbers)
         complete = table["step"].tolist() == list(range(summary["steps"]))
         if not complete or table["part"].isna().any() or (table["duration_ns"] <= 0).any():
-            raise ValueError(f"its {summary['steps']} steps are not whole")
+            raise ValueError(f"not all of its {summary['steps']} steps are in the file")
         table.attrs["origin"] = _origin(run)
         found_run = TrainingRun(path.parent, table, summary, run["config"])
         _ = found_run.conditions, found_run.summary["images_per_second"]
     except (OSError, ArithmeticError, LookupError, *WRONG_VALUES) as error:
         reason = (str(error).splitlines() or [""])[0][:120]
         raise CourseError(
-            f"{path}: the file was cut off or changed ({type(error).__name__}: {reason}); run the"
-            " training again"
+            f"{path}: the file was cut off or changed ({type(error).__name__}: {reason}). Run"
+            " the training again."
         ) from None
     return found_run
 
 
 def _origin(run: dict[str, Any]) -> Origin:
-    """`measured` on this host, or `recorded` on another host, which the notebook has not seen."""
+    """Return `measured` for this host, or `recorded` for another host."""
     here = run["host"] == socket.gethostname()
     parts = [
         run["device"],

@@ -78,13 +78,13 @@ def test_a_page_becomes_markdown(tmp_path: Path):
         "Read it. In JupyterLab and in the published book *Look closer* zooms.",
         "```bash\nls\n```",
         "````text\n```\nfile\n````",
-        "<details>\n<summary>A solution, and what came out</summary>",
+        "<details>\n<summary>A solution and its output</summary>",
         "```python\nanswer = 1\n```",
         "</details>",
         "```python\nshow()\n```",
         picture,
         picture,
-        "<p><em>In JupyterLab a button opens this step in Perfetto here.</em></p>",
+        "<p><em>In JupyterLab, a button here opens this step in Perfetto.</em></p>",
         ending(lessons()[LESSON]).strip(),
     ]
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {

@@ -88,7 +88,9 @@ def test_a_viewer_that_leads_to_another_origin_gets_nothing(
     page = viewer.serve("/moved", "", Location=f"{third_party.address}/")
     show_buttons(browser, notebook, button(page, patience_s=0.5))
     press(browser)
-    until(lambda: "did not answer" in (outcome(browser) and status(browser)), "giving up")
+    wait_for_outcome(browser, "silent")
+    open_button = browser.find_element("css selector", "[data-action=open]")
+    until(open_button.is_enabled, "giving up")
     assert (third_party.noticed, third_party.received) == (0, [])
 
 

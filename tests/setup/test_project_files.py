@@ -270,8 +270,10 @@ def test_each_production_release_of_rocm_has_a_torch_or_is_refused_with_those_th
 def test_an_index_that_ends_before_the_oldest_torch_is_refused_in_one_line(build):
     asked = torch_arguments(build)
     assert (asked.returncode, asked.stdout, asked.stderr.count("\n")) == (2, "", 1)
-    assert build in asked.stderr and "2.5.1" in asked.stderr
-    assert "rocm6.2.4" in asked.stderr and "rocm6.2 " not in asked.stderr.partition("Choose")[2]
+    assert build in asked.stderr
+    assert "2.5.1" in asked.stderr
+    assert "rocm6.2.4" in asked.stderr
+    assert "rocm6.2 " not in asked.stderr.partition("Choose")[2]
 
 
 @pytest.mark.parametrize(

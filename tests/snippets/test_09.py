@@ -81,11 +81,13 @@ def test_the_guard_names_the_first_bad_label(bare: Run, tmp_path: Path) -> None:
     snippet = Path(__file__).parents[2] / "snippets/09_guard_labels.py"
     lines = bare("python", "try_guard.py", str(snippet)).stdout.splitlines()
     assert lines[0] == "None"
-    assert lines[1] == "2 of 4 labels are outside 0 to 99; the first is 100 at (0, 1)"
+    assert lines[1].startswith("2 of 4 labels are outside 0 to 99")
+    assert "100 at (0, 1)" in lines[1]
     assert lines[2].startswith("labels are torch.int32")
     assert lines[3] == "None"
     assert lines[4].startswith("2 of 4 batch 1: labels")
-    assert lines[5] == "1 of 1 0: rows are outside 0 to 9; the first is 10 at 0"
+    assert lines[5].startswith("1 of 1 0: rows are outside 0 to 9")
+    assert "10 at 0" in lines[5]
     assert lines[6] == "None"
     done = bare("python", "snippets/09_guard_labels.py", "labels.pt", "100", check=False)
     assert (done.returncode, done.stderr.startswith("labels.pt: 2 of 4")) == (1, True)

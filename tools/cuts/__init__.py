@@ -1,7 +1,8 @@
-"""Cuts of public recordings, so that no lesson needs the network: the numbers that a lesson needs,
-in the tool's format.
+"""Cut public recordings to what the lessons need, so that lessons don't need a network.
 
-    PROFLAB_RECORDINGS=FOLDER python -m tools.cuts [NAME ...]
+The cuts keep the tools' formats.
+
+PROFLAB_RECORDINGS=FOLDER python -m tools.cuts [NAME ...]
 
 writes `recordings/cuts`, its NOTICE.md, and the cuts' entries in `recordings/manifest.json`.
 """
@@ -23,9 +24,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def make_cut(entry: Entry, source: Path, target: Path) -> Cut:
-    """Cut one recording of the mirror folder `source` into `target`, and return the entry of the
-    cut.
-    """
+    """Cut one recording of the mirror folder `source` into `target`, and return the cut's entry."""
     recipe = RECIPES[entry.name]
     files = []
     for file in entry.files:
@@ -43,8 +42,9 @@ def make_cut(entry: Entry, source: Path, target: Path) -> Cut:
 
 
 def _cut_packed(cutter: Callable[[bytes], bytes], content: bytes) -> bytes:
-    """Pack the cut as the whole file is packed, without a time in the header, so that equal cuts
-    are equal files.
+    """Pack the cut in the same way as the whole file.
+
+    The header doesn't contain a time, so that equal cuts are equal files.
     """
     if content.startswith(_GZIP_MAGIC):
         return gzip.compress(cutter(gzip.decompress(content)), mtime=0)
@@ -52,7 +52,7 @@ def _cut_packed(cutter: Callable[[bytes], bytes], content: bytes) -> bytes:
 
 
 def write_manifest(path: Path, cuts: dict[str, Cut]) -> list[Entry]:
-    """Enter the cuts into the manifest, and return all of its entries with a cut."""
+    """Write the cuts into the manifest, and return all entries with a cut."""
     entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
     entries = [
         msgspec.structs.replace(entry, cut=cuts.get(entry.name, entry.cut)) for entry in entries
@@ -63,13 +63,13 @@ def write_manifest(path: Path, cuts: dict[str, Cut]) -> list[Entry]:
 
 
 def notice(entries: list[Entry]) -> str:
-    """The text of NOTICE.md: for each cut its source, what it keeps, copyright and license."""
+    """Return the text of NOTICE.md: each cut's source, contents, copyright and license."""
     parts = [
         "# Cuts of public recordings",
         (
-            "These files are not the published ones: `tools/cuts` made them, and left out what no"
-            " lesson asks. `python -m proflab fetch NAME` gets the whole files. The texts of the"
-            " licenses are in `licenses`."
+            "These files are shorter than the published files, because `tools/cuts` left out"
+            " everything that the lessons don't need. To get a whole file, run"
+            " `python -m proflab fetch NAME`. The folder `licenses` contains the licenses."
         ),
     ]
     for entry in entries:

@@ -1,4 +1,4 @@
-"""The command line: `python -m tools.cuts --help`."""
+"""The command-line interface: `python -m tools.cuts --help`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TARGET = Path(__file__).parents[2] / "recordings"
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.cuts", description="Cut public recordings for the lessons."
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="recordings to cut (default: all of tools/cuts)"
+        "names", nargs="*", metavar="NAME", help="cut these recordings (default: all in tools/cuts)"
     )
     return parser
 
@@ -31,7 +31,7 @@ def main() -> int:
     source = os.environ.get("PROFLAB_RECORDINGS")
     if not source or not set(names) <= set(RECIPES):
         parser.error(
-            "set PROFLAB_RECORDINGS to the folder with the whole files; NAME is one of"
+            "set PROFLAB_RECORDINGS to the folder with the whole files; NAME must be one of"
             f" {', '.join(RECIPES)}"
         )
     entries = [load_manifest()[name] for name in names]

@@ -1,6 +1,4 @@
-"""A trace of torch.profiler with only the events and arguments that tidyprof and the lessons
-read.
-"""
+"""A torch.profiler trace with only the events and arguments that tidyprof and the lessons read."""
 
 from __future__ import annotations
 
@@ -24,14 +22,12 @@ _OWNER, _OWNERS = "External id", (b'"cpu_op"', b'"user_annotation"')
 
 
 def trace(text: bytes) -> bytes:
-    """The trace without flow events, without the Python call stack, and without arguments that
-    nobody reads.
-    """
+    """Return the trace without flow events, the Python call stack, and unread arguments."""
     return _cut(text, python_functions=False)
 
 
 def trace_with_stacks(text: bytes) -> bytes:
-    """The same, but with the Python call stack."""
+    """Return the trace without flow events and unread arguments."""
     return _cut(text, python_functions=True)
 
 
@@ -39,7 +35,7 @@ def _cut(text: bytes, python_functions: bool) -> bytes:
     members = msgspec.json.decode(text, type=_MEMBERS)
     events = msgspec.json.decode(members.pop("traceEvents"), type=list[_MEMBERS])
     kept = [_lean(event) for event in events if _is_read(event, python_functions)]
-    # The list comes last: a reader recognizes the format by the members before it.
+    # Write the list last, because a reader recognizes the format by the members before it.
     return msgspec.json.encode(members | {"traceEvents": kept})
 
 
@@ -56,7 +52,7 @@ def _is_read(event: dict[str, msgspec.Raw], python_functions: bool) -> bool:
 
 
 def _lean(event: dict[str, msgspec.Raw]) -> dict[str, object]:
-    """The event, with each number as its text had it."""
+    """Return the event with each number written as in the original text."""
     if "args" not in event or bytes(event["ph"]) == b'"M"':
         return event
     arguments = msgspec.json.decode(event["args"], type=_MEMBERS)

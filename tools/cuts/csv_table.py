@@ -1,4 +1,4 @@
-"""A CSV file with only the columns and rows that are needed."""
+"""Cutters that keep only the needed columns and rows of a CSV file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 
 def columns(*names: str) -> Callable[[bytes], bytes]:
-    """A cutter that keeps only these columns."""
+    """Return a cutter that keeps only these columns."""
     return lambda text: _cut(text, set(names).__contains__)
 
 
 def without(pattern: str) -> Callable[[bytes], bytes]:
-    """A cutter that drops the columns in whose name the pattern is found."""
+    """Return a cutter that drops columns whose names match the pattern."""
     return lambda text: _cut(text, lambda name: not re.search(pattern, name))
 
 
 def without_rows(pattern: str) -> Callable[[bytes], bytes]:
-    """A cutter that drops the rows in whose first cell the pattern is found."""
+    """Return a cutter that drops rows whose first cell matches the pattern."""
     return lambda text: _cut(text, is_row=lambda row: not re.search(pattern, row[0]))
 
 
@@ -32,7 +32,7 @@ def _cut(
     header = next(rows)
     places = [place for place, name in enumerate(header) if is_column(name)]
     written = io.StringIO(newline="")
-    # A damaged row is shorter than the header, and stays so.
+    # A damaged row is shorter than the header and doesn't change.
     lines = [
         [row[place] for place in places if place < len(row)]
         for row in (header, *filter(is_row, rows))

@@ -1,5 +1,6 @@
-"""What each cut keeps of a public recording: the parts that the lessons need, and those that
-tidyprof needs to read it.
+"""The parts of each public recording that its cut keeps.
+
+They are the parts that the lessons need, and the parts that tidyprof needs to read the cut.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tools.cuts.rpd_database import database
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a recording is cut.
+    """Instructions for cutting a recording.
 
-    keeps -- what is left of it, in words for people.
-    files -- path below the recording's folder -> the function that makes the cut's file of the
-             unpacked one; other files are left out.
+    keeps -- description of the kept parts for people.
+    files -- maps a path in the recording's folder to the function that cuts the unpacked file.
+             Other files are left out.
     """
 
     keeps: str
@@ -50,14 +51,16 @@ _PASSES = dict.fromkeys(PASS_FILES, _COUNTERS)
 def _workload(
     below: str = "", **more: Callable[[bytes], bytes]
 ) -> dict[str, Callable[[bytes], bytes]]:
-    """The counters and the machine of one folder of rocprof-compute, and more of its CSV files."""
+    """Return cutters for the counters and the machine of one rocprof-compute folder, and for other
+    CSV files.
+    """
     files = {"pmc_perf": _COUNTERS, "sysinfo": _SYSTEM, **more}
     return {f"{below}{name}.csv": cutter for name, cutter in files.items()}
 
 
 def _compared(*kinds: str) -> dict[str, Callable[[bytes], bytes]]:
-    """Folders of two kernels, with the tables that `analyze` made of them."""
-    # Of the matrix products the lessons need only F16.
+    """Return cutters for the folders of two kernels with the tables that `analyze` made of them."""
+    # The lessons need only the F16 matrix products.
     speeds = without_rows(r"\((BF16|F32|F64|Int8)\)$")
     tables = {"2.1_Speed-of-Light": speeds}
     tables |= dict.fromkeys(("10.1_Overall_Instruction_Mix", "12.2_LDS_Stats"), _AVERAGES)

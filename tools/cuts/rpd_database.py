@@ -11,8 +11,9 @@ _NOT_ASKED = ("ext_callstack", "rocpd_barrierop", "rocpd_op_inputSignals")
 
 
 def database(content: bytes) -> bytes:
-    """The database without these tables, without their views, and without the indexes, which only
-    make queries faster.
+    """Return the database without these tables, their views, and the indexes.
+
+    Indexes only make queries faster.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cut.rpd"
@@ -38,6 +39,6 @@ def _drop(connection: sqlite3.Connection) -> None:
 def _answers(connection: sqlite3.Connection, view: str) -> bool:
     try:
         connection.execute(f'SELECT * FROM "{view}" LIMIT 0')
-    except sqlite3.OperationalError:  # what it asks was dropped
+    except sqlite3.OperationalError:  # a table that the view needs was dropped
         return False
     return True

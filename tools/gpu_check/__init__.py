@@ -1,3 +1,4 @@
-"""One command for the day on which a GPU is there: try everything on it, and make one archive to
-send. See `parts.py`.
+"""One command that tests everything on a machine with a GPU and makes one archive to send.
+
+See `parts.py`.
 """

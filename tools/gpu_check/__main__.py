@@ -1,5 +1,6 @@
-"""`python -m tools.gpu_check`: every part on its own, what passed is not done again, and one
-archive at the end.
+"""`python -m tools.gpu_check` runs each part separately and makes one archive at the end.
+
+Parts that already passed don't run again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereErro
 
 FOLDER = Path("build/gpu_check")
 MINUTES = 30
-"""Time in minutes for all parts together, unless another time is asked for."""
+"""Default time limit in minutes for all parts together."""
 
 ASK_TORCH = """
 import json, torch
@@ -35,21 +36,23 @@ name = torch.cuda.get_device_name(0) if count else ""
 platform = f"HIP {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
 print(json.dumps([maker, name, count, torch.__version__, platform]))
 """
-LICENSE = "whoever sends it agrees that it is published under this repository's license"
+LICENSE = "by sending it, you agree that it is published under this repository's license"
 SUMMARY = "summary.json"
-"""The results for programs: `python -m tools.who_ran` makes a row of them."""
+"""The results for programs. `python -m tools.who_ran` makes a row of them."""
 STATES = ("passed", "differed", "failed", "could not run")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try every part that has not passed yet. Returns 0; 1 if a part failed or differed; 2 without
-    a GPU.
+    """Run every part that hasn't passed yet.
+
+    Return 0, 1 if a part failed or differed, and 2 without a GPU.
     """
     options = build_parser().parse_args(arguments)
     gpus = find_gpus()
     if gpus is None:
         print(
-            "gpu-check: torch sees no GPU here, so nothing was checked; `proflab doctor` says why",
+            "gpu-check: torch doesn't detect a GPU, so nothing was checked. For the reason,"
+            " run `proflab doctor`.",
             file=sys.stderr,
         )
         return 2
@@ -58,42 +61,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {
         part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS
     }
-    # Before it is packed, so that the archive holds the report.
+    # Write it before packing, so that the archive contains the report.
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
     (options.folder / SUMMARY).write_text(json.dumps(summary(gpus, results)), encoding="utf-8")
     archive = pack(options.folder, results.get("traces", {}).get("state") == "passed")
-    print(f"{page}\n{archive}: send it with an issue of this repository. {LICENSE.capitalize()}")
+    print(f"{page}\n{archive}: attach it to an issue of this repository. {LICENSE.capitalize()}")
     return int(any(result["state"] in ("differed", "failed") for result in results.values()))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(prog="python -m tools.gpu_check", description=__doc__)
     parser.add_argument(
-        "--folder", type=Path, default=FOLDER, help="where results go (default: %(default)s)"
+        "--folder",
+        type=Path,
+        default=FOLDER,
+        help="write results to this folder (default: %(default)s)",
     )
     parser.add_argument(
         "--again",
         nargs="*",
         default=[],
         metavar="PART",
-        help="parts to do again although they passed",
+        help="run these parts again even if they passed",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         default=MINUTES,
         metavar="N",
-        help="begin nothing behind so many minutes (default: %(default)s); what is worth most comes"
-        " first, and the same command goes on later",
+        help="don't start a part after this many minutes (default: %(default)s); the most important"
+        " parts come first, and the same command continues later",
     )
     return parser
 
 
 def find_gpus() -> Gpus | None:
-    """The GPUs that torch sees, asked in a process of its own, since importing torch can hang; None
-    without a GPU.
+    """Return the GPUs that torch detects, or None without a GPU.
+
+    A separate process asks torch because importing torch can hang.
     """
     try:
         done = subprocess.run(
@@ -108,8 +115,10 @@ def find_gpus() -> Gpus | None:
 def attempt(
     part: Part, gpus: Gpus, folder: Path, again: Sequence[str], deadline: float
 ) -> dict[str, str | float]:
-    """The result of a part: the recorded one if the part has passed, else that of a new try. A new
-    result is written at once.
+    """Return the result of a part.
+
+    If the part passed before, return the stored result. Otherwise, run it and write the new result
+    at once.
     """
     place = folder / part.name / "result.json"
     if place.is_file() and part.name not in again:
@@ -121,7 +130,7 @@ def attempt(
     begin = time.monotonic()
     state, text = _try(part, gpus, place.parent, deadline)
     result = {"state": state, "text": text, "seconds": round(time.monotonic() - begin, 1)}
-    # In one step: a check that is stopped here must not leave half a result.
+    # Write it in one step, because a check that is stopped here must not leave half a result.
     temporary = place.with_suffix(".tmp")
     temporary.write_text(json.dumps(result), encoding="utf-8")
     temporary.replace(place)
@@ -136,25 +145,26 @@ def _try(part: Part, gpus: Gpus, folder: Path, deadline: float) -> tuple[str, st
             if left <= 0:
                 return (
                     "could not run",
-                    f"no time was left for {name}; the same command goes on from here",
+                    f"no time was left for {name}; the same command continues from here",
                 )
             log = folder / f"{name}.log"
             if problem := run(command, log, min(left, 60 * part.minutes)):
-                print(f"{name}: {problem}; {log} says more", file=sys.stderr)
+                print(f"{name}: {problem}; for details, see {log}", file=sys.stderr)
                 return "failed", f"{name}: {problem}"
         return "passed", part.check(gpus, folder)
     except NotHereError as reason:
         return "could not run", str(reason)
     except DiffersError as found:
         return "differed", str(found)
-    except Exception as error:  # one part that breaks must not keep the others from being tried
+    except Exception as error:  # one broken part must not keep the others from running
         print(f"{part.name}: {error}", file=sys.stderr)
         return "failed", type(error).__name__
 
 
 def run(command: Sequence[str], log: Path, limit_s: float) -> str:
-    """Run one command with its output in `log` for at most `limit_s` seconds; returns what went
-    wrong, in a few words, or "".
+    """Run one command for at most `limit_s` seconds with its output in `log`.
+
+    Return a short description of what went wrong, or "".
     """
     with (
         log.open("wb") as said,
@@ -164,14 +174,14 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> str:
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            # With its children: loader processes would go on.
+            # Stop its child processes as well, because data loader workers would keep running.
             os.killpg(process.pid, signal.SIGKILL)
-            return f"was ended after {limit_s:.0f} s"
+            return f"was stopped after {limit_s:.0f} s"
     return f"exit code {code}" if code else ""
 
 
 def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
-    """The page: which parts passed, differed, failed, or could not run."""
+    """Return the page with the parts that passed, differed, failed, or couldn't run."""
     what = {part.name: part.what for part in PARTS}
     name, python = markdown_text(gpus.name), platform.python_version()
     machine = f"{gpus.count} x {name} ({gpus.maker}), torch {gpus.build}, Python {python}"
@@ -188,7 +198,7 @@ def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
 
 
 def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str, object]:
-    """The results for a program: the machine, and by each part's line its state and its text."""
+    """Return the results for a program: the machine, and each part's state and text."""
     return {
         "date": date.today().isoformat(),
         "maker": gpus.maker,
@@ -205,8 +215,9 @@ def summary(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> dict[str,
 
 
 def pack(folder: Path, traced: bool) -> Path:
-    """Write the archive: report, summary and, if they were recorded, what may be published of the
-    traces. Logs and other files stay here.
+    """Write the archive: report, summary and, if recorded, the publishable part of the traces.
+
+    Logs and other files stay on this machine.
     """
     archive = folder.with_name(f"{folder.name}.tar.gz")
     with tempfile.TemporaryDirectory() as name, tarfile.open(archive, "w:gz") as target:

@@ -1,5 +1,6 @@
-"""The parts of the check: each has commands, and a check of their results. To add a part, add a
-function and its line.
+"""The parts of the check. Each part has commands and a check of their results.
+
+To add a part, add a function and its line.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from proflab.training import training_run
 
 MODELS, PRECISIONS = ("resnet", "swinv2", "vit"), ("float32", "automixed", "bfloat16")
 STEPS, BATCH = 12, 64
-DEVICE = "cuda"  # which is ROCm's name too
+DEVICE = "cuda"  # this is also ROCm's name
 PYTHON = sys.executable
 TRACED = ("--torch-profile", "--record-shapes", "--roctx")
 
 Commands = dict[str, list[str]]
-"""Name of a log -> the command line that writes it."""
+"""Command lines by the name of the log that they write."""
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs that torch sees: `maker` is AMD or NVIDIA, `name` is the first device's, `build` is
-    torch's version, `platform` the HIP or CUDA that it was built with.
+    """The GPUs that torch detects.
+
+    `maker` is AMD or NVIDIA, and `name` is the first device's name. `build` is torch's version, and
+    `platform` is the HIP or CUDA version that torch was built with.
     """
 
     maker: str
@@ -42,11 +45,11 @@ class Gpus:
 
 
 class NotHereError(Exception):
-    """A part can't run on this machine; the text tells why."""
+    """Error for a part that can't run on this machine. Its text contains the reason."""
 
 
 class DiffersError(Exception):
-    """A part ran, but its result is not the expected one; the text states both."""
+    """Error for a part whose result isn't the expected one. Its text contains both."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ class Part:
 
     what     -- one line for the report
     minutes  -- longest time for one of its commands
-    commands -- takes the GPUs and the part's folder, and returns the commands to run; raises
+    commands -- receives the GPUs and the part's folder, and returns the commands to run; raises
                 NotHereError
-    check    -- takes the same after all commands have ended with 0, and returns one line on the
+    check    -- receives the same after all commands have exited with 0, and returns one line on the
                 result; raises DiffersError
     """
 
@@ -69,7 +72,7 @@ class Part:
 
 
 def train(folder: Path, name: str, *options: str) -> list[str]:
-    """The command of a short training on the GPU, with its results in `folder/name`."""
+    """Return the command of a short training run on the GPU, with its results in `folder/name`."""
     run = ["--device", DEVICE, "--data", "synthetic", "--run-dir", str(folder / name)]
     return [
         "-m",
@@ -84,10 +87,10 @@ def train(folder: Path, name: str, *options: str) -> list[str]:
 
 
 def _rates(gpus: Gpus, folder: Path) -> str:
-    """Images per second of all runs; raises DiffersError for a run that was cut short, was on
-    another device, or diverged.
+    """Return the images per second of all runs.
 
-    The trainer makes each run's folder; CourseError for a folder without results is passed on.
+    Raises DiffersError for a run that was cut short, ran on another device, or diverged. The
+    trainer makes each run's folder. A CourseError for a folder without results is passed on.
     """
     rates = []
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
@@ -110,7 +113,7 @@ def _doctor(gpus: Gpus, folder: Path) -> Commands:
 def _doctor_said(gpus: Gpus, folder: Path) -> str:
     report = json.loads((folder / "doctor.log").read_text(encoding="utf-8"))
     if fixes := [row["check"] for row in report["findings"] if row["status"] == "fix"]:
-        raise DiffersError(f"the doctor has something to fix: {', '.join(fixes)}")
+        raise DiffersError(f"the doctor found problems to fix: {', '.join(fixes)}")
     return f"{gpus.count} x {gpus.name}, torch {gpus.build}, nothing to fix"
 
 
@@ -147,7 +150,7 @@ def _traces_read(gpus: Gpus, folder: Path) -> str:
         calls, total_ms, lost = _kernels_of_a_step(path)
         if lost:
             raise DiffersError(f"{path.parent.name}: {lost} events on the GPU without a launch")
-        said.append(f"{path.parent.name} {calls:,.0f} kernels a step, {total_ms:.2f} ms")
+        said.append(f"{path.parent.name} {calls:,.0f} kernels per step, {total_ms:.2f} ms")
     if len(said) < len(MODELS):
         raise DiffersError(f"{len(said)} traces of {len(MODELS)}")
     return "; ".join(said)
@@ -155,14 +158,14 @@ def _traces_read(gpus: Gpus, folder: Path) -> str:
 
 def _need_amd(gpus: Gpus) -> None:
     if gpus.maker != "AMD":
-        raise NotHereError(f"AMD's tools need an AMD GPU; this is one of {gpus.maker}")
+        raise NotHereError(f"AMD's tools need an AMD GPU, but this is an {gpus.maker} GPU")
 
 
 def _lessons(gpus: Gpus, folder: Path) -> Commands:
     _need_amd(gpus)
     real = {tool for one in lessons().values() for tool in one.tools if shutil.which(tool)}
     if not real:
-        raise NotHereError("none of AMD's tools is in PATH; load ROCm's module")
+        raise NotHereError("PATH doesn't contain any of AMD's tools; load the ROCm module")
     notebooks = {
         number: Path("notebooks", f"{one.folder.name}.ipynb")
         for number, one in lessons().items()
@@ -182,15 +185,17 @@ def _jobs(gpus: Gpus, folder: Path) -> Commands:
     _need_amd(gpus)
     if not shutil.which("sbatch") or "SLURM_JOB_ID" in os.environ:
         raise NotHereError(
-            "not on a login node of Slurm; scripts/slurm/record_all.sh does it there"
+            "not on a Slurm login node, where scripts/slurm/record_all.sh runs this part"
         )
     return {"jobs": ["scripts/slurm/submit_all.sh", "--wait"]}
 
 
 def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
-    """Kernels of a step of a trace, their time in ms per step, and the number of events in the
-    whole trace without their launch. Raises DiffersError without steps, and without kernels that
-    take time.
+    """Return the kernels per step of a trace, their time in ms per step, and the events without a
+    launch.
+
+    Events without a launch are counted over the whole trace. Raises DiffersError for a trace
+    without steps or without kernels that take time.
     """
     profile = tidyprof.read(path)
     kernels, steps = tidyprof.kernels(profile), tidyprof.steps(profile)
@@ -218,4 +223,4 @@ PARTS = (
         lambda gpus, folder: "every job ended with 0",
     ),
 )
-"""The parts in the order of their worth, should the time run out."""
+"""The parts, the most important first in case the time runs out."""

@@ -1,9 +1,10 @@
-"""Make the notebooks from the lessons; `python -m tools.notebooks` is the command line.
+"""Build the notebooks from the lessons. `python -m tools.notebooks` is the command line.
 
-A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it
-come notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for
-the tests: each cell as the learner gets it, then as it is solved, so that one run proves both.
-A workshop, lessons/90_minutes/workshop.py, is a lesson without a number in the course.
+A lesson is a solved notebook in jupytext's py:percent format, lessons/NN_name/lesson.py. It is the
+source of notebooks/NN_name.ipynb for the learner (without solutions) and
+build/combined/NN_name.ipynb for the tests. The combined notebook contains each cell as the learner
+gets it and then as it is solved, so one run tests both. A workshop, lessons/90_minutes/workshop.py,
+is a lesson without a number in the course.
 """
 
 from __future__ import annotations
@@ -35,27 +36,30 @@ WORKSHOP = "workshop.py"
 """Source of a notebook with sections of several lessons, next to its workshop.toml."""
 
 SNIPPETS = Path("snippets")
-"""Folder of the files that learners take to work: `{snippet NAME}` on a separate line links to one."""
+"""Folder of the files that learners can use at work.
+
+`{snippet NAME}` on a separate line becomes a link to a snippet.
+"""
 
 COLUMNS = 100
-"""Characters of a line of code for which a cell of JupyterLab has room at 1280 pixels; longer lines
-scroll sideways.
+"""Maximum number of characters in a line of code that fits a JupyterLab cell at 1280 pixels.
+
+Longer lines scroll sideways.
 """
 
 QUESTION_TAG = "question"
 
 KERNEL_TAG = "kernel"
-"""Tag of the cell that tells what to do if the first cell with code fails."""
+"""Tag of the cell with instructions in case the first code cell fails."""
 
 QUESTION_BOX = (
     f'<blockquote style="border-left:0.4em solid {ACCENTS["open"]};background:{ACCENTS["open"]}20;'
     'margin:0;padding:0.5em 0.9em 0.1em">'
 )
-"""Beginning of the box around an exercise's question, in the color of an exercise without an
-answer.
+"""Start of the box around an exercise's question, in the color of an unanswered exercise.
 
-Where styles are dropped, as on GitHub, a quotation still has a bar. The heading is above the box,
-since the book can't make a section begin within HTML.
+If styles are dropped, as on GitHub, a quotation still has a bar. The heading is above the box
+because the book can't start a section within HTML.
 """
 
 _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
@@ -64,22 +68,22 @@ _QUESTION = re.compile(
     r" (?!solution$).+\n)*)",
     re.MULTILINE,
 )
-_TABLE = re.compile(r"^\| lesson \| question \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
+_LIST = re.compile(r"(?<=^## Lessons\n\n).*?(?=\n## |\Z)", re.MULTILINE | re.DOTALL)
 """README's list of lessons."""
 
 _TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
-"""README's list of the releases that commands are checked against."""
+"""List of the releases in README that commands are checked against."""
 
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
 _DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
-"""A drawing of DRAWINGS, by the name of its file."""
+"""Reference to a drawing in DRAWINGS by its file name."""
 
 DRAWINGS = Path("docs/drawings")
-"""Folder of the drawings. The title of each is its alternative text."""
+"""Folder of the drawings. The title of each drawing is its alternative text."""
 
 Built = tuple[str, str, list[str]]
-"""A cell of a notebook before it is made: its type, its text, its tags."""
+"""A notebook cell before it is created: its type, its text and its tags."""
 
 ELSEWHERE = (
     "> **Note:** If the first cell raises `ModuleNotFoundError`, the notebook doesn't use the"
@@ -87,12 +91,15 @@ ELSEWHERE = (
     " systems, such as Colab, run `%pip install '.[train]'` in the course's folder and restart the"
     " kernel."
 )
-"""What to do if the packages are missing; the braces get the way to the top of the course."""
+"""Instructions in case packages are missing.
+
+The braces are replaced by the path to the course's top folder.
+"""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Folders of the lessons and of the notebooks made of them."""
+    """Folders of the lessons and of the notebooks built from them."""
 
     lessons: Path = Path("lessons")
     notebooks: Path = Path("notebooks")
@@ -112,27 +119,27 @@ class Source:
 
     @property
     def whole(self) -> bool:
-        """Whether this is a lesson, and not made of sections of several lessons."""
+        """True for a lesson and False for a notebook with sections of several lessons."""
         return self.path == self.lesson.source
 
     @property
     def number(self) -> str:
-        """The lesson's number, two digits."""
+        """Number of the lesson in two digits."""
         return self.lesson.number
 
     @property
     def target(self) -> str:
-        """File name of its notebooks."""
+        """File name of the lesson's notebooks."""
         return f"{self.lesson.folder.name}.ipynb"
 
 
 def read_sources(folder: Path) -> list[Source]:
-    """All lessons in order; raises CourseError for a lesson that can't be used."""
+    """Return all lessons in order. Raises CourseError for a lesson that can't be used."""
     return [_read(lesson, lesson.source) for lesson in lessons(folder).values()]
 
 
 def read_workshops(folder: Path) -> list[Source]:
-    """Return the notebooks that hold sections of several lessons."""
+    """Return the notebooks that contain sections of several lessons."""
     return [
         _read(Lesson(path.parent, **tomllib.loads(path.with_suffix(".toml").read_text())), path)
         for path in sorted(folder.glob(f"*/{WORKSHOP}"))
@@ -140,7 +147,9 @@ def read_workshops(folder: Path) -> list[Source]:
 
 
 def build(folders: Folders) -> dict[Path, str]:
-    """Path of a notebook -> its text: the learners' notebooks, the combined ones, and README."""
+    """Return the text of each notebook by its path: the learners' and combined notebooks, and
+    README.
+    """
     sources = read_sources(folders.lessons)
     learner, combined = {}, {}
     for group in (sources, *([one] for one in read_workshops(folders.lessons))):
@@ -154,34 +163,36 @@ def build(folders: Folders) -> dict[Path, str]:
 
 
 def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
-    """README with its table of lessons, made from each lesson.toml, and with the releases; empty
-    without such a table.
+    """Return README with its list of lessons, made from each lesson.toml, and with the releases.
+    The result is empty if README has no such list.
     """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if not _TABLE.search(text):
+    if not _LIST.search(text):
         return {}
-    lines = [("lesson", "question", "minutes"), ("---", "---", "---:")]
-    for core, name in ((True, "the core: one example run"), (False, "electives, each on its own")):
+    lines = []
+    for core, kind in (
+        (True, "The core lessons follow one example run"),
+        (False, "The electives are independent of each other"),
+    ):
         chosen = [source.lesson for source in sources if source.lesson.core == core]
+        if not chosen:
+            continue
+        hours = round(sum(one.minutes for one in chosen) / 60)
+        lines.append(f"{kind} and take about {hours} hours (minutes in parentheses):\n")
         lines += [
-            (
-                f"[{one.number}](notebooks/{one.folder.name}.ipynb)",
-                one.question,
-                one.minutes,
-            )
+            f"- {one.number} [{one.question}](notebooks/{one.folder.name}.ipynb) ({one.minutes})"
             for one in chosen
         ]
-        minutes = sum(one.minutes for one in chosen)
-        lines += [("", f"**{name}**, about {round(minutes / 60)} hours", minutes)] if chosen else []
-    table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
-    text = _TABLE.sub(lambda _: table, text)
+        lines.append("")
+    text = _LIST.sub(lambda _: "\n".join(lines), text)
     later = (f", and {one} (unconfirmed)" for one in shown() if not release(one).confirmed)
     return {path: _TRIED.sub("".join([f"{shown()[0]} to {newest().rocm}", *later]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
-    """Build all notebooks (or the combined ones alone), and write those whose text has changed;
-    returns their paths.
+    """Build all notebooks, or only the combined ones, and write those whose text has changed.
+
+    Return their paths.
     """
     changed = []
     for path, text in build(folders).items():
@@ -195,16 +206,18 @@ def write(folders: Folders, combined_only: bool = False) -> list[Path]:
 
 
 def _without_outputs(path: Path) -> str:
-    """The text of a file; of a notebook the text before it was run, so that a run stays until a
-    cell changes.
+    """Return the text of a file. For a notebook, return its text before it was run.
+
+    An executed notebook is therefore kept until a cell changes.
     """
     text = path.read_text(encoding="utf-8")
     return cleaned(text) if path.suffix == ".ipynb" else text
 
 
 def stale(folders: Folders) -> list[str]:
-    """A text for each learner's notebook, and for README, that differs from its lesson, with the
-    first lines that differ.
+    """Return a message for each learner's notebook, and for README, that differs from its lesson.
+
+    Each message contains the first lines that differ.
     """
     wanted = {
         path: text for path, text in build(folders).items() if path.parent != folders.combined
@@ -217,14 +230,15 @@ def stale(folders: Folders) -> list[str]:
             findings.append(f"{path}: differs from its lesson\n{_difference(have, text)}")
     orphans = sorted(set(folders.notebooks.glob("*.ipynb")) - set(wanted))
     return findings + [
-        f"{path}: has no lesson; delete it, or add its source to {folders.lessons}"
+        f"{path}: no lesson has this name. Delete it, or add its source to {folders.lessons}."
         for path in orphans
     ]
 
 
 def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
-    """Path of a lesson -> the lesson as a solved notebook; its links count from the learners'
-    folder.
+    """Return the lessons as solved notebooks by their paths.
+
+    Links are relative to the learners' folder.
     """
     import nbformat
 
@@ -236,7 +250,7 @@ def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
 
 
 def learner_cells(source: Source) -> list[Built]:
-    """The lesson with its solutions cut."""
+    """Return the cells of the lesson without its solutions."""
     cells = [cell for cell in source.notebook.cells if not is_solution(cell)]
     texts = iter(learner_sources([cell.source for cell in cells if cell.cell_type == "code"]))
     return [
@@ -245,7 +259,7 @@ def learner_cells(source: Source) -> list[Built]:
 
 
 def solved_cells(source: Source) -> list[Built]:
-    """The lesson with its solutions."""
+    """Return the cells of the lesson with its solutions."""
     code = [cell.cell_type == "code" for cell in source.notebook.cells]
     return [
         _built(cell, solved_source(cell.source) if is_code else cell.source)
@@ -254,8 +268,9 @@ def solved_cells(source: Source) -> list[Built]:
 
 
 def combined_cells(source: Source) -> list[Built]:
-    """Each cell as the learner gets it and, if that differs, as it is solved; at the end the
-    proof.
+    """Return each cell as the learner gets it and, if it differs, as it is solved.
+
+    The last cell contains the proof that all exercises passed.
     """
     learner = iter(learner_cells(source))
     built = []
@@ -271,7 +286,7 @@ def combined_cells(source: Source) -> list[Built]:
 
 
 def is_solution(cell: NotebookNode) -> bool:
-    """Whether a cell is only for the solved lesson."""
+    """Return True if a cell is only for the solved lesson."""
     return SOLUTION_TAG in cell.metadata.get("tags", [])
 
 
@@ -282,8 +297,9 @@ def _built(cell: NotebookNode, text: str) -> Built:
 def _texts(
     sources: list[Source], cells: Callable[[Source], list[Built]], home: str
 ) -> dict[str, str]:
-    """File name -> text of the notebook; `home` leads from the notebooks' folder to the top of the
-    course.
+    """Return the text of each notebook by its file name.
+
+    `home` is the path from the notebooks' folder to the top of the course.
     """
     texts = {}
     for place, source in enumerate(sources):
@@ -298,8 +314,8 @@ def _texts(
 def _filled(
     cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source
 ) -> list[Built]:
-    """Return the cells with each snippet and drawing in place of its name, and the releases as the
-    table has them.
+    """Return the cells with the names of snippets, drawings and releases replaced by their
+    contents.
     """
 
     def complete(text: str) -> str:
@@ -313,22 +329,22 @@ def _filled(
 
 
 def _snippet(folder: Path, name: str, home: str) -> str:
-    """Return a link to a snippet; raises CourseError if there is no such file."""
+    """Return a link to a snippet. Raises CourseError if the file doesn't exist."""
     if not (folder / name).is_file():
-        raise CourseError(f"there is no snippet {folder / name}")
+        raise CourseError(f"the snippet {folder / name} doesn't exist")
     return f"**[`snippets/{name}`]({home}snippets/{name})**"
 
 
 def _drawing(name: str, home: str) -> str:
     """Return a drawing with its title as the alternative text.
 
-    Raises CourseError if there is no such drawing.
+    Raises CourseError if the drawing doesn't exist.
     """
     path = DRAWINGS / f"{name}.svg"
     try:
         title = ElementTree.parse(path).find("{*}title")
     except OSError:
-        raise CourseError(f"there is no drawing {path}") from None
+        raise CourseError(f"the drawing {path} doesn't exist") from None
     return f"![{title.text}]({home}{path})"
 
 
@@ -339,28 +355,30 @@ def _read(lesson: Lesson, path: Path) -> Source:
         import yaml
     except ModuleNotFoundError as error:
         raise CourseError(
-            f"{error.name} is not installed: run `pip install -e '.[dev]'` in the course's folder"
+            f"{error.name} isn't installed. Run `pip install -e '.[dev]'` in the course's folder"
         ) from None
     try:
         notebook = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
     except (nbformat.ValidationError, yaml.YAMLError) as error:
         found = str(error).splitlines()[0]
         raise CourseError(
-            f"{path}: its header or a cell's metadata can't be read: {found}; leave the header out"
+            f"{path}: its header or a cell's metadata can't be read: {found}. Remove the header"
         ) from None
     notebook.cells = [part for cell in notebook.cells for part in _with_question(cell)]
     markdown = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     title = re.search(r"^# (.+)$", "\n".join(markdown), flags=re.MULTILINE)
     if title is None:
         raise CourseError(
-            f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`"
+            f"{path} doesn't have an H1 in a Markdown cell. Start the lesson with `# Title`"
         )
     return Source(lesson, title.group(1).strip(), notebook, path)
 
 
 def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
-    """An exercise's question, which is a comment above it in the lesson, as a cell of text with a
-    heading; then the cell without it.
+    """Yield an exercise's question as a text cell with a heading, then the cell without the
+    question.
+
+    In the lesson, the question is a comment above the exercise.
     """
     from nbformat import v4
 
@@ -394,8 +412,9 @@ def _text(
 
 
 def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
-    """Cells with ids made from lesson and text, so that a new cell does not change the ids of
-    others.
+    """Return cells with ids made from the lesson and the text.
+
+    A new cell therefore doesn't change the ids of other cells.
     """
     from nbformat import v4
 
@@ -413,7 +432,7 @@ def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
 def _navigation(
     source: Source, before: Source | None, after: Source | None, home: str
 ) -> tuple[str, str]:
-    """The line above a lesson and the line below it."""
+    """Return the line above a lesson and the line below it."""
     links = [f"[Course]({home}README.md)"]
     links += [f"previous: [{before.title}]({before.target})"] if before else []
     links += [f"next: [{after.title}]({after.target})"] if after else []
@@ -429,5 +448,5 @@ def _difference(have: str, wanted: str, lines: int = 12) -> str:
             have.splitlines(), wanted.splitlines(), "notebook", "lesson", n=0, lineterm=""
         )
     )
-    rest = [f"... and {len(found) - lines} lines more"] if len(found) > lines else []
+    rest = [f"... and {len(found) - lines} more lines"] if len(found) > lines else []
     return "\n".join(f"    {line}" for line in found[:lines] + rest)

@@ -15,8 +15,9 @@ from tools.notebooks.minutes import needed, sections
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, check or lint. Returns 0; 1 for stale notebooks or lint findings; 2 for a lesson that
-    can't be read.
+    """Build, check or lint.
+
+    Return 0, 1 for stale notebooks or lint findings, and 2 for a lesson that can't be read.
     """
     options = build_parser().parse_args(arguments)
     folders = Folders(options.lessons, options.notebooks, options.combined)
@@ -28,18 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the command-line parser."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.notebooks", description="Make notebooks from lessons."
+        prog="python -m tools.notebooks", description="Build notebooks from lessons."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build_command = commands.add_parser(
-        "build", help="write the notebooks; overwrites what was edited in them"
+        "build", help="write the notebooks and overwrite any edits in them"
     )
     build_command.add_argument(
         "--check",
         action="store_true",
-        help="write the combined notebooks only; exit with 1 if a learner's is stale",
+        help="write only the combined notebooks; exit with 1 if a learner's notebook is stale",
     )
     build_command.set_defaults(run=_run_build)
     lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
@@ -48,17 +49,18 @@ def build_parser() -> argparse.ArgumentParser:
         type=int,
         nargs="?",
         const=COLUMNS,
-        help=f"also find longer lines of code (without N: {COLUMNS})",
+        help=f"also find longer lines of code (default for N: {COLUMNS})",
     )
     lint.set_defaults(run=_run_lint)
-    minutes = commands.add_parser(
-        "minutes", help="print how long each lesson takes by the rule, section by section"
-    )
+    minutes = commands.add_parser("minutes", help="print how long each section takes by the rule")
     minutes.set_defaults(run=_run_minutes)
     for command in (build_command, lint, minutes):
         for name, default in vars(Folders()).items():
             command.add_argument(
-                f"--{name}", type=Path, default=default, help="folder (default: %(default)s)"
+                f"--{name}",
+                type=Path,
+                default=default,
+                help="use this folder (default: %(default)s)",
             )
     return parser
 
@@ -66,8 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
 def _run_build(folders: Folders, options: argparse.Namespace) -> int:
     if not folders.lessons.is_dir():
         raise CourseError(
-            f"{folders.lessons}: no such folder; run this at the top of the course, or give"
-            " --lessons"
+            f"{folders.lessons} doesn't exist. Run this at the top of the course, or pass"
+            " --lessons."
         )
     if options.check:
         write(folders, combined_only=True)
@@ -98,7 +100,7 @@ def _run_minutes(folders: Folders, options: argparse.Namespace) -> int:
         lesson, total = source.lesson, needed(source)
         file = source.path.with_suffix(".toml").name
         wrong += lesson.minutes != total
-        print(f"{lesson.number} {total:4d} minutes by the rule, {file} says {lesson.minutes}")
+        print(f"{lesson.number} {total:4d} minutes by the rule, and {file} states {lesson.minutes}")
         print(
             "".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)),
             end="",

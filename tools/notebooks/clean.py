@@ -1,9 +1,9 @@
-"""A notebook as it is shipped: git's filter for lessons, so that opening and running them is no
-change.
+"""Git filter that cleans a notebook, so that opening or running a lesson doesn't change it.
 
-It reads a notebook from standard input and writes it without outputs, counts and JupyterLab's notes
-about itself. Your answers stay. `make setup` tells git (`filter.lesson.clean`). It runs as a file,
-with the standard library alone: git starts it for each changed notebook.
+The filter reads a notebook from standard input and writes it without outputs, counts and
+JupyterLab's metadata. Your answers stay. `make setup` registers the filter with git
+(`filter.lesson.clean`). Git runs this file for each changed notebook, so it uses only the standard
+library.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-"""All metadata of a notebook; any other would depend on who saved it last."""
+"""All metadata of a notebook. Other metadata would depend on who saved it last."""
 
 
 def cleaned(text: str) -> str:
-    """The text of a notebook file as it was before somebody opened it; a text that is no notebook
-    stays unchanged.
+    """Return the text of a notebook file as it was before it was opened.
+
+    Text that isn't a notebook stays unchanged.
     """
     try:
         notebook = json.loads(text)

@@ -1,4 +1,4 @@
-// A table that is wider than its box: on a small screen book.css makes a block of each of its rows, with headings in it.
+// Mark tables that are wider than their box. On a small screen, book.css shows each of their rows as a labeled block.
 function stack() {
   for (const table of document.querySelectorAll("article table:has(thead)")) {
     table.classList.remove("cards");
@@ -6,7 +6,7 @@ function stack() {
     table.classList.toggle("cards", box.scrollWidth > box.clientWidth);
   }
 }
-// Boxes that scroll sideways have to be reached by keyboard, too, and are marked for book.css.
+// Make boxes that scroll sideways reachable by keyboard, and mark them for book.css.
 function reachable() {
   for (const box of document.querySelectorAll("article *")) {
     const scrolls = ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
@@ -20,9 +20,9 @@ for (const event of ["load", "resize"]) {
   addEventListener(event, reachable);
 }
 
-// A link by which Perfetto's page fetches a trace from this site. It does so over https, from a server that allows it:
-// https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui. Over http it accepts only the address of its own tool.
-// A page may read all headers of its own server, so the site need not know its address.
+// Show a link that makes Perfetto's page fetch a trace from this site. Perfetto requires https and a server that allows it:
+// https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui. Over http, it accepts only the address of its own
+// tool. A page may read all headers from its own server, so the site doesn't need to know its address.
 async function offerPerfetto(link) {
   const address = new URL(link.closest("[data-trace]").dataset.trace, location);
   if (address.protocol !== "https:" && address.origin !== "http://127.0.0.1:9001") return;

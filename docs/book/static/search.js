@@ -1,5 +1,5 @@
 // Lunr ranks the sections of all pages by the words of a search. SEARCH_TEXTS[page] is a list of [anchor, title, text,
-// code], one for each section, in lines. It is a script, because a page opened as a file may not read other files.
+// code], one for each section, in lines. It is a script because a page that was opened as a file can't read other files.
 const RESULTS = 20;
 const AROUND = 130; // characters shown before and after the first word found
 const BOOST = { title: 6, also: 4, page: 1, text: 1, code: 0.3 };

@@ -1,7 +1,7 @@
-"""The files of CIFAR-100: where they are, whether they are whole, and how they get there.
+"""The files of CIFAR-100: where they are, whether they are complete, and how to download them.
 
-Nothing here imports torch or needs a GPU, because `--download-only` runs where there is a network,
-usually on a login node. The checksums are those that torchvision.datasets.CIFAR100 lists.
+Nothing here imports torch or needs a GPU, because `--download-only` runs on a machine with a
+network, usually a login node. The checksums come from torchvision.datasets.CIFAR100.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def fetch_command(data_path: Path) -> str:
 
 
 def is_absent(data_path: Path) -> bool:
-    """Return True if none of the files of CIFAR-100 is there."""
+    """Return True if all files of CIFAR-100 are missing."""
     return not any((data_path / FOLDER / name).exists() for name in FILE_MD5S)
 
 
 def find_damage(data_path: Path) -> str | None:
-    """Return what is wrong with the staged files, or None if each has its checksum."""
+    """Return what is wrong with the staged files, or None if all checksums match."""
     for name, expected in FILE_MD5S.items():
         path = data_path / FOLDER / name
         if not path.is_file():
@@ -56,10 +56,10 @@ def find_damage(data_path: Path) -> str | None:
 
 
 def download(data_path: Path) -> None:
-    """Stage CIFAR-100 in `data_path`, unless it is there and whole.
+    """Stage CIFAR-100 in `data_path`, unless it is already there and complete.
 
-    An archive that is already there is used without any network. Raises UserError for an archive
-    that cannot be fetched or has another checksum.
+    If the archive is already there, no network is needed. Raises UserError for an archive that
+    can't be downloaded or has a wrong checksum.
     """
     if find_damage(data_path):
         url = os.environ.get(URL_VARIABLE) or URL
@@ -71,7 +71,8 @@ def download(data_path: Path) -> None:
             unpack(archive, "download", None)
         except (OSError, ValueError) as error:
             raise UserError(
-                f"{url} could not be staged in {data_path} ({error}); run this again where there is"
-                f" network, copy {ARCHIVE} into that folder, or set {URL_VARIABLE} to a mirror"
+                f"{url} couldn't be staged in {data_path} ({error}). Run this again on a machine"
+                f" with a network, copy {ARCHIVE} to that folder, or set {URL_VARIABLE} to a"
+                " mirror."
             ) from error
-    say(f"CIFAR-100 is staged in {data_path / FOLDER}, checksums verified")
+    say(f"CIFAR-100 is staged in {data_path / FOLDER}, and its checksums match")

@@ -1,6 +1,7 @@
-"""The training transforms of AMD's example, image by image with torchvision or on whole batches.
+"""The training transforms of AMD's example, for single images with torchvision or for whole
+batches.
 
-Both ways draw new random numbers for every image: flip, then crop and resize, then brightness,
+Both versions draw new random numbers for every image: flip, then crop and resize, then brightness,
 contrast and saturation.
 """
 
@@ -14,15 +15,15 @@ from torchvision.transforms.v2.functional import rgb_to_grayscale, to_dtype
 from cifar_train.data.cifar100 import IMAGE_SIZE
 
 CROP_AREA = (0.85, 1.0)
-"""Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example,
-train_cifar_100.py.
+"""Share of the image's area that a crop keeps, from AMD's PyTorch_Profiling example
+(train_cifar_100.py).
 """
 
 CROP_ASPECT = (3 / 4, 4 / 3)
-"""Width over height of a crop: the default of torchvision's RandomResizedCrop."""
+"""Width over height of a crop, the default of torchvision's RandomResizedCrop."""
 
 JITTER = 0.2
-"""Factors of brightness, contrast and saturation lie between 1 - JITTER and 1 + JITTER."""
+"""Range of the factors for brightness, contrast and saturation: 1 - JITTER to 1 + JITTER."""
 
 DRAWS = 8
 """Random numbers per image: flip, area, aspect, column, row, brightness, contrast, saturation."""
@@ -40,10 +41,10 @@ PER_IMAGE = v2.Compose(
 
 
 class BatchTransform:
-    """The transform of whole batches: uint8 [N, 3, 32, 32] to float32 in 0..1.
+    """The transform of whole batches from uint8 [N, 3, 32, 32] to float32 in 0..1.
 
-    It runs on the device of the images and never makes the host wait. Its random numbers depend on
-    seed, rank and the batches before.
+    It runs on the images' device and never makes the host wait. Its random numbers depend on the
+    seed, the rank and the previous batches.
     """
 
     def __init__(self, seed: int, rank: int) -> None:
@@ -64,14 +65,14 @@ def draw_parameters(count: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def apply_parameters(images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Flip, crop, resize and color each image of a batch as its random numbers say."""
+    """Flip, crop, resize and color each image of a batch with its random numbers."""
     flip, area, aspect, column, row, *factors = draws.unbind(dim=1)
     smallest, largest = CROP_AREA
     side = (smallest + area * (largest - smallest)).sqrt()
-    # The logarithm of the aspect ratio is uniform; its root widens one side and shortens the other.
+    # The logarithm of the aspect ratio is uniform. Its root widens one side and shortens the other.
     root = (CROP_ASPECT[1] ** 0.5) ** (2 * aspect - 1)
     width, height = (side * root).clamp(max=1), (side / root).clamp(max=1)
-    # In the units of grid_sample, the image reaches from -1 to 1, between the edges of its pixels.
+    # In the units of grid_sample, the image extends from -1 to 1 between its outer pixel edges.
     last = 1 - 1 / IMAGE_SIZE
     pixels = torch.linspace(-last, last, IMAGE_SIZE, device=images.device)
     columns = (1 - width) * (2 * column - 1) + pixels[:, None] * torch.where(

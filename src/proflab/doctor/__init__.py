@@ -1,6 +1,6 @@
-"""What works on this machine: GPU, ROCm, profilers, PyTorch, limits; with a fix for each fault.
+"""Checks of this machine: GPU, ROCm, profilers, PyTorch and limits, with a fix for each problem.
 
-`run_doctor()` asks every row of `checks.CHECKS`, all at once and each with a time limit. A question
+`run_doctor()` runs every check in `checks.CHECKS` at the same time, each with a time limit. A check
 without an answer is "unknown", never "ok". Nothing here imports torch.
 """
 
@@ -16,15 +16,14 @@ from proflab.doctor.checks import CHECKS, Check
 from proflab.doctor.machine import Machine
 
 GRACE_S = 3.0
-"""Time in seconds, beyond the machine's patience, for a check to judge the output of its program.
-"""
+"""Extra seconds after the machine's `patience_s` for a check to judge its program's output."""
 
 ISSUES = "docs/known-issues.md"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One row: `status` is ok, note, fix, unknown or not needed."""
+    """One row of the result. `status` is ok, note, fix, unknown or not needed."""
 
     check: str
     status: str
@@ -35,10 +34,10 @@ class Finding:
 def run_doctor(
     machine: Machine | None = None, checks: Mapping[str, Check] = CHECKS
 ) -> tuple[Finding, ...]:
-    """Return the finding of every check, in at most `machine.patience_s` and GRACE_S.
+    """Return the finding of every check after at most `machine.patience_s` and GRACE_S.
 
-    A check that hangs is unknown. Its thread is a daemon, so a file system that hangs can't keep
-    the program from ending.
+    A check that hangs counts as unknown. Its thread is a daemon, so a file system that hangs can't
+    keep the program from exiting.
     """
     machine = machine or Machine()
     deadline = time.monotonic() + machine.patience_s + GRACE_S
@@ -52,16 +51,16 @@ def run_doctor(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    late = "no answer: a file system or the network may hang"
+    late = "no answer, because a file system or the network may hang"
     return tuple(answers.get(name) or Finding(name, "unknown", late) for name in checks)
 
 
 def _finding(name: str, check: Check, machine: Machine) -> Finding:
     try:
         status, found, *own_fix = check.probe(machine)
-    except Exception as error:  # one broken check must not cost the others
+    except Exception as error:  # one broken check must not affect the others
         return Finding(name, "unknown", f"this check failed ({type(error).__name__}: {error})")
-    # Output of programs becomes one printable line.
+    # Turn a program's output into one printable line.
     found = " ".join("".join(one if one.isprintable() else " " for one in found).split())[:160]
     if own_fix or status in ("ok", "not needed"):
         return Finding(name, status, found, "".join(own_fix))
@@ -70,9 +69,9 @@ def _finding(name: str, check: Check, machine: Machine) -> Finding:
 
 
 def table(findings: tuple[Finding, ...]) -> Table:
-    """Return the rows, with the fixes and the names of unneeded checks below them."""
+    """Return the rows, followed by the fixes and the names of checks that aren't needed."""
     rows = [(one.check, one.status, one.found) for one in findings if one.status != "not needed"]
     below = [f"{one.check}: {one.fix}" for one in findings if one.fix]
     if unneeded := [one.check for one in findings if one.status == "not needed"]:
         below.append(f"Not needed on this machine: {', '.join(unneeded)}.")
-    return Table("What is here", ("check", "status", "found"), rows, "\n".join(below))
+    return Table("This machine", ("check", "status", "found"), rows, "\n".join(below))

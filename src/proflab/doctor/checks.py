@@ -1,10 +1,11 @@
-"""The table of checks: for each row its question to a `Machine`, the fix, and the known issue.
+"""The table of checks. Each row has a probe of a `Machine`, a fix, and a link to the known issue.
 
-A question returns a status, what was found, and perhaps a fix that replaces the one in the table.
+A probe returns a status, what it found, and optionally a fix that replaces the table's fix.
 
-The files of AMD's kernel driver: amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c in Linux.
-Groups: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html.
-Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/reference/env-variables.html.
+The format of the kernel driver's files comes from amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c
+in Linux. Groups:
+https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html. Visibility
+variables: https://rocm.docs.amd.com/en/docs-7.1.1/reference/env-variables.html.
 """
 
 from __future__ import annotations
@@ -28,26 +29,31 @@ KFD = "/dev/kfd"
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
 COMPUTE_CLASSES = ("0x1200", "0x0380")
-"""PCI classes of Instinct cards: processing accelerator, and display controller without a display.
+"""PCI classes of Instinct cards: processing accelerators, and display controllers without a
+display.
 """
 
 NETWORK_FILE_SYSTEMS = re.compile(
     "cifs|panfs|lustre|pvfs2|smb3|dvs|nfs4?|beegfs|afs|wekafs|virtiofs|9p|gpfs"
     "|(fuse[.])?(glusterfs|ceph|sshfs)"
 )
-"""Types in /proc/mounts whose files are on another machine."""
+"""Types in /proc/mounts of file systems that store their files on another machine."""
 
 TRAINING_CORES = 3
-"""One for the training run, two for its loader processes (cifar_train.config)."""
+"""Cores for the training process and its two data loader workers (cifar_train.config)."""
 
 LITTLE_MEMORY, ENOUGH_MEMORY = 2 * 10**9, 6 * 10**9
-"""In bytes. Training ResNet-50 with 8 images per step took 1.2 GB in the main process alone
-(measured on a CPU); two loader processes and a notebook need more.
+"""Memory limits in bytes.
+
+Training ResNet-50 with 8 images per step took 1.2 GB in the main process alone (measured on a CPU).
+Two data loader workers and a notebook need more.
 """
 
 LITTLE_DISK, ENOUGH_DISK = 10**9, 5 * 10**9
-"""In bytes. rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which is written to
-disk at the end.
+"""Disk space limits in bytes.
+
+By default, rocprof-sys and rocprofv3 keep a trace buffer of 1 GB, which they write to disk at the
+end.
 """
 
 CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
@@ -59,8 +65,10 @@ TOOL_VARIABLES = (
     "ROCP_TOOL_LIBRARIES",
     "ROCPROFILER_REGISTER_LIBRARY",
 )
-"""Variables that make a program load a profiler. rocprofiler-register reads the last two. It also
-loads rocprofiler-sdk if a library exports `rocprofiler_configure`, as torch does since 2.12
+"""Variables that make a program load a profiler.
+
+rocprofiler-register reads the last two. It also loads rocprofiler-sdk if a library exports
+`rocprofiler_configure`, as torch does since 2.12
 (projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
 https://github.com/ROCm/rocm-systems).
 """
@@ -69,7 +77,7 @@ Result = tuple[str, ...]
 
 
 class Check(NamedTuple):
-    """One row: its question, the fix, and the anchor of the known issue."""
+    """One row: its probe, its fix, and the anchor of the known issue."""
 
     probe: Callable[[Machine], Result]
     fix: str = ""
@@ -77,21 +85,22 @@ class Check(NamedTuple):
 
 
 def architecture(properties: str) -> str | None:
-    """Return the architecture in a node's file `properties`, such as gfx942; None for a CPU, which
-    has no SIMD units.
+    """Return the architecture in a node's file `properties`, such as gfx942.
 
-    `gfx_target_version` is major * 10000 + minor * 100 + stepping.
+    Return None for a CPU, which has no SIMD units. `gfx_target_version` is major * 10000 + minor *
+    100 + stepping.
     """
     values = dict(re.findall(r"^(simd_count|gfx_target_version) (\d+)$", properties, re.MULTILINE))
     version = int(values.get("gfx_target_version", 0))
-    # A name has the minor number and the stepping in hexadecimal: 90010 is gfx90a.
+    # A name contains the minor number and the stepping in hexadecimal, so 90010 is gfx90a.
     name = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
     return name if int(values.get("simd_count", 0)) else None
 
 
 def architectures(machine: Machine) -> list[str]:
-    """Return the architecture of each AMD GPU that the driver lists, even if this user may not use
-    it.
+    """Return the architecture of each AMD GPU that the driver lists.
+
+    The list includes GPUs that this user may not use.
     """
     nodes = machine.names(TOPOLOGY) if machine.path(KFD).exists() else []
     found = (architecture(machine.read(f"{TOPOLOGY}/{node}/properties")) for node in nodes)
@@ -106,15 +115,15 @@ def _amd_gpu(machine: Machine) -> Result:
     if found := architectures(machine):
         return "ok", ", ".join(f"{count} x {name}" for name, count in Counter(found).items())
     if machine.path(KFD).exists():
-        return "unknown", f"{KFD} is there, but the driver lists no GPU", "In a job, ask for a GPU."
+        return "unknown", f"{KFD} exists, but the driver lists no GPU", "In a job, request a GPU."
     for name in machine.names(PCI):
         vendor, kind = (machine.read(f"{PCI}/{name}/{file}") for file in ("vendor", "class"))
         if vendor == "0x1002" and kind.startswith(COMPUTE_CLASSES):
-            return "fix", f"a card is built in, but there is no {KFD}"
-    hint = "Nothing to do: every lesson also works on recordings."
+            return "fix", f"a GPU is installed, but {KFD} doesn't exist"
+    hint = "You don't need to do anything, because every lesson also works with recordings."
     if machine.which("srun"):
         hint += " On a cluster, start JupyterLab in a job with `scripts/slurm/jupyter.sh`."
-    return "note", "none here", hint
+    return "note", "no AMD GPU", hint
 
 
 def _access(machine: Machine) -> Result:
@@ -123,8 +132,8 @@ def _access(machine: Machine) -> Result:
     devices = [f"/dev/dri/{name}" for name in machine.names("/dev/dri") if name[:4] == "rend"]
     closed = [path for path in (KFD, *devices) if not machine.may_use(path)]
     if closed:
-        return "fix", f"{closed[0]} is closed to you"
-    return "ok", f"{KFD} and {len(devices)} render devices open"
+        return "fix", f"you don't have permission to use {closed[0]}"
+    return "ok", f"{KFD} and {len(devices)} render devices are accessible"
 
 
 def _visibility(machine: Machine) -> Result:
@@ -135,12 +144,12 @@ def _visibility(machine: Machine) -> Result:
         here = architectures(machine) or _nvidia(machine)
         return "fix" if here else "note", f"{shown} hides every GPU"
     if len(masks) > 1 and names[0] in masks:
-        return "note", f"{shown}: HIP counts the GPUs that ROCR has left from 0"
-    return "ok", shown or "no variable hides a GPU"
+        return "note", f"{shown}: HIP numbers the GPUs that ROCR left visible, starting at 0"
+    return "ok", shown or "no environment variable hides a GPU"
 
 
 def _release(folder: Path) -> str:
-    """Return the version that a ROCm folder states, such as 7.2.1-81; "" without one."""
+    """Return the version that a ROCm folder states, such as 7.2.1-81, or "" if it states none."""
     file = folder / ".info" / "version"
     return file.read_text().strip() if file.is_file() else ""
 
@@ -163,7 +172,7 @@ def _rocm(machine: Machine) -> Result:
     version, tool = _installed(machine), machine.which("rocprofv3")
     other = _of_tool(tool) if tool else ""
     if not version:
-        return "fix" if architectures(machine) else "not needed", "none here"
+        return "fix" if architectures(machine) else "not needed", "ROCm isn't installed"
     if other and other != version:
         return "note", f"{version}, but rocprofv3 belongs to ROCm {other}"
     return "ok", version
@@ -179,11 +188,15 @@ def _preloaded(machine: Machine) -> Result:
     # A program that has used the GPU leaves ROCPROFILER_REGISTER_LIBRARY behind, and its children
     # then record nothing (https://github.com/pytorch/pytorch/issues/182373).
     found = _tool_variables(machine)
-    return ("fix", f"every program loads a tool: {found}") if found else ("ok", "none")
+    return (
+        ("fix", f"these variables load a tool into every program: {found}")
+        if found
+        else ("ok", "none")
+    )
 
 
 def _is_player(machine: Machine, path: str) -> bool:
-    """Return True for the player, whose launcher is a short script."""
+    """Return True if `path` is the replay tool, whose launcher is a short script."""
     with open(path, "rb") as file:
         return b"proflab" in file.read(2000)
 
@@ -191,35 +204,35 @@ def _is_player(machine: Machine, path: str) -> bool:
 def _tool(program: str, arguments: Sequence[str], needed: bool, machine: Machine) -> Result:
     path, gpu = machine.which(program), bool(architectures(machine))
     if path is None or _is_player(machine, path):
-        what = "missing" if path is None else "replay: measures nothing"
+        what = "not installed" if path is None else "replay tool, which doesn't measure"
         if gpu and needed:
             return "fix", what
         return "note" if path is None and gpu else "not needed", what
-    origin = f"of ROCm {_of_tool(path)}" if _of_tool(path) else "real"
+    origin = f"from ROCm {_of_tool(path)}" if _of_tool(path) else "installed"
     if not arguments:
         return "ok", origin
     answer = machine.run(path, *arguments)
     version = re.search(r"\d+(\.\d+)+", answer.text)
     if answer.code is None:
-        return "unknown", f"{origin}, no answer in {machine.patience_s:g} s"
+        return "unknown", f"{origin}, but no answer within {machine.patience_s:g} s"
     if answer.code and gpu:
-        return "fix", f"{origin}, fails: {answer.last_line}"
+        return "fix", f"{origin}, but it fails: {answer.last_line}"
     return "ok", f"{version[0]}, {origin}" if version and not answer.code else origin
 
 
 def _rocprofv3_at_work(machine: Machine) -> Result:
     path = machine.which("rocprofv3")
     if not architectures(machine) or path is None or _is_player(machine, path):
-        return "not needed", "no AMD GPU, or no real rocprofv3"
+        return "not needed", "no AMD GPU, or rocprofv3 isn't installed"
     with tempfile.TemporaryDirectory() as folder:
         options = ("--kernel-trace", "--output-format", "csv", "-d", folder, "-o", "one")
         answer = machine.run(path, *options, "--", *CHILD)
         traces = [file.read_text() for file in Path(folder).rglob("*kernel_trace.csv")]
     if answer.code is None:
-        return "unknown", f"no answer in {machine.patience_s:g} s"
+        return "unknown", f"no answer within {machine.patience_s:g} s"
     if rows := sum(len(text.splitlines()) - 1 for text in traces):
         return "ok", f"rows for one kernel: {rows}"
-    return "fix", f"no kernel was recorded: {answer.last_line}"
+    return "fix", f"rocprofv3 didn't record the kernel: {answer.last_line}"
 
 
 def _python(machine: Machine) -> Result:
@@ -231,7 +244,9 @@ def _python(machine: Machine) -> Result:
 
 
 def _build(machine: Machine) -> dict[str, str]:
-    """Return the values of torch/version.py, None as ""; empty if torch is not installed."""
+    """Return the values of torch/version.py, with "" for None, or nothing if torch isn't
+    installed.
+    """
     text = machine.module_file("torch", "version.py")
     found = r"""^(__version__|hip|cuda)\b[^=]*=\s*(?:['"]([^'"]*)['"]|None)"""
     return dict(re.findall(found, text, re.MULTILINE))
@@ -240,20 +255,20 @@ def _build(machine: Machine) -> dict[str, str]:
 def _torch(machine: Machine) -> Result:
     build = _build(machine)
     if not build:
-        return "note", "not installed: training does not work"
+        return "note", "torch isn't installed, so training doesn't work"
     kind = "HIP" if build.get("hip") else "CUDA" if build.get("cuda") else "CPU"
     shown = f"{build['__version__']}, {kind} build"
     if architectures(machine) and kind != "HIP":
-        return "fix", f"{shown}, but the GPU is AMD's"
+        return "fix", f"{shown}, but this machine has an AMD GPU"
     if _nvidia(machine) and kind == "CPU":
         return (
             "note",
-            f"{shown}, although there is an NVIDIA GPU",
-            "Install a CUDA build to use it.",
+            f"{shown}, but this machine has an NVIDIA GPU",
+            "To use it, install a CUDA build.",
         )
     built_for, here = re.search(r"rocm([\d.]+)", build["__version__"]), _short(_installed(machine))
     if built_for and here and _short(built_for[1]) != here:
-        return "note", f"{shown}, but the ROCm here is {here}"
+        return "note", f"{shown}, but ROCm {here} is installed"
     return "ok", shown
 
 
@@ -265,7 +280,7 @@ def _stages(answer: Answer) -> dict[str, Any]:
 
 def _torch_at_work(machine: Machine) -> Result:
     if not _build(machine):
-        return "not needed", "torch is not installed"
+        return "not needed", "torch isn't installed"
     answer = machine.run(*CHILD, "--profile")
     stages = _stages(answer)
     kernel, device = stages.get("kernel"), stages.get("device")
@@ -275,30 +290,30 @@ def _torch_at_work(machine: Machine) -> Result:
             return "ok", f"{name}, and torch.profiler recorded it"
         return (
             "fix",
-            f"{name}, but torch.profiler did not record it",
-            ("Use a newer torch, and rocprofv3 meanwhile; trace-without-any-gpu-record says more."),
+            f"{name}, but torch.profiler didn't record it",
+            ("Use a newer torch. Until then, use rocprofv3. See trace-without-any-gpu-record."),
         )
     if device and not device["count"]:
         if architectures(machine) or _nvidia(machine):
-            return "fix", "torch sees no device"
-        return "ok", "torch works, on the CPU"
+            return "fix", "torch doesn't detect the GPU"
+        return "ok", "torch works on the CPU"
     if answer.code is not None:
         return "fix", answer.last_line
     if not (stages or machine.path(KFD).exists()) and _build(machine)["hip"]:
-        return "fix", "import torch hangs", "Work on a GPU node, or `make clean lab TORCH=cpu`."
+        return "fix", "import torch hangs", "Work on a GPU node, or run `make clean lab TORCH=cpu`."
     return (
         "unknown",
-        f"torch got no further than {list(stages) or 'the start'}",
-        "Give it longer: `python -m proflab doctor --patience 60`.",
+        f"torch stopped responding after {list(stages) or 'the start'}",
+        "Allow more time: `python -m proflab doctor --patience 60`.",
     )
 
 
 def _resident(machine: Machine) -> Result:
     if not architectures(machine):
-        return "not needed", "nothing is resident: no AMD GPU"
+        return "not needed", "no AMD GPU, so no profiler is resident"
     kernel = _stages(machine.run(*CHILD)).get("kernel")
     if not kernel:
-        return "unknown", "torch ran no kernel: see the row torch at work"
+        return "unknown", "torch didn't run a kernel; see the row `torch at work`"
     loaded, cause = ", ".join(kernel["profilers"]), _tool_variables(machine) or "torch itself"
     off = machine.environment.get("ROCPROFILER_REGISTER_ENABLED") == "0"
     status = "note" if "rocprofiler-sdk" in loaded and not off else "ok"
@@ -307,7 +322,7 @@ def _resident(machine: Machine) -> Result:
 
 def _slurm(machine: Machine) -> Result:
     if not machine.which("srun"):
-        return "not needed", "none here"
+        return "not needed", "Slurm isn't installed"
     answer = machine.run("srun", "--version")
     if answer.code != 0:
         return "unknown", f"srun: {answer.last_line}"
@@ -315,8 +330,8 @@ def _slurm(machine: Machine) -> Result:
         return "ok", f"{answer.last_line}, in job {job}"
     return (
         "ok",
-        f"{answer.last_line}, outside of a job: a login node",
-        ("GPU lessons: `srun --gpus=1 --cpus-per-task=8 --pty bash`."),
+        f"{answer.last_line}, but this shell isn't in a job, so it is on a login node",
+        ("For GPU lessons, run `srun --gpus=1 --cpus-per-task=8 --pty bash`."),
     )
 
 
@@ -329,12 +344,12 @@ def _ranks(machine: Machine) -> Result:
     ):
         rank, ranks = known.get(variable), known.get(total)
         if rank and ranks not in (None, "1"):
-            return "note", f"this shell claims to be rank {rank} of {ranks}"
-    return "ok", "a single process, as it should be in a shell or notebook"
+            return "note", f"the environment variables make this shell rank {rank} of {ranks}"
+    return "ok", "a single process, as expected in a shell or notebook"
 
 
 def _groups(machine: Machine, file: str) -> list[str]:
-    """Return the texts of a file of this process's control group and of those above it."""
+    """Return the contents of a file for this process's control group and its parent groups."""
     own = re.search(r"^0::(.*)$", machine.read("/proc/self/cgroup"), re.MULTILINE)
     places = [PurePosixPath(own[1]), *PurePosixPath(own[1]).parents] if own else []
     return [machine.read(f"/sys/fs/cgroup{place}/{file}") for place in places]
@@ -345,8 +360,11 @@ def _cores(machine: Machine) -> Result:
     quotas = [int(pair[0]) / int(pair[1]) for pair in words if pair and pair[0].isdigit()]
     usable = min([machine.cores(), *quotas])
     if usable < TRAINING_CORES:
-        return "note", f"{usable:g}; training and its loader processes want {TRAINING_CORES}"
-    return "ok", f"{usable:g} may be used"
+        return (
+            "note",
+            f"{usable:g} available, but training with 2 data loader workers needs {TRAINING_CORES}",
+        )
+    return "ok", f"{usable:g} available"
 
 
 def _memory(machine: Machine) -> Result:
@@ -389,52 +407,53 @@ def _miopen(machine: Machine) -> Result:
 def _kernel_value(name: str, highest: int, machine: Machine) -> Result:
     text = machine.read(f"/proc/sys/kernel/{name}")
     if not text:
-        return "not needed", f"there is no /proc/sys/kernel/{name}"
+        return "not needed", f"/proc/sys/kernel/{name} doesn't exist"
     return "note" if int(text) > highest else "ok", f"{name} is {text}"
 
 
 def _data(machine: Machine) -> Result:
     if Path("data/cifar-100-python/train").is_file():
         return "ok", "CIFAR-100 is staged in data"
-    return "note", "CIFAR-100 is not staged in data; synthetic images replace it"
+    return "note", "CIFAR-100 isn't staged in data, so training uses synthetic images"
 
 
 def _browser(machine: Machine) -> Result:
     known = machine.environment
-    # JupyterHub comes first: it needs no forwarded port, even if its servers are Slurm jobs.
+    # Check JupyterHub first, because it never needs a forwarded port, even if its servers are
+    # Slurm jobs.
     if any(name.startswith("JUPYTERHUB_") for name in known):
         return "ok", "JupyterHub serves the notebooks"
     if "SLURM_JOB_ID" in known:
         return (
             "note",
-            "inside a Slurm job: the browser needs a forwarded port",
-            ("`scripts/slurm/jupyter.sh` starts JupyterLab so that a browser reaches it."),
+            "inside a Slurm job, so the browser needs a forwarded port",
+            ("To make JupyterLab reachable, start it with `scripts/slurm/jupyter.sh`."),
         )
     if "SSH_CONNECTION" in known:
-        return "note", "over SSH: the browser needs a forwarded port"
-    return "ok", "the browser is on this machine"
+        return "note", "connected over SSH, so the browser needs a forwarded port"
+    return "ok", "the browser runs on this machine"
 
 
-_LOAD = "`module load rocm`, or install ROCm's package {}."
+_LOAD = "Run `module load rocm`, or install the ROCm package {}."
 CHECKS: dict[str, Check] = {
     "AMD GPU": Check(
         _amd_gpu,
-        "`sudo modprobe amdgpu`; start a container with --device=/dev/kfd --device=/dev/dri.",
+        "Run `sudo modprobe amdgpu`. For a container, pass --device=/dev/kfd --device=/dev/dri.",
         "no-devkfd-although-a-gpu-is-built-in",
     ),
     "access to the GPU": Check(
         _access,
-        "`sudo usermod -aG render,video $USER`, then log in again; on a cluster ask the support.",
+        "Run `sudo usermod -aG render,video $USER` and log in again. On a cluster, ask support.",
         "devkfd-is-there-but-may-not-be-used",
     ),
     "visible GPUs": Check(
         _visibility,
-        "Unset all of these variables but one, or let Slurm set them.",
+        "Unset all except one of these variables, or let Slurm set them.",
         "two-visibility-variables-hide-every-gpu",
     ),
     "ROCm": Check(
         _rocm,
-        "Load one ROCm module only (`module load rocm`), or set ROCM_PATH to its folder.",
+        "Load only one ROCm module (`module load rocm`), or set ROCM_PATH to its folder.",
         "tools-and-libraries-from-two-rocm-releases",
     ),
     "rocprofv3": Check(
@@ -445,12 +464,12 @@ CHECKS: dict[str, Check] = {
     ),
     "rocprof-compute": Check(
         partial(_tool, "rocprof-compute", ["--version"], True),
-        _LOAD.format("rocprofiler-compute") + " It needs the packages of its requirements.txt.",
+        _LOAD.format("rocprofiler-compute") + " It needs the packages in its requirements.txt.",
         "rocprof-compute-misses-python-packages",
     ),
     "rpd": Check(
         partial(_tool, "runTracer.sh", [], False),
-        "Build it: https://github.com/ROCm/rocmProfileData (make; make install).",
+        "Build https://github.com/ROCm/rocmProfileData with `make` and `make install`.",
     ),
     "amd-smi": Check(partial(_tool, "amd-smi", ["version"], True), _LOAD.format("amd-smi-lib")),
     "omnistat": Check(
@@ -462,71 +481,74 @@ CHECKS: dict[str, Check] = {
     ),
     "rocprofv3 at work": Check(
         _rocprofv3_at_work,
-        "Use rocprofv3 of the ROCm release that torch was built for.",
+        "Use rocprofv3 from the ROCm release that torch was built for.",
         "rocprofv3-in-a-virtual-environment-finds-no-gpu",
     ),
     "Python": Check(
         _python,
-        "`deactivate` (in job scripts `unset VIRTUAL_ENV PYTHONHOME`) before you load modules.",
+        "Before loading modules, `deactivate` or, in a job, `unset VIRTUAL_ENV PYTHONHOME`.",
         "a-virtual-environment-shadows-the-modules-python",
     ),
     "torch": Check(
         _torch,
-        "`make clean setup TORCH=rocm7.2` with your ROCm release, or load the site's module.",
+        "Run `make clean setup TORCH=rocm7.2` with your ROCm release, or load the site's module.",
         "pip-installs-a-torch-that-cannot-use-the-gpu",
     ),
     "torch at work": Check(
         _torch_at_work,
-        "Look at the rows on access and visible GPUs first, then run `make clean setup`.",
+        "Fix `access to the GPU` and `visible GPUs` first, then run `make clean setup`.",
         "torch-detects-the-gpu-but-its-first-kernel-fails",
     ),
     "resident profiler": Check(
         _resident,
-        "If runs crash or are slow without a profiler, try `ROCPROFILER_REGISTER_ENABLED=0`.",
+        "If runs without a profiler crash or are slow, set `ROCPROFILER_REGISTER_ENABLED=0`.",
         "segfault-in-asynceventsloop-when-queuing-many-small-kernels",
     ),
-    "Slurm": Check(_slurm, "Run `srun --version` yourself."),
+    "Slurm": Check(_slurm, "Run `srun --version` to see the error."),
     "ranks": Check(
         _ranks,
-        "A program started here waits for the other ranks: start it with srun or torchrun.",
+        "A program started here waits for other ranks. Start it with srun or torchrun.",
         "a-process-waits-for-ranks-that-dont-exist",
     ),
     "cores": Check(
         _cores,
-        "Ask for more with --cpus-per-task=8, or train with --num-workers 0.",
+        "Request more cores with --cpus-per-task=8, or train with --num-workers 0.",
         "data-loader-workers-without-cpu-cores",
     ),
-    "memory": Check(_memory, "Close other programs, or ask Slurm for more with --mem=16G."),
+    "memory": Check(
+        _memory, "Close other programs, or request more memory from Slurm with --mem=16G."
+    ),
     "space for results": Check(
         partial(_disk, lambda machine: str(journal.runs_folder())),
-        "Make room, or set PROFLAB_RUNS to a folder elsewhere.",
+        "Free some space, or set PROFLAB_RUNS to a folder on another disk.",
     ),
     "temporary space": Check(
-        partial(_disk, _temporary), "Make room, or set TMPDIR to a folder elsewhere."
+        partial(_disk, _temporary), "Free some space, or set TMPDIR to a folder on another disk."
     ),
     "MIOpen databases": Check(
         _miopen,
-        "`export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`.",
+        "Run `export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen"
+        " MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`.",
         "miopen-databases-on-a-network-file-system",
     ),
     "CPU counters": Check(
         partial(_kernel_value, "perf_event_paranoid", 2),
-        "Sampling by timer works anyway; for counters `sudo sysctl kernel.perf_event_paranoid=2`.",
+        "Timer sampling works anyway. For counters: `sudo sysctl kernel.perf_event_paranoid=2`.",
         "cpu-hardware-counters-arent-permitted",
     ),
     "attaching": Check(
         partial(_kernel_value, "yama/ptrace_scope", 0),
-        "Start programs under the tool; to attach, `sudo sysctl kernel.yama.ptrace_scope=0`.",
+        "Start programs under the tool. To attach, run `sudo sysctl kernel.yama.ptrace_scope=0`.",
         "attaching-to-a-running-process-isnt-permitted",
     ),
     "data set": Check(
         _data,
-        "Optional: `cifar-train --download-only` on a machine with a network.",
+        "Optional: run `cifar-train --download-only` on a machine with network access.",
         "cifar-100-takes-an-hour-to-download",
     ),
     "notebook's address": Check(
         _browser,
-        "On your laptop: `ssh -N -L 8888:localhost:8888 THIS_MACHINE`, then open its address.",
+        "On your laptop, run `ssh -N -L 8888:localhost:8888 THIS_MACHINE` and open its address.",
     ),
 }
-"""Name of a row -> its check. Names are stable: scripts may rely on them."""
+"""The check for each row name. Names are stable because scripts may rely on them."""

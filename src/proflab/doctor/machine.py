@@ -1,7 +1,7 @@
 """The machine as the doctor sees it: files below a root, programs in PATH, and the environment.
 
-The doctor never waits for another program without end: each is limited in time, and is stopped
-together with its children.
+The doctor never waits forever for another program. Each program has a time limit, and the doctor
+stops it together with its child processes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE_S = 30.0
-"""Longest wait for one program, in seconds. Importing torch takes up to seven seconds, and much
-longer next to other work.
+"""Longest wait for one program, in seconds.
+
+Importing torch takes up to seven seconds, and much longer on a busy machine.
 """
 
 MAX_TEXT = 1 << 20
@@ -25,20 +26,21 @@ MAX_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class Answer:
-    """The exit code of a program, None if it was stopped, and its output."""
+    """The output and exit code of a program. The exit code is None if the program was stopped."""
 
     code: int | None
     text: str = ""
 
     @property
     def last_line(self) -> str:
-        """The last line that is not empty, which is where errors usually are."""
+        """The last line that isn't empty. Errors are usually there."""
         return (["no output", *filter(None, map(str.strip, self.text.splitlines()))])[-1]
 
 
 class Machine:
-    """This machine, or with another `root` the one whose files are there. A file that can't be read
-    is empty.
+    """This machine or, with another `root`, the machine whose files are below it.
+
+    A file that can't be read counts as empty.
     """
 
     def __init__(
@@ -52,11 +54,11 @@ class Machine:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Return the path of a file of this machine."""
+        """Return the path of a file on this machine."""
         return self.root / name.lstrip("/")
 
     def read(self, name: str) -> str:
-        """Return the text of a file, at most its first MiB."""
+        """Return at most the first MiB of a file's text."""
         try:
             with self.path(name).open(errors="replace") as file:
                 return file.read(MAX_TEXT).strip()
@@ -79,7 +81,7 @@ class Machine:
         return shutil.which(program, path=self.environment.get("PATH", ""))
 
     def run(self, *command: str) -> Answer:
-        """Run a program for at most `patience_s` seconds; its children are stopped with it."""
+        """Run a program and its child processes for at most `patience_s` seconds."""
         environment = {**self.environment, "LC_ALL": "C"}
         with tempfile.TemporaryFile() as said:
             try:
@@ -102,7 +104,7 @@ class Machine:
             return Answer(code, said.read(MAX_TEXT).decode(errors="replace"))
 
     def module_file(self, package: str, name: str) -> str:
-        """Return the text of a file of an installed package, found without importing it."""
+        """Return the text of a file in an installed package without importing the package."""
         import importlib.util
 
         found = importlib.util.find_spec(package)
@@ -110,8 +112,9 @@ class Machine:
         return Path(places[0], name).read_text(encoding="utf-8") if places else ""
 
     def space(self, folder: str) -> tuple[int, bool]:
-        """Return the free bytes of a folder's file system, and whether files can be made there. If
-        the folder does not exist, the nearest one above it counts.
+        """Return the free bytes of a folder's file system, and whether files can be created there.
+
+        If the folder doesn't exist, check its nearest parent that does.
         """
         place = self.path(folder) if os.path.isabs(folder) else Path(folder).absolute()
         while not place.exists():
@@ -119,12 +122,12 @@ class Machine:
         return shutil.disk_usage(place).free, os.access(place, os.W_OK | os.X_OK)
 
     def cores(self) -> int:
-        """Return the number of cores that this process may use."""
+        """Return the number of CPU cores that this process may use."""
         return len(os.sched_getaffinity(0))
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """Kill the process group, which lives until its leader has been reaped or its children end."""
+    """Kill the process group, which exists until its leader is reaped or its children exit."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -1,9 +1,11 @@
-"""Runs in a separate process: imports torch, looks for a device and runs one kernel, with one line
-of JSON for each stage. The last stage lists the profilers' libraries in this process.
+"""Separate process that imports torch, looks for a device, and runs one kernel.
 
-`python -m proflab.doctor.torch_child [--profile]`. With --profile the kernel runs under
-torch.profiler, whose kernels are counted. Each stage is printed as soon as it is done, so that a
-hang shows where it happened.
+It prints one line of JSON for each stage. The last stage lists the profiler libraries in this
+process.
+
+`python -m proflab.doctor.torch_child [--profile]` starts it. With --profile, the kernel runs under
+torch.profiler, and the recorded kernels are counted. Each stage is printed as soon as it is done,
+so the last line shows where a hang happened.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ VALUES = 1024
 
 
 def main(arguments: list[str]) -> int:
-    """Go through the stages import, device and kernel. Returns 3 without a device, otherwise 0."""
+    """Run the stages import, device and kernel. Return 3 without a device and 0 otherwise."""
     import torch
 
     tell("import", version=torch.__version__)
@@ -43,16 +45,17 @@ def main(arguments: list[str]) -> int:
 
 
 def profilers_in(maps: str) -> list[str]:
-    """Return the profilers' libraries in the text of a file /proc/PID/maps, each with two folders.
+    """Return the profiler libraries in the text of a /proc/PID/maps file, each with two folders.
 
-    librocprofiler-register isn't one: the runtime always loads it, to look for profilers.
+    librocprofiler-register doesn't count, because the runtime always loads it to look for
+    profilers.
     """
     name = r"lib(?:rocprof(?!iler-register)|roctracer|rpd_tracer|omnistat)[^/\s]*\.so[.\d]*"
     return sorted(set(re.findall(rf"((?:[^/\s]+/){{2}}{name})$", maps, re.MULTILINE)))
 
 
 def tell(stage: str, **facts: Any) -> None:
-    """Print one stage with its facts, as a line of JSON."""
+    """Print one stage and its facts as a line of JSON."""
     print(json.dumps({"stage": stage, **facts}), flush=True)
 
 

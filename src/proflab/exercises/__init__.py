@@ -1,21 +1,21 @@
-"""Exercises that check an answer against the data at hand, with hints and solutions.
+"""Exercises that check an answer against the learner's data, with hints and solutions.
 
-The module `exercises.py` beside a lesson lists its exercises as EXERCISES:
+The module `exercises.py` in a lesson's folder lists its exercises as EXERCISES:
 
     EXERCISES = (
         Exercise(
             id="02.3",
             answer=Number(busy_share, unit="fraction", relative=0.01),
             mistakes=(
-                Mistake(summed_share, "Streams overlap: merge the intervals before you add them."),
+                Mistake(summed_share, "Streams overlap. Merge the intervals before you add them."),
                 Mistake(idle_share, "This is the idle share."),
             ),
             hints=("Look at `busy()`.", "The union is in the column `busy_ns`."),
         ),
     )
 
-Each function there takes the data that the learner gave: `exercise("02.3", data)`. The question and
-its solution are in the lesson's cell with that call.
+Each function there receives the learner's data from `exercise("02.3", data)`. The lesson's cell
+with this call contains the question and its solution.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Kinds of answers: each finds the right answer and judges a learner's.
+"""Kinds of answers. Each kind computes the right answer and judges a learner's answer.
 
 `right(data)` computes the right answer. `judge(answer, right, data)` returns None for a right
-answer, otherwise a sentence on what is wrong. `same` compares a wrong answer with a known mistake.
+answer, and otherwise a sentence about what is wrong. `same` compares a wrong answer with a known
+mistake.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ _AS = {"fraction": "a fraction", "percent": "a percentage"}
 _TIMES = {100.0: "a hundred", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion"}
 
 _CLOSE = 0.02
-"""Largest relative distance of a ratio from a unit's factor; less than the distance of MB from MiB
-(0.049).
+"""Largest relative distance between a ratio and a unit's factor.
+
+It is less than the distance between MB and MiB (0.049).
 """
 
 _EQUAL = 1e-3
-"""Largest relative distance of an answer from a wrong value: more than a learner's rounding to four
-digits, and so little that another mistake rarely gives the same value.
+"""Largest relative distance between an answer and a wrong value.
+
+It is more than a learner's error from rounding to four digits. It is also so small that another
+mistake rarely gives the same value.
 """
 
 
@@ -101,10 +105,9 @@ def _near(value: float, target: float) -> bool:
 
 @dataclass(frozen=True)
 class Number:
-    """One number that is within `relative` (a fraction) or `absolute` (in `unit`) of
-    `expected(data)`.
+    """A number within `relative` (a fraction) or `absolute` (in `unit`) of `expected(data)`.
 
-    `unit` is shown and used for hints: see `likely_mistake`.
+    `unit` is shown and used for hints, see `likely_mistake`.
     """
 
     expected: Callable[[Any], float]
@@ -142,20 +145,20 @@ class Number:
 class Text:
     """A word or name. Case and spaces don't matter.
 
-    `expected(data)` returns the right string or several, the first of which is shown. If an
-    exercise offers `choices`, an answer outside them counts as misspelled.
+    `expected(data)` returns one or more right strings. The first one is shown. If an exercise
+    offers `choices`, any other answer counts as misspelled.
     """
 
     expected: Callable[[Any], str | Sequence[str]]
     choices: Sequence[str] = ()
 
     def right(self, data: Any) -> tuple[str, ...]:
-        """All accepted texts."""
+        """Return all accepted strings."""
         found = self.expected(data)
         return (found,) if isinstance(found, str) else tuple(found)
 
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
-        """None if the answer is one of the accepted texts."""
+        """Return None if the answer is one of the accepted strings."""
         if not isinstance(answer, str):
             return f"Give a string. {_but(answer)}"
         accepted = (right,) if isinstance(right, str) else right
@@ -166,7 +169,7 @@ class Text:
         return f"{quoted(answer)} is not the right answer."
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Return True if they differ only in case and spaces."""
+        """Return True if the two strings differ only in case and spaces."""
         return (
             isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
         )
@@ -174,15 +177,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Property:
-    """Any answer with a property. `check(answer, data)` returns None or True if the answer has
-    it, otherwise a sentence on what is wrong. `example(data)` returns a right answer for tests.
+    """Any answer with a property.
+
+    `check(answer, data)` returns None or True if the answer has the property, and otherwise a
+    sentence about what is wrong. `example(data)` returns a right answer for tests.
     """
 
     check: Callable[[Any, Any], str | bool | None]
     example: Callable[[Any], Any]
 
     def right(self, data: Any) -> Any:
-        """One right answer of many."""
+        """Return one of many right answers."""
         return self.example(data)
 
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:

@@ -32,7 +32,7 @@ class Outcome(Enum):
     NOT_ATTEMPTED = "not attempted"
 
 
-class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not a fault
+class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not an error
     """A solved lesson failed its own exercise under PROFLAB_STRICT=1."""
 
 
@@ -69,7 +69,7 @@ class Exercise:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\d\d\.\d+", self.id):
-            raise ValueError(f"an exercise is numbered like 02.3, not {self.id!r}")
+            raise ValueError(f"an exercise number looks like 02.3, but this one is {self.id!r}")
         if len(self.mistakes) < 2:
             raise ValueError(f"exercise {self.id} needs at least two plausible wrong answers")
         if not self.hints:
@@ -132,7 +132,7 @@ class Question:
         if result.outcome is not Outcome.PASSED:
             message = f"exercise {self.exercise.id}: {result.outcome.value}: {result.message}"
             raise ExerciseNotPassed(message) from result.cause
-        # On a noisy machine a wrong answer can be right for the data measured here and now.
+        # On a noisy machine, a wrong answer can be right for the data that was just measured.
         origin = getattr(self.data, "origin", None)
         self.prove(
             mistakes=not self.exercise.measured and getattr(origin, "kind", None) != "measured"
@@ -147,8 +147,8 @@ class Question:
         if self.data is None and self.exercise.needs_data:
             text = "There is no data for this check because the trace isn't here."
             return Result(Outcome.NOT_ATTEMPTED, text)
-        # An error here is a message, too: a learner's cell must not end in a traceback of the
-        # course.
+        # Turn an error here into a message, because a learner's cell must never show a traceback
+        # from the course.
         try:
             right = self.exercise.answer.right(self.data)
         except Exception as error:
@@ -161,17 +161,19 @@ class Question:
             return Result(Outcome.WRONG, text, error)
 
     def prove(self, mistakes: bool = True) -> None:
-        """Assert that the right answer passes, each known mistake gets its reply, and `...` counts
-        as not attempted. Raises AssertionError with the exercise and the failure.
+        """Assert that the exercise works on this data.
+
+        The right answer must pass, each known mistake must get its reply, and `...` must count as
+        not attempted. Raises AssertionError that describes the exercise and the failure.
         """
         right = self.exercise.answer.right(self.data)
-        # Text accepts several answers, and a learner gives one.
+        # Text accepts several answers, but a learner gives only one.
         right = right[0] if isinstance(self.exercise.answer, Text) else right
         expected: list[tuple[Any, Outcome, str]] = [
             (..., Outcome.NOT_ATTEMPTED, ""),
             (right, Outcome.PASSED, ""),
         ]
-        # Each answer is computed once: all others are compared with it.
+        # Compute each answer once and compare all others with it.
         known = [
             replace(one, answer=_constant(one.answer(self.data)))
             for one in (self.exercise.mistakes if mistakes else ())
@@ -183,7 +185,7 @@ class Question:
         question = question.on(self.data)
         for answer, outcome, message in expected:
             result = question.evaluate(answer)
-            # A pass with a cause is a failure here: its insight could not be made.
+            # A pass with a cause is a failure here because its insight couldn't be computed.
             failed = outcome is Outcome.PASSED and result.cause is not None
             if result.outcome is not outcome or failed or message not in result.message:
                 raise AssertionError(
@@ -215,7 +217,7 @@ class Question:
         return f"<p>{inline_html(repr(self))}</p>"
 
     def _judge(self, answer: Any, right: Any) -> Result:
-        # The right answer comes first: on some data a known mistake gives it, too.
+        # Check the right answer first, because a known mistake may give the same value.
         problem = self.exercise.answer.judge(answer, right, self.data)
         if problem is None:
             return self._passed()
@@ -227,13 +229,13 @@ class Question:
     def _passed(self) -> Result:
         try:
             return Result(Outcome.PASSED, _text(self.exercise.insight, self.data))
-        except Exception as error:  # a right answer stays right; the self-test looks at the cause
+        except Exception as error:  # a right answer stays right, but the self-test checks the cause
             return Result(Outcome.PASSED, "", error)
 
     def _is(self, answer: Any, mistake: Mistake) -> bool:
         try:
             return self.exercise.answer.same(answer, mistake.answer(self.data))
-        except Exception:  # a mistake that can't be made on this data is none
+        except Exception:  # this mistake isn't possible with this data
             return False
 
     def _note(self, event: str, **details: Any) -> None:
@@ -241,7 +243,7 @@ class Question:
 
 
 def untouched(answer: Any) -> bool:
-    """Return True if the answer or one of its items is still the `...` of the notebook."""
+    """Return True if the answer, or one of its items, is still the notebook's `...`."""
     if isinstance(answer, dict):
         return any(untouched(part) for part in answer.values())
     if isinstance(answer, tuple | list):
@@ -263,7 +265,9 @@ def _describe(error: Exception) -> str:
 
 
 BEGIN, END = "# solution", "# end solution"
-"""Lines around the part that learners don't see. Without END, this part ends with the cell."""
+"""Lines around the part that learners don't see. Without END, this part extends to the cell's
+end.
+"""
 
 
 class ExerciseCell(NamedTuple):
@@ -275,17 +279,17 @@ class ExerciseCell(NamedTuple):
 
 def exercise_cell(id: str) -> ExerciseCell:
     """Return an exercise's cell. Raises ValueError unless there is exactly one with both parts."""
-    # From the lesson, where question and solution have their only place.
+    # Read the lesson, which is the only place for the question and the solution.
     source = source_of(id[:2])
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = [cell for cell in cells if f'exercise("{id}"' in cell]
     if len(own) != 1:
-        raise ValueError(f"{source}: exercise {id} stands in {len(own)} cells; it needs one")
+        raise ValueError(f"{source}: exercise {id} is in {len(own)} cells, but it must be in one")
     before, _, after = own[0].partition(f"{BEGIN}\n")
     solution = textwrap.dedent(after.partition(END)[0]).strip("\n")
     question = " ".join(line[2:] for line in before.splitlines() if line.startswith("# "))
     if not question or not solution:
         raise ValueError(
-            f"{source}: exercise {id} needs a question as comment above it, and `{BEGIN}`"
+            f"{source}: exercise {id} needs a question in a comment above it and the line `{BEGIN}`"
         )
     return ExerciseCell(question, solution)

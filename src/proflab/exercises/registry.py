@@ -1,7 +1,6 @@
-"""Find an exercise by its id, and prove that it works: for the tests, and for the lessons while
-they are tested.
+"""Lookup of exercises by id, and self-tests of exercises for the tests and for checked lessons.
 
-The module `exercises.py` beside a lesson is imported when it is first asked for.
+The module `exercises.py` of a lesson is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from proflab.lessons import lessons, source_of
 
 
 def exercise(id: str, data: Any = None) -> Question:
-    """The question `id` (such as "02.3") put to `data`, ready for check, hint and solution.
+    """Return the question `id` (such as "02.3") about `data`, ready for check, hint and solution.
 
     Raises CourseError for an unknown id.
     """
@@ -26,7 +25,7 @@ def exercise(id: str, data: Any = None) -> Question:
 
 
 def find(id: str) -> Exercise:
-    """The exercise with this id; raises CourseError for an unknown one."""
+    """Return the exercise with this id. Raises CourseError for an unknown id."""
     number = str(id).partition(".")[0]
     try:
         source_of(number)
@@ -39,16 +38,16 @@ def find(id: str) -> Exercise:
 
 
 def all_exercises() -> list[Exercise]:
-    """Every exercise of every lesson, in order."""
+    """Return every exercise of every lesson, in order."""
     return [exercise for number in lessons() for exercise in _by_id(number).values()]
 
 
 def exercises_of(number: str) -> ModuleType:
-    """The module with a lesson's EXERCISES; raises CourseError for an unknown lesson."""
+    """Return the module with a lesson's EXERCISES. Raises CourseError for an unknown lesson."""
     path = source_of(number).with_name("exercises.py")
     name = f"lesson_{number}_exercises"
     if getattr(sys.modules.get(name), "__file__", None) != str(path):
-        # By its path: the lesson's folder begins with a digit, so no import statement can name it.
+        # Load it by path, because an import statement can't name a folder that starts with a digit.
         specification = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = module = importlib.util.module_from_spec(specification)
         try:
@@ -64,7 +63,7 @@ def _by_id(number: str) -> dict[str, Exercise]:
     for exercise in exercises_of(number).EXERCISES:
         if exercise.id in found or not exercise.id.startswith(f"{number}."):
             raise ValueError(
-                f"lesson {number}: exercise {exercise.id} is there twice or belongs to another"
+                f"lesson {number}: exercise {exercise.id} is defined twice or belongs to another"
                 " lesson"
             )
         found[exercise.id] = exercise
@@ -72,10 +71,10 @@ def _by_id(number: str) -> dict[str, Exercise]:
 
 
 def all_proven(*asked: str) -> None:
-    """Assert that these exercises, or all exercises of these lessons, have passed and were proven
-    in this notebook.
+    """Assert that exercises passed their checks and self-tests in this notebook.
 
-    Raises AssertionError.
+    `asked` contains ids of exercises, or lesson numbers for all exercises of a lesson. Raises
+    AssertionError.
     """
     wanted = [
         item.id
@@ -84,9 +83,11 @@ def all_proven(*asked: str) -> None:
     ]
     missing = [id for id in wanted if id not in PROVEN]
     if missing:
-        raise AssertionError(f"not passed in this notebook: {', '.join(missing)}")
+        raise AssertionError(
+            f"these exercises weren't passed in this notebook: {', '.join(missing)}"
+        )
 
 
 def selftest(exercise: Exercise | str, data: Any = None, mistakes: bool = True) -> None:
-    """Assert the same as `Question.prove`, for an exercise or its id on some data."""
+    """Assert the same as `Question.prove` for an exercise or its id."""
     (find(exercise) if isinstance(exercise, str) else exercise).on(data).prove(mistakes)

@@ -1,9 +1,8 @@
-"""The ledger of experiments: hypothesis, change, before, after, spread, and whether the model still
-trains.
+"""The ledger of experiments, with the hypothesis, the change, times and the correctness gate.
 
-    from proflab import ledger
+from proflab import ledger
 
-    ledger.add("NHWC suits the convolutions", before, after, gate)
+ledger.add("NHWC suits the convolutions", before, after, gate)
 """
 
 from __future__ import annotations

@@ -88,8 +88,9 @@ class Experiment:
 
     @property
     def interval(self) -> str:
-        """Speedup and interval as a string, with enough decimals to distinguish the ends. A
-        modeled speedup has two digits and no interval.
+        """Speedup and interval as a string with enough decimals to distinguish the ends.
+
+        A modeled speedup has two digits and no interval.
         """
         found = self.speed_up
         if self.modeled:
@@ -97,7 +98,7 @@ class Experiment:
         width = found.high - found.low
         places = min(6, max(2, 1 - math.floor(math.log10(width)))) if width > 0 else 2
         ratio, low, high = (f"{value:.{places}f}" for value in (found.ratio, found.low, found.high))
-        return f"{ratio} times ({100 * CONFIDENCE:.0f} % interval {low} to {high})"
+        return f"{ratio} times ({100 * CONFIDENCE:.0f}% interval {low} to {high})"
 
 
 def is_modeled(origin: str) -> bool:
@@ -112,7 +113,7 @@ def two_digits(value: float) -> str:
 
 
 def time_text(nanoseconds: float, modeled: bool) -> str:
-    """Return a duration in ns as text: three significant digits, two if it is modeled."""
+    """Return a duration in ns as text with three significant digits, or two if it is modeled."""
     from tidyprof.plots.figure import duration_text
 
     if not modeled:
@@ -122,18 +123,18 @@ def time_text(nanoseconds: float, modeled: bool) -> str:
 
 
 def nanoseconds(side: str, seconds: Sequence[float]) -> tuple[int, ...]:
-    """Return repeats in ns. Raises CourseError for too few repeats or an invalid time."""
+    """Return repeated times in ns. Raises CourseError for too few repeats or an invalid time."""
     if isinstance(seconds, str) or not isinstance(seconds, Sequence):
-        raise CourseError(f"{side}: give a list of times, not {type(seconds).__name__}")
+        raise CourseError(f"{side}: pass a list of times, not {type(seconds).__name__}")
     if len(seconds) < LEAST_REPEATS:
         raise CourseError(
-            f"{side}: give at least {LEAST_REPEATS} repeats; repeat the run, because steps"
-            " aren't independent"
+            f"{side}: pass at least {LEAST_REPEATS} repeats of the run, because the steps of one"
+            " run aren't independent"
         )
     for value in seconds:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not real or not math.isfinite(value) or value <= 0:
-            raise CourseError(f"{side}: {value!r} isn't a time; give seconds above 0")
+            raise CourseError(f"{side}: {value!r} isn't a time. Pass a number of seconds above 0")
     return tuple(max(1, round(value * 1e9)) for value in seconds)
 
 

@@ -1,8 +1,7 @@
-"""Data, tables and charts that lessons and their exercises import, but that are not part of
-proflab's public names.
+"""Data, tables and charts for lessons and their exercises that aren't public names of proflab.
 
-Figures and checks of one lesson are in its folder, which is searched too: `proflab.parts.work_map`
-is lessons/01_system_view/work_map.py.
+Figures and checks of a single lesson are in the lesson's folder, which is also searched. For
+example, `proflab.parts.work_map` is lessons/01_system_view/work_map.py.
 """
 
 from proflab.lessons import lessons_folder

@@ -1,4 +1,4 @@
-"""Stored rates and steps of the modeled trainer on an MI300X: lessons/modeled_*.csv."""
+"""Stored rates and steps of the modeled trainer on an MI300X, from lessons/modeled_*.csv."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModeledRepeats:
     """Repeats of one modeled training run.
 
     seconds -- per image, one value for each seed
-    origin  -- states the error of the model
+    origin  -- source of the numbers, including the model's error
     """
 
     seconds: tuple[float, ...]
@@ -29,15 +29,15 @@ class ModeledRepeats:
 
     @property
     def images_per_second(self) -> float:
-        """The median of the repeats as a rate, in images per second."""
+        """Median rate of the repeats, in images per second."""
         return 1 / sorted(self.seconds)[len(self.seconds) // 2]
 
 
 def modeled(options: str, gpus: int = 1) -> ModeledRepeats:
-    """Return the seconds per image of the trainer with these options, once for each seed.
+    """Return the trainer's seconds per image with these options, one value for each seed.
 
-    The seeds vary the host's costs only, so the spread is not the model's error. Raises CourseError
-    for options that are not in the table.
+    The seeds vary only the host's costs, so the spread isn't the model's error. Raises CourseError
+    for options that aren't in the table.
     """
     from tidyprof.tables.contract import Origin
 
@@ -49,7 +49,7 @@ def _rows(file: str, options: str) -> pd.DataFrame:
     table = _table(file)
     rows = table[table["options"] == options]
     if rows.empty:
-        raise CourseError(f"lessons/{file} has no options {options!r}")
+        raise CourseError(f"lessons/{file} doesn't contain the options {options!r}")
     return rows
 
 

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 
 def overwrite(text: str) -> None:
-    """Print a line that the next one overwrites."""
+    """Print a line that the next line overwrites."""
     print(f"\r{text}", end="", flush=True)
 
 
@@ -21,7 +21,7 @@ def signs_of_life(
     begin, ended = time.perf_counter(), Event()
 
     def signs() -> None:
-        # Not a sleep: the end of the block interrupts this wait, so the cell takes no longer.
+        # This isn't a sleep: the end of the block interrupts the wait, so the cell isn't delayed.
         while not ended.wait(every_s):
             tell(f"{doing}, {time.perf_counter() - begin:.0f} s so far")
 

@@ -1,4 +1,4 @@
-"""Part of a trainer's profile after the warm-up steps."""
+"""Part of a trainer's profile after the warmup steps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def own_run(path: str | PathLike[str]) -> Profile:
 
 
 def steady_part(profile: Profile) -> SteadyPart:
-    """Return the run without its warm-up, by the trainer's rule.
+    """Return the run without its warmup, by the trainer's rule.
 
     Raises ValueError if the profile has no step markers, which need the trainer's --roctx and
     rocprofv3's --marker-trace.
@@ -69,8 +69,8 @@ def steady_part(profile: Profile) -> SteadyPart:
     found = tidyprof.steps(profile)
     if not len(found):
         raise ValueError(
-            "the profile has no step markers; run the trainer with --roctx and rocprofv3 with"
-            " --marker-trace"
+            "the profile doesn't contain step markers. Run the trainer with --roctx and rocprofv3"
+            " with --marker-trace"
         )
     windows = [_steady_window(own) for _, own in found.groupby("rank", dropna=False)]
     parts = [

@@ -118,7 +118,7 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
     if found := re.search(r"no such (table|column): (\S+)", complaint):
         what, name = found.groups()
         own = name.rpartition(".")[2]
-        # Only views, since they have the names that the lesson uses. PRAGMA takes no placeholder.
+        # Check only views, because the lesson uses their names. PRAGMA doesn't accept placeholders.
         views = [one for one, kind in _relations(connection).items() if kind == "view"]
         asked = {one: connection.execute(f'PRAGMA table_info("{one}")') for one in views}
         columns = {one: [row[1] for row in rows] for one, rows in asked.items()}

@@ -1,9 +1,9 @@
-"""Tapes: recorded commands of AMD's profilers, and a player that replays them without a GPU.
+"""Tapes are recorded commands of AMD's profilers. The replay tool plays them without a GPU.
 
-A tape is a folder of `recordings/tapes` with `tape.json` and the files that the command wrote. The
-player checks a command line as the tool's release does, finds the tape of that command, and writes
-the tape's files where the options ask for them. `append_to_path` puts the player at the end of PATH
-for missing tools. A real tool always wins.
+A tape is a folder in `recordings/tapes` that contains `tape.json` and the files that the command
+wrote. The replay tool checks a command line against the tool's release and finds the matching tape.
+It then writes the tape's files to the places that the options name. `append_to_path` puts the
+replay tool at the end of PATH for missing tools, so a real tool always takes precedence.
 """
 
 from __future__ import annotations

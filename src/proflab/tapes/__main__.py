@@ -1,4 +1,4 @@
-"""`python -m proflab.tapes TOOL ...`: the command that the launchers in `bin` run."""
+"""`python -m proflab.tapes TOOL ...`, the command that the launchers in `bin` run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tidyprof.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the command of the tool that is named first and return its exit code, or 2 if no tape
-    fits.
+    """Replay a command of the tool in the first argument.
+
+    Return its exit code, or 2 if no tape matches.
     """
     tool, *words = sys.argv[1:] if arguments is None else arguments
     try:

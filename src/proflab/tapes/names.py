@@ -1,5 +1,5 @@
-"""The placeholders in file names, such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys
-expand them.
+"""Placeholders in file names, such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys expand
+them.
 
 Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
 source/docs/how-to/using-rocprofv3.rst (ROCm 7).
@@ -20,9 +20,7 @@ RANK_VARIABLES = (
     "MPI_LOCALRANKID",
     "MPI_RANK",
 )
-"""Variables for %rank%, in the order in which they are looked up. torchrun's RANK is not among
-them.
-"""
+"""Variables for %rank%, in lookup order. torchrun's RANK isn't among them."""
 
 SIZE_VARIABLES = (
     "OMPI_COMM_WORLD_SIZE",
@@ -31,8 +29,9 @@ SIZE_VARIABLES = (
     "MPI_LOCALNRANKS",
     "MPI_SIZE",
 )
-"""Variables for %size%, in the order in which they are looked up (format_path.cpp: the last one in
-its list wins): 1 under plain srun.
+"""Variables for %size%, in lookup order (format_path.cpp uses the last match in its list).
+
+Under plain srun, %size% is 1.
 """
 
 PLACEHOLDER = re.compile(r"(?:%env|\$ENV)\{([A-Z0-9_]+)\}%?|%([a-z_]+)%")
@@ -42,8 +41,8 @@ PLACEHOLDER = re.compile(r"(?:%env|\$ENV)\{([A-Z0-9_]+)\}%?|%([a-z_]+)%")
 class Process:
     """The values of the placeholders for one process.
 
-    command     -- the program's words.
-    environment -- its variables.
+    command     -- words of the program's command line.
+    environment -- environment variables of the process.
     """
 
     hostname: str
@@ -53,7 +52,7 @@ class Process:
 
 
 def expand(text: str, process: Process) -> str:
-    """Return `text` with its placeholders replaced; unknown ones are kept."""
+    """Return `text` with its placeholders replaced. Unknown placeholders don't change."""
     environment, pid = process.environment, str(process.pid)
     rank = next((environment[name] for name in RANK_VARIABLES if name in environment), "")
     size = next((environment[name] for name in SIZE_VARIABLES if name in environment), "1")
@@ -64,7 +63,7 @@ def expand(text: str, process: Process) -> str:
 
     def replace(match: re.Match[str]) -> str:
         if match[1]:
-            # Blanks and slashes would change the name into other folders.
+            # Blanks and slashes in a value would change the folder.
             return re.sub(r"[ \t/]", "_", environment.get(match[1], ""))
         return values.get(match[2], match[0])
 

@@ -1,4 +1,7 @@
-"""Puts the player at the end of PATH, under the names of all tools, so that a real tool wins."""
+"""Setup of PATH with the replay tool at its end, under the names of all tools.
+
+A real tool therefore takes precedence.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ LAUNCHERS = Path(__file__).resolve().parent / "bin"
 
 
 def append_to_path(environ: MutableMapping[str, str] | None = None) -> dict[str, str]:
-    """Put the player at the end of PATH in `environ` (default: this process's).
+    """Put the replay tool at the end of PATH in `environ` (default: this process's environment).
 
-    Return for each tool whether the real one or the player is found: real or player. Set
-    PROFLAB_PYTHON, by which the launchers find the course's Python, unless it is set already.
+    Return `real` or `player` for each tool, depending on which one PATH finds. Set PROFLAB_PYTHON
+    unless it is already set. The launchers use it to find the course's Python.
     """
     environ = os.environ if environ is None else environ
     parts = [part for part in environ.get("PATH", "").split(os.pathsep) if part]

@@ -1,4 +1,4 @@
-"""Plays a tape: finds the one of a command, writes its files, and prints its text."""
+"""Replay of a tape: find a command's tape, write its files, and print its text."""
 
 from __future__ import annotations
 
@@ -25,19 +25,23 @@ from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 FILE, ARCHIVE = "tape.json", "files.tar.xz"
 OWN_FOLDER = "@tape@"
-"""In a tape's arguments, the tape's folder, which holds the files that the command read."""
+"""Placeholder in a tape's arguments for the tape's folder, which contains the command's input
+files.
+"""
 
 _PLACE = re.compile(r"@([\w]+?)(\.stem)?@")
 
 
 class NoTapeError(UserError):
-    """No tape has the command; `commands` are those that the tool's tapes have."""
+    """Error for a command that isn't on a tape. `commands` lists the commands on the tool's
+    tapes.
+    """
 
     def __init__(self, tool: str, commands: Sequence[str]) -> None:
         self.commands = commands
-        listed = "run one of these commands" if commands else "record a tape of it"
+        listed = "Run one of these commands" if commands else "Record a tape of it"
         super().__init__(
-            f"the real {tool} is missing, and the course has no recording of this command; {listed}"
+            f"{tool} isn't installed, and the course has no tape of this command. {listed}"
         )
 
 
@@ -45,8 +49,8 @@ class NoTapeError(UserError):
 class Tape:
     """One command of one tool: its arguments, release, exit code, text, files and origin.
 
-    Each file has the name that the options give it, the number of its process, and the name under
-    which the archive stores it.
+    Each file has a name that the options give it, its process number, and its stored name in the
+    archive.
     """
 
     folder: Path
@@ -63,13 +67,13 @@ class Tape:
 
     @property
     def command(self) -> str:
-        """The command line, for people."""
+        """Command line for people."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
         return " ".join([*variables, self.tool, shlex.join(self.arguments)])
 
     @cached_property
     def request(self) -> Request | None:
-        """What the command asks in the followed release; None if that release refuses it."""
+        """Request of the command in the followed release, or None if that release rejects it."""
         words = [word.replace(OWN_FOLDER, str(self.folder)) for word in self.arguments]
         try:
             return understand(self.tool, words, self.environment)
@@ -78,7 +82,7 @@ class Tape:
 
     @cached_property
     def contents(self) -> Mapping[str, bytes]:
-        """What the command wrote, by the stored name of the file."""
+        """Contents of the written files by their stored names."""
         if not self.files:
             return {}
         with tarfile.open(self.folder / ARCHIVE) as archive:
@@ -91,16 +95,17 @@ def tapes_folder() -> Path:
 
 
 def tapes(folder: Path | None = None) -> Iterator[Tape]:
-    """Return all tapes of a folder, in the order of their names."""
+    """Yield all tapes of a folder in the order of their names."""
     for path in sorted((folder or tapes_folder()).glob(f"*/{FILE}")):
         yield Tape(path.parent, **json.loads(path.read_text(encoding="utf-8")))
 
 
 def find(request: Request, folder: Path | None = None) -> Tape:
-    """Return the tape of a command: equal options except those that say where output goes.
+    """Return the tape of a command.
 
-    A recorded tape is preferred to a modeled one, and then one of the followed release. Raises
-    NoTapeError if none fits.
+    All options must match, except options for the output location. A recorded tape is preferred to
+    a modeled tape, and a tape from the followed release to tapes from other releases. Raises
+    NoTapeError if no tape matches.
     """
     own = [tape for tape in tapes(folder) if tape.tool == request.tool]
     found = [tape for tape in own if tape.request and tape.request.key == request.key]
@@ -115,7 +120,7 @@ def play(
 ) -> int:
     """Replay a command and return its exit code.
 
-    Raises ToolError if the tool refuses the command, and NoTapeError if no tape has it.
+    Raises ToolError if the tool rejects the command, and NoTapeError if it isn't on a tape.
     """
     request = understand(tool, arguments, environment)
     asked = vars(request.options)
@@ -129,7 +134,7 @@ def play(
     announce = f"{tool}: replay, nothing was measured: {tape.origin['kind']} {origin}"
     print(as_shown(announce, sys.stderr, PAGE_COLUMNS), file=sys.stderr, flush=True)
     written = _write_files(tape, request, environment)
-    # Of several processes only the one with rank 0 prints.
+    # If there are several processes, only rank 0 prints.
     if not request.program.rank:
         print(_filled(tape.printed, request.places, written), end="")
         print(_filled(tape.messages, request.places, written), end="", file=sys.stderr)
@@ -139,7 +144,7 @@ def play(
 def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -> dict[str, str]:
     """Write the files of this process, or of all processes if the command starts them itself.
 
-    Return the written path of each file by its number.
+    Return the path of each written file by its number.
     """
     program, written = request.program, {}
     for number, file in enumerate(tape.files):
@@ -160,15 +165,17 @@ def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -
                 partial.write_bytes(tape.contents[file["stored"]])
         except OSError as error:
             raise UserError(
-                f"{target} cannot be written ({error.strerror}); give another output folder"
+                f"{target} can't be written ({error.strerror}). Pass another output folder."
             ) from error
         written[str(number)] = str(target)
     return written
 
 
 def _filled(text: str, places: Mapping[str, str], files: Mapping[str, str]) -> str:
-    """Return text with `@NAME@` replaced by a place, `@NAME.stem@` by a place without its suffix,
-    and `@NUMBER@` by the path of a file.
+    """Return text with its placeholders replaced.
+
+    `@NAME@` is a place, `@NAME.stem@` a place without its suffix, and `@NUMBER@` the path of a
+    file.
     """
 
     def value(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""The program that a tool starts: its words without what selects no tape, and its ranks."""
+"""The program that a tool starts: its words that select a tape, and its ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 IGNORED = ("--run-dir", "--data", "--data-path")
-"""Options of the trainer that say where images come from and where results go."""
+"""Options of the trainer that set the source of the images and the results folder."""
 
 LAUNCHERS = {
     "torchrun": ("RANK", "WORLD_SIZE"),
@@ -16,8 +16,9 @@ LAUNCHERS = {
     "mpiexec": ("PALS_RANKID", "PMI_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 }
-"""Launcher -> the variables with a process's rank and with the number of ranks. The order matters,
-since torchrun and mpirun inherit Slurm's variables within a job.
+"""Variables with a process's rank and the number of ranks, by launcher.
+
+The order matters because torchrun and mpirun inherit Slurm's variables within a job.
 """
 
 _COUNT = re.compile(r"(?:^| )--?(?:nproc[-_]per[-_]node|ntasks|np|n)[ =]?(\d+)")
@@ -26,12 +27,12 @@ _PROGRAM = re.compile(r"(?<= )(?=(?:-m|--|bash|\S*python[\d.]*|cifar-train|\S*\.
 
 @dataclass(frozen=True)
 class Program:
-    """A program, with the words of its launcher taken away.
+    """A program without its launcher's words.
 
     words    -- the program's command line.
-    options  -- each option with its values; "" holds the words in front.
-    ranks    -- how many processes it has.
-    rank     -- the rank of this process if a launcher started it, otherwise None.
+    options  -- each option with its values. The key "" contains the words before the first option.
+    ranks    -- number of its processes.
+    rank     -- rank of this process if a launcher started it, otherwise None.
     launcher -- the launcher in the command itself, or "".
     """
 
@@ -49,17 +50,17 @@ class Program:
 
 
 def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Program:
-    """Return the program of a command line, alone or behind a launcher.
+    """Return the program of a command line, with or without a launcher.
 
-    The number of ranks comes from the launcher in the command. Without one, it comes from the
-    variables of the launcher that started this process.
+    The launcher in the command sets the number of ranks. If there is none, the number comes from
+    the variables of the launcher that started this process.
     """
     own, name = list(words), PurePath(words[0]).name if words else ""
     if name in LAUNCHERS:
         options = _PROGRAM.split(f"{' '.join(own)} ", maxsplit=1)[0]
         own = own[len(options.split()) :]
         count = _COUNT.search(options)
-        own = ["python", *own] if own[:1] == ["-m"] else own  # torchrun adds Python itself
+        own = ["python", *own] if own[:1] == ["-m"] else own  # torchrun adds Python
         return Program(tuple(own), _options(own), int(count[1]) if count else 1, None, name)
     for one in LAUNCHERS.values() if own else ():
         if all(environment.get(variable, "").isdecimal() for variable in one):
@@ -69,8 +70,9 @@ def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Progra
 
 
 def _options(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return each option with its values, of which the last one counts; "" holds the words in
-    front.
+    """Return each option with its values. If an option is repeated, the last one counts.
+
+    The key "" contains the words before the first option.
     """
     found: dict[str, tuple[str, ...]] = {}
     name = ""

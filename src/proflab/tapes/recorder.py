@@ -1,4 +1,4 @@
-"""Records a tape: runs a command of a real tool, and stores its text, exit code and files."""
+"""Recording of a tape: run a command of a real tool, and store its text, exit code and files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from proflab.tapes.player import ARCHIVE, FILE, OWN_FOLDER, tapes_folder
 from proflab.tapes.requests import SHA, Request, digest, understand
 
 SHORTEST = 4
-"""Length from which on the value of an option is recognized in printed text."""
+"""Minimum length of an option's value to be recognized in printed text."""
 
 _NAME = re.compile(r"@(\w+)@")
 _ROCM = re.compile(r"rocm(?:[ _]version)?: *v?(\d+\.\d+)", re.IGNORECASE)
 
 Patterns = list[tuple[str, Path, re.Pattern[str]]]
-"""For each place of output its name, the folder to look in, and the pattern of paths."""
+"""Name, folder to look in, and path pattern of each output location."""
 
 
 def record(
@@ -35,18 +35,18 @@ def record(
 ) -> Path:
     """Run a tool's command line and return the folder of its new tape.
 
-    Raises CourseError if the tool has no table of options, isn't installed, or the tape exists;
-    ToolError if the tool refuses the command.
+    Raises CourseError if the tool has no table of options or isn't installed, or if the tape
+    exists. Raises ToolError if the tool rejects the command.
     """
     tool, found = words[0], shutil.which(words[0])
     if tool not in TOOLS or found is None or Path(found).resolve().parent == LAUNCHERS:
         raise CourseError(
-            f"{tool} is not installed here, so there is nothing to record; the tools that can be"
-            f" recorded are: {', '.join(TOOLS)}"
+            f"{tool} isn't installed, so its commands can't be recorded. These tools can be"
+            f" recorded: {', '.join(TOOLS)}"
         )
     folder = (into or tapes_folder()) / name
     if folder.exists():
-        raise CourseError(f"{folder} exists; give another --name, or remove that tape")
+        raise CourseError(f"{folder} already exists. Pass another --name or remove that tape.")
     request = understand(tool, words[1:], os.environ)
     patterns = list(_patterns(request))
     folder.mkdir(parents=True)
@@ -86,7 +86,7 @@ def _patterns(request: Request) -> Iterator[tuple[str, Path, re.Pattern[str]]]:
 
 
 def _seen(patterns: Patterns) -> dict[str, int]:
-    """Return the files that match a pattern, with their times of change."""
+    """Return the files that match a pattern, with their modification times."""
     return {
         str(path): path.stat().st_mtime_ns
         for _, folder, pattern in patterns
@@ -100,8 +100,8 @@ def _store(
 ) -> tuple[list[dict[str, str]], list[dict[str, str | int]]]:
     """Pack files into the tape. Return the processes that wrote them and the table of files.
 
-    Processes differ in the numbers that placeholders became, such as a rank and a process number.
-    The largest one is the process number.
+    Placeholders became different numbers for each process, such as a rank and a process number. The
+    largest number is the process number.
     """
     matched = []
     for path in paths:
@@ -126,7 +126,9 @@ def _store(
 
 
 def _portable(word: str, request: Request, folder: Path) -> str:
-    """Return an argument with a digest for an input file; a settings file moves into the tape."""
+    """Return an argument with a digest for each input file. Settings files are moved into the
+    tape.
+    """
     if word in getattr(request.options, "config", []):
         return f"{OWN_FOLDER}/{PurePath(shutil.copy(word, folder)).name}"
     sha = digest(Path(word))
@@ -135,7 +137,7 @@ def _portable(word: str, request: Request, folder: Path) -> str:
 
 
 def _with_names(text: str, paths: Sequence[str], request: Request) -> str:
-    """Return printed text with `@NUMBER@` for files, and `@NAME@` for the values of options."""
+    """Return printed text with `@NUMBER@` for files and `@NAME@` for the values of options."""
     for path in sorted(paths, key=len, reverse=True):
         number = f"@{paths.index(path)}@"
         text = text.replace(path, number).replace(os.path.relpath(path), number)

@@ -1,4 +1,4 @@
-"""The release that the player follows: PROFLAB_ROCM, the installed ROCm, or the newest one."""
+"""The release that the replay tool follows: PROFLAB_ROCM, the installed ROCm, or the newest one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from proflab import releases
 
 
 def rocm() -> str:
-    """Return the release, such as 10.1. Raises CourseError for one that the course lacks."""
+    """Return the release, such as 10.1. Raises CourseError for a release that the course lacks."""
     return releases.followed(found=releases.installed()).rocm
 
 

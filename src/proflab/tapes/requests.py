@@ -1,4 +1,4 @@
-"""What a command line asks of a tool: the options that select a tape, and where output goes."""
+"""The request in a command line: the options that select a tape, and the output locations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from proflab.tapes.programs import IGNORED, Program, read_program
 from proflab.tapes.settings import settings_of
 
 WORKLOAD = "PROFLAB_WORKLOAD"
-"""Variable with the program that runs while a monitor watches."""
+"""Environment variable with the program that runs while a monitor records."""
 
 SHA = "sha256:"
-"""In a tape's arguments, start of the digest that stands for an input file."""
+"""Prefix of the digest that represents an input file in a tape's arguments."""
 
 
 @dataclass(frozen=True)
 class Request:
     """A command line that its tool accepts.
 
-    key    -- what selects a tape: equal keys ask for equal output.
-    places -- name of an option that says where output goes -> its value.
+    key    -- the part that selects a tape. Equal keys request equal output.
+    places -- values of the options that set output locations, by option name.
     """
 
     tool: str
@@ -46,7 +46,7 @@ def _parser(tool: str, rocm: str) -> ToolParser:
 def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the tool's options and the words of the program that it starts.
 
-    Raises ToolError if the tool of the followed release refuses the command line.
+    Raises ToolError if the tool's followed release rejects the command line.
     """
     own, program = split(tool, arguments)
     options = _parser(tool, release.rocm()).parse_args(own)
@@ -61,7 +61,7 @@ def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list
 
 
 def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
-    """Return what a command line asks of a tool. Raises ToolError if the tool refuses it."""
+    """Return the request in a tool's command line. Raises ToolError if the tool rejects it."""
     options, words = parse(tool, arguments)
     table, parser = table_of(tool), _parser(tool, release.rocm())
     if tool in table.get("workload", ()) and not words:
@@ -80,7 +80,7 @@ def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, st
         elif role == "place":
             places |= {} if value is None else {name: str(value)}
         elif role == "input":
-            # -p of rocprof-compute analyze collects lists.
+            # Option -p of `rocprof-compute analyze` collects lists.
             flat = [one for each in values for one in (each if isinstance(each, list) else [each])]
             key[name] = [digest(Path(one)) for one in flat]
         elif not role:
@@ -92,9 +92,9 @@ def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, st
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a file's content, or of all files in a folder with their names.
+    """Return the digest of a file's content, or of all file names and contents in a folder.
 
-    A path that is a digest already, or that doesn't exist, is returned as it is.
+    A path that is already a digest or doesn't exist is returned unchanged.
     """
     if path.is_file():
         return SHA + hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The settings of rocprof-sys: defaults, configuration files, environment, options."""
+"""Settings of rocprof-sys from defaults, configuration files, the environment and options."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ IGNORED = {
     "ROCPROFSYS_PERFETTO_FILL_POLICY",
     "ROCPROFSYS_USE_PID",
 }
-"""Settings that select no tape."""
+"""Settings that don't select a tape."""
 
 
 def settings_of(
     files: Sequence[str], environment: Mapping[str, str], options: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the value of each setting; a later source overrides earlier ones.
+    """Return the value of each setting. Later sources override earlier ones.
 
     Raises ToolError for a file that can't be read.
     """
@@ -32,9 +32,9 @@ def settings_of(
         try:
             lines = Path(file).read_text(encoding="utf-8").splitlines()
         except OSError as error:
-            raise ToolError(f"[rocprof-sys] {file} cannot be read ({error.strerror})", 1) from error
+            raise ToolError(f"[rocprof-sys] {file} can't be read ({error.strerror})", 1) from error
         pairs = (line.partition("#")[0].partition("=") for line in lines)
         found |= {name.strip(): value.strip() for name, _, value in pairs}
     found |= {**environment, **options}
-    # 500.0 is another spelling of 500.
+    # 500.0 and 500 mean the same.
     return {name: re.sub(r"\.0$", "", found[name]) for name in known if name not in IGNORED}

@@ -1,8 +1,7 @@
-"""Profiler output in, tidy tables and plots out.
+"""Tidy tables and plots from profiler output.
 
-`read` turns the files of a profiler into a `Profile`; analyses such as `kernels` turn a Profile
-into a table. Names are loaded at their first use, so that `import tidyprof` stays quick;
-`__init__.pyi` lists them.
+`read` converts a profiler's files to a `Profile`. Analyses such as `kernels` convert a Profile to a
+table. Names are loaded on first use, so `import tidyprof` stays fast. `__init__.pyi` lists them.
 """
 
 from tidyprof.lazy_names import names_of_stub

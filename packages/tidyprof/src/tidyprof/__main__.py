@@ -7,9 +7,7 @@ from tidyprof.standard_streams import tell
 
 
 def run() -> int:
-    """The exit code of `tidyprof.cli.main.main`; 3 as there (a bug) where even importing it
-    fails.
-    """
+    """Return the exit code of `tidyprof.cli.main.main`, or 3 (a bug) if importing it fails."""
     try:
         from tidyprof.cli.main import main
     except Exception:

@@ -1,5 +1,5 @@
-"""Files that are whole or not there, whatever ends the process that writes them, and folders with
-one user.
+"""Files that are either complete or absent, however the writing process ends, and single-user
+folders.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from pathlib import Path
 from typing import IO
 
 UNFINISHED = ".unfinished-"
-"""How the names of scratch folders and of their locks begin."""
+"""Prefix of the names of scratch folders and of their locks."""
 
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""What lockf says on file systems that keep no locks, such as Lustre mounted without them (man 2
+"""Errors of lockf on file systems without locks, such as Lustre mounted without them (man 2
 fcntl).
 """
 
 _held: set[str] = set()
-"""Locks of this process. To ask the system for one of them again would be granted, and would lose
-it.
+"""Locks of this process. The system would grant another request for one of them, and the lock would
+be lost afterward.
 """
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """A path to write to, with the target's own name; it takes the target's place when the block
-    ends without error.
+    """Yield a path to write to, with the target's name. It replaces the target if the block ends
+    without an error.
 
-    Raises OSError where the target cannot be written.
+    Raises OSError if the target can't be written.
     """
     if target.exists() and not target.is_file() and not target.is_dir():
-        yield target  # such as /dev/stdout, which must not be replaced
+        yield target  # for example /dev/stdout, which must not be replaced
         return
     target = target.resolve()
     with scratch_folder(target.parent) as scratch:
@@ -48,8 +48,9 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
-    """A new folder in `parent`, gone at the end; first it removes those whose processes were
-    killed.
+    """Yield a new folder in `parent` and remove it at the end.
+
+    First, the folders of killed processes are removed.
     """
     _clear(parent)
     scratch = parent / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
@@ -63,7 +64,7 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
 
 def _clear(parent: Path) -> None:
     for lock in parent.glob(f"{UNFINISHED}*.lock"):
-        # Whose owner lives is busy; another user's is not ours to remove.
+        # The lock of a living process is busy, and another user's lock isn't ours to remove.
         with suppress(OSError):
             if _name(lock) not in _held:
                 with _open_locked(lock, _NOW):
@@ -73,10 +74,11 @@ def _clear(parent: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock of a file that is gone at the end; the death of the process releases it.
+    """Hold the lock of a file, which is removed at the end. If the process dies, its lock is
+    released.
 
-    Raises BlockingIOError where another process holds it, unless told to wait. A file system
-    without locks lets everybody in.
+    Raises BlockingIOError if another process holds the lock, unless `wait` is True. On a file
+    system without locks, every process gets the lock.
     """
     name = _name(path)
     _held.add(name)
@@ -103,9 +105,10 @@ def _open_locked(path: Path, how: int) -> IO[str]:
     while True:
         file = path.open("a")
         try:
-            # This kind is not inherited: loader processes may outlive a trainer that was killed.
+            # Child processes don't inherit this type of lock: loader processes may outlive a
+            # trainer that was killed.
             fcntl.lockf(file, how)
-            with suppress(FileNotFoundError):  # its owner has removed it meanwhile
+            with suppress(FileNotFoundError):  # its owner has just removed it
                 if os.path.samestat(path.stat(), os.fstat(file.fileno())):
                     return file
         except BaseException:

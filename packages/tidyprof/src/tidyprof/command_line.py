@@ -1,6 +1,4 @@
-"""What every command line here is made of: errors of one line, examples, the version, completion by
-the Tab key.
-"""
+"""Common parts of all command lines: one-line errors, examples, the version, and tab completion."""
 
 from __future__ import annotations
 
@@ -17,42 +15,44 @@ from tidyprof.standard_streams import tell
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, and with examples, which follow the program's name, below
-    the help.
+    """An argparse parser with one-line errors and with examples below the help.
+
+    The program's name is added in front of each example.
     """
 
     examples: Sequence[str] = ()
     hint = ""
-    """What an unknown option probably is."""
+    """Hint at the likely meaning of an unknown option."""
 
     passes_on = False
-    """Whether unknown options are for somebody else."""
+    """True if unknown options are passed on to another program."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UserError, of one line, instead of ending with argparse's several."""
+        """Raise a one-line UserError instead of exiting with argparse's longer message."""
         if self._subparsers and "required: " in message:
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
         meant = "" if self.hint else _meant(message, self._option_string_actions)
-        raise UserError(f"{shortened(message)}{meant}; see {self.prog} --help")
+        # The types of options here complete a sentence that starts with the option's name.
+        message = re.sub(r"^argument (\S+): (?=must|expects)", r"\1 ", shortened(message))
+        raise UserError(f"{message}{meant or '.'} See: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse an unknown option where it stands: the command that was given knows which options
-        it has.
-        """
+        """Reject unknown options here, because the given command knows its options."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and not self.passes_on:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self.hint}")
         return found, unknown
 
     def format_help(self) -> str:
-        """The help, and the examples."""
+        """Return the help and the examples."""
         lines = [f"  {self.prog} {example}".rstrip() + "\n" for example in self.examples]
         return "".join([super().format_help(), *(["\nexamples:\n"] if lines else []), *lines])
 
 
 def _meant(message: str, options: Iterable[str]) -> str:
-    """What a mistyped word or option probably was; nothing where none is near. Python's own does so
-    from 3.14 on.
+    """Return a suggestion for a mistyped word or option, or an empty string if nothing is similar.
+
+    Python 3.14 and later do the same.
     """
     found = re.search(
         r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)",
@@ -61,7 +61,7 @@ def _meant(message: str, options: Iterable[str]) -> str:
     if not found:
         return ""
     known = options if found[3] else re.findall(r"[\w-]+", found[2])
-    # The hyphens of options are alike and count for nothing.
+    # Ignore the hyphens, which all options have in common.
     plain = {word.lstrip("-"): word for word in known}
     typed = (found[1] or found[3]).lstrip("-")
     near = import_module("difflib").get_close_matches(typed, plain, n=1)
@@ -69,7 +69,7 @@ def _meant(message: str, options: Iterable[str]) -> str:
 
 
 def add_version(parser: argparse.ArgumentParser, distribution: str) -> None:
-    """The option that shows the version of what is installed under this name."""
+    """Add the option that shows the version of an installed distribution."""
     parser.add_argument(
         "-V",
         "--version",
@@ -91,26 +91,26 @@ class _Version(argparse.Action):
         try:
             return metadata.version(self.const)
         except metadata.PackageNotFoundError:
-            return "of unknown version: it is not installed"
+            return "has no known version because it isn't installed"
 
 
 def program(module: str, command: str = "") -> str:
-    """The program's name as it was typed: its command, where it has one, or `python -m MODULE`."""
+    """Return the program's name as it was typed: its command, or `python -m MODULE`."""
     started = getattr(sys.modules["__main__"], "__spec__", None)
     is_module = started is not None and module in (started.name, started.parent)
     return f"python -m {module}" if is_module or not command else command
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/), and
-    end.
-    """
+    """Answer a shell's completion request and exit (https://kislyuk.github.io/argcomplete/)."""
     if "_ARGCOMPLETE" in os.environ:
         import_module("argcomplete").autocomplete(parser)
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command line; a wrong one ends the program with one line and exit code 2."""
+    """Return the options of a command line. An invalid option ends the program with one line and
+    exit code 2.
+    """
     complete(parser)
     try:
         return parser.parse_args(arguments)

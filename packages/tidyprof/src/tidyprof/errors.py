@@ -1,4 +1,4 @@
-"""The errors that end a program with one line and no traceback, those about a file among them."""
+"""Errors that end a program with one line and no traceback, including errors about a file."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from os import PathLike
 from tidyprof.escaping import printable
 
 EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
-MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
+MISSING = ("no such file", "the path is wrong, or the profiler wrote nothing", "check the path")
 NO_FILE = (
-    "a pipe, socket or device",
-    "a wrong path, or a command's output was passed instead of a file",
-    "write it to a file, and pass that",
+    "it's a pipe, socket or device",
+    "the path is wrong, or you passed a command's output instead of a file",
+    "write the output to a file and pass the file",
 )
 NO_MEMORY = (
-    "more than fits into the memory at hand",
-    "a recording of too many steps, or a file made to exhaust memory",
-    "record fewer steps, or read it where there is more memory",
+    "it needs more than the available memory",
+    "the trace covers too many steps, or the file was made to exhaust memory",
+    "record fewer steps, or read the file on a machine with more memory",
 )
 NOT_PERMITTED = (
-    "reading it is not permitted",
+    "you don't have permission to read it",
     "it, its folder or a file in it belongs to another user",
-    "ask its owner for a copy",
+    "ask the owner for a copy",
 )
 NO_ROWS = (
-    "a header without rows",
+    "it has a header but no rows",
     "the program was killed before the profiler wrote its results",
-    "record again, and let the program end by itself",
+    "record again, and let the program end normally",
 )
-"""What was found, likely cause and next step of faults that files of every format have."""
+"""Finding, likely cause and next step for faults that occur in files of every format."""
 
 CUT_SHORT = (
-    "the file is half written, or its copy is incomplete",
+    "the file or its copy is incomplete",
     "copy it again, or record again if the program was killed",
 )
 DAMAGED = (
@@ -40,10 +40,10 @@ DAMAGED = (
     "compare its size with the original and copy it again, or record again",
 )
 TOO_LARGE = (
-    "a recording of too many steps, or a file made to exhaust memory",
+    "the trace covers too many steps, or the file was made to exhaust memory",
     "record fewer steps, or pass a larger maximum_bytes if you trust the file",
 )
-"""Likely cause and next step of others."""
+"""Likely cause and next step for other faults."""
 
 _EXTRAS = {
     "adbc_driver_sqlite": "rocm",
@@ -52,19 +52,19 @@ _EXTRAS = {
     "perfetto": "rocm",
     "pyarrow": "rocm",
 }
-"""Package -> the extra of tidyprof that installs it."""
+"""Package -> extra of tidyprof that installs it."""
 
-SAME = "what was read says the same"
-OWN = "a recording of its own, by"
-NOTHING = "nothing was recorded in it"
-FOREIGN = "no file of this tool, or damaged at its start"
+SAME = "the same data was read from another file"
+OWN = "a separate profile by"
+NOTHING = "it contains no records"
+FOREIGN = "not a file of this tool, or damaged at the beginning"
 SEVERAL_NUMBERS = "several numbers for one label"
-"""Why a reader leaves a file out; OWN goes on with the name of a format."""
+"""Reasons why a reader leaves out a file. The name of a format follows `OWN`."""
 
 
 def missing_extra(module: str | None) -> tuple[str, str, str] | None:
-    """Return finding, likely cause and next step if a module that can't be imported is in an extra
-    of tidyprof, otherwise None.
+    """Return finding, likely cause and next step if the missing module belongs to an extra of
+    tidyprof, otherwise None.
     """
     extra = _EXTRAS.get((module or "").partition(".")[0])
     if extra is None:
@@ -74,10 +74,10 @@ def missing_extra(module: str | None) -> tuple[str, str, str] | None:
 
 
 class UserError(Exception):
-    """A one-line message on what the user can put right; exit code 2.
+    """A one-line message about something that the user can fix; exit code 2.
 
-    What others say in it, such as a server or a file's name, may hold characters that command a
-    terminal: its text shows them as Python writes them.
+    Text from other sources, such as a server or a file name, may contain control characters for a
+    terminal. The message therefore shows such characters as escape sequences.
     """
 
     def __str__(self) -> str:
@@ -90,15 +90,15 @@ class UserError(Exception):
 
 
 def shortened(text: str) -> str:
-    """The text with the middle of endless words left out, so that a line stays a line."""
+    """Return the text with the middle of very long words left out, so that it stays on one line."""
     return re.sub(r"(\S{40})\S{40,}(\S{10})", r"\1...\2", text)
 
 
 class ProfileReadError(Exception):
-    """A profiler file could not be read as what it should be.
+    """A profiler file that couldn't be read.
 
-    The text is always one line and names the file, what was found in it, the
-    likely cause and the next step, so that it can be shown to a user as it is.
+    The text is always one line, so it can be shown to a user. It names the file, what was found in
+    it, the likely cause and the next step.
     """
 
     def __init__(self, path: str | PathLike[str], finding: str, cause: str, next_step: str) -> None:
@@ -109,30 +109,33 @@ class ProfileReadError(Exception):
         super().__init__(one_line(path, finding, cause, next_step))
 
     def __reduce__(self) -> tuple[type[ProfileReadError], tuple[str, str, str, str]]:
-        """Pickle the four parts, so that the error crosses a process pool."""
+        """Return the four parts for pickling, so that the error can cross a process pool."""
         return type(self), (self.path, self.finding, self.cause, self.next_step)
 
 
 class NothingRecordedError(ProfileReadError):
-    """A sound file without a record. The file of another process of the same run may have some."""
+    """A valid file without records. The file of another process in the same run may have some."""
 
 
 class SeveralRecordingsError(ProfileReadError):
-    """A folder holds several recordings of one format. Whoever knows all formats can say what else
-    lies there.
+    """A folder with several profiles of one format. A caller that supports all formats can add the
+    folder's other contents.
     """
 
 
 LONGEST_PART = 500
-"""Characters that are shown of each part of a line: a damaged file can hold names of megabytes."""
+"""Maximum number of characters in each part of a line. A damaged file can contain names of several
+megabytes.
+"""
 
 LONGEST_LINE = 5 * LONGEST_PART
-"""Characters of a whole line: its four parts with what stands between them."""
+"""Maximum number of characters in a whole line: its four parts and the words between them."""
 
 
 def one_line(path: str | PathLike[str], finding: str, cause: str, next_step: str) -> str:
-    """The text of an error for users: file, what was found, likely cause and next step, without
-    full stops.
+    """Return the text of an error for users.
+
+    The four parts are passed without final periods.
     """
     path, finding, cause, next_step = (
         printable(str(part), LONGEST_PART) for part in (path, finding, cause, next_step)

@@ -1,7 +1,6 @@
-"""Texts from files, made harmless for each place where they are shown.
+"""Escaping of text from files for each place that shows it.
 
-A kernel name is whatever a file says: it may move a terminal's cursor, be HTML, or be a
-formula.
+A kernel name can be any text: it may move a terminal's cursor, or be HTML or a formula.
 """
 
 from __future__ import annotations
@@ -10,17 +9,16 @@ import html
 import re
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""How formulas of spreadsheets begin, the last four with Japanese settings; tab and line ends are
-not printable: https://owasp.org/www-community/attacks/CSV_Injection.
+"""First characters of spreadsheet formulas, the last four with Japanese settings. Tabs and line
+ends aren't printable. See https://owasp.org/www-community/attacks/CSV_Injection.
 """
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """The text in one line, with `�` for what no one can see, such as control characters, of which
-    files may be full.
+    """Return the text in one line, with `�` for unprintable characters such as control characters.
 
-    longest -- characters that it may have (None: any number); an ellipsis stands in the middle for
-               what is left out.
+    longest -- maximum number of characters; None: no limit. In a longer text, an ellipsis replaces
+               the middle.
     """
     if longest is not None and len(text) > longest:
         text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"
@@ -32,32 +30,34 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of a text that may have several lines. XML allows all that is left."""
+    """Return the same for text with several lines. XML allows all remaining characters."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 _HYPHEN_OF_A_NUMBER = re.compile(r"(?<![\w.)/-])-(?=\d)")
-"""The hyphen that stands for a minus, and divides no words and no parts of a path."""
+"""A hyphen that is a minus sign, not part of a word or path."""
 
 
 def with_minus(text: str) -> str:
-    """A text for people, in which a minus is one, as wide as a plus. Code is none."""
+    """Return text for people with true minus signs, which are as wide as plus signs. Don't use it
+    for code.
+    """
     return _HYPHEN_OF_A_NUMBER.sub("\N{MINUS SIGN}", text)
 
 
 def typeset(text: str) -> str:
-    """The same, in which no line can begin with `%` either."""
+    """Return the same text, but keep `%` on the line of its number."""
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", with_minus(text))
 
 
 def html_text(text: str) -> str:
-    """The text as it stands in HTML, between tags or in an attribute with quotes."""
+    """Return the text escaped for HTML, between tags or in a quoted attribute."""
     return html.escape(printable_lines(text))
 
 
 def csv_text(text: str) -> str:
-    """The text for a cell that a spreadsheet may open: in one line, and with `'` before what would
-    be a formula.
+    """Return the text for a spreadsheet cell: in one line, and with `'` before a possible
+    formula.
     """
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -1,6 +1,4 @@
-"""Names of a package that are loaded at their first use, so that importing the package stays
-quick.
-"""
+"""Names of a package that are loaded on first use, so that importing the package stays fast."""
 
 from __future__ import annotations
 
@@ -17,10 +15,13 @@ from tidyprof.errors import missing_extra, one_line
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package, from the imports in its `__init__.pyi`.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, from the imports in its
+    `__init__.pyi`.
 
-    package -- its `__name__`; file -- its `__file__`, beside which the stub lies.
-    So the names that editors and type checkers know are those that there are (SPEC 1 of Scientific
+    package -- its `__name__`.
+    file    -- its `__file__`. The stub is in the same folder.
+
+    This way, editors and type checkers list the same names as the package (SPEC 1 of Scientific
     Python).
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -47,6 +48,6 @@ def names_of_stub(
 
 
 def _modules(stub: ast.Module) -> dict[str, str]:
-    """Each name that a stub imports with the module that has it."""
+    """Return each name that a stub imports, with its module."""
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module or "" for node in imports for alias in node.names}

@@ -1,8 +1,7 @@
-"""Many recordings, such as one per rank of a large job: each is read and reduced to a table where
-it is read.
+"""Processing of many profiles, such as one per rank of a large job.
 
-Only the small tables travel and are kept, so the memory of a few files suffices for any number of
-them.
+Each file is read and reduced to a table in the same process. Only the small tables are transferred
+and kept, so any number of files needs only the memory of a few.
 """
 
 from __future__ import annotations
@@ -36,31 +35,33 @@ from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
 
 MAX_PROCESSES = 4
-"""Processes of the default pool, each of which holds one file; a pool of one's own may have
-more.
+"""Maximum number of processes in the default pool, each of which has one file in memory. A custom
+pool may have more.
 """
 
 KEPT_BYTES = 2**24
-"""Memory that a process keeps from file to file, half of it at least: more than a rank of a large
-job needs.
+"""Memory that a process keeps from file to file, at least half of it. A rank of a large job needs
+less.
 """
 
-ENDED = "a process ended while this or another file was read"
-"""What is found where no file is to blame."""
+ENDED = "a process ended while reading this or another file"
+"""Finding if none of the files caused the error."""
 
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
 class MapProfilesError(ProfileReadError):
-    """A file of many could not be read or reduced; the one line names it. It has the parts of a
-    ProfileReadError.
+    """One of many files that couldn't be read or reduced. The error line names the file.
+
+    It has the same parts as a ProfileReadError.
     """
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one file: its table, or why there is none. A plain value, so that any executor
-    can carry it.
+    """The result for one file: its table, or the reason why there is none.
+
+    It is a plain value, so any executor can transfer it.
     """
 
     table: pd.DataFrame | None = None
@@ -76,29 +77,32 @@ def map_profiles(
     jobs: int | None = None,
     **options: Unpack[ReadOptions],
 ) -> pd.DataFrame:
-    """Read each file with `tidyprof.read`, reduce it at once, and put the tables below each other.
+    """Read each file with `tidyprof.read`, reduce it at once, and concatenate the tables.
 
-    reduce   -- takes a Profile and returns a table, e.g. `tidyprof.kernels` or `tidyprof.overlap`;
-                for arguments use functools.partial. It must be a function of a module, not of a
-                notebook and no lambda, unless the executor's workers are threads.
-    executor -- any executor of concurrent.futures, e.g. mpi4py's MPIPoolExecutor; it stays open.
-                None: up to MAX_PROCESSES fresh processes. A script that uses these must guard its
-                start with `if __name__ == "__main__":`.
-    jobs     -- how many processes, instead; 1: none but this one.
-    on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the
-                errors in attrs["errors"], as pairs of file and message.
-    options  -- of `tidyprof.read`.
+    reduce   -- accepts a Profile and returns a table, for example `tidyprof.kernels` or
+                `tidyprof.overlap`. Use functools.partial for arguments. It must be a function from
+                a module. A lambda or a function from a notebook works only if the executor uses
+                threads.
+    executor -- any executor of concurrent.futures, for example mpi4py's MPIPoolExecutor. It stays
+                open. None: up to `MAX_PROCESSES` new processes. A script that uses these must guard
+                its start with `if __name__ == "__main__":`.
+    jobs     -- the number of processes instead of an executor. 1: only this process.
+    on_error -- `stop` raises the first error. `continue` continues with the other files and lists
+                the errors in `attrs["errors"]`, as pairs of file and message.
+    options  -- options of `tidyprof.read`.
 
-    The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the
-    file does not state one rank, unless the table has its own) before those of the tables. attrs
-    has the origin and errors. Raises MapProfilesError (a ProfileReadError) as on_error says, and if
-    no file could be read; what a bug in `reduce` raises comes as it is, with a note that names the
-    file. Raises ValueError for no paths, one path twice, an unknown on_error, a `reduce` that
-    cannot be sent to another process, or tables with different columns.
+    The result follows the order of the paths. Its first columns are `file` (as passed) and `rank`
+    (`<NA>` if the file doesn't state one rank), unless the table already has a rank. `attrs`
+    contains the origin and the errors.
+
+    Raises MapProfilesError (a ProfileReadError) depending on `on_error`, and if none of the files
+    could be read. An exception from a bug in `reduce` is raised unchanged, with a note that names
+    the file. Raises ValueError if there are no paths, if a path occurs twice, if `on_error` is
+    unknown, if `reduce` can't be sent to another process, or if tables have different columns.
     """
     files = [os.fspath(path) for path in paths]
     if not files or len(set(files)) < len(files):
-        raise ValueError("pass at least one path, and none twice")
+        raise ValueError("pass at least one path, and each path only once")
     if on_error not in ("stop", "continue"):
         raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
     with _pool(executor, reduce, min(len(files), jobs or processors())) as pool:
@@ -111,7 +115,7 @@ def map_profiles(
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
         first = errors[files[0]]
-        found = f"none of {len(files)} files could be read; this is the first: {first.finding}"
+        found = f"none of {len(files)} files could be read; the first error is: {first.finding}"
         raise MapProfilesError(first.path, found, first.cause, first.next_step)
     table = join(tables)
     table.attrs["errors"] = [(file, str(error)) for file, error in errors.items()]
@@ -120,25 +124,30 @@ def map_profiles(
 
 @contextmanager
 def _pool(executor: Executor | None, reduce: Reduce, workers: int) -> Iterator[Executor | None]:
-    """The given executor, or so many fresh processes that end with the block; None for one."""
+    """Yield the given executor, new processes that end with the block, or None for a single
+    process.
+    """
     if executor is not None or workers == 1:
         yield executor
         return
     _refuse_unsendable(reduce)
-    # Forking a process that runs threads, as Jupyter and torch do, can hang; a fresh one cannot.
+    # Forking a process with threads can hang, and Jupyter and torch use threads. A new process
+    # can't hang.
     with _OwnProcesses(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
         yield pool
 
 
 class _OwnProcesses(ProcessPoolExecutor):
-    """Processes of one call: at its end, whatever it is, they begin nothing more."""
+    """Processes for one call. When the call ends, even with an error, they don't start more
+    work.
+    """
 
     def __exit__(self, *_: object) -> None:
         self.shutdown(cancel_futures=True)
 
 
 def processors() -> int:
-    """How many processors this process may use, at most MAX_PROCESSES."""
+    """Return the number of CPU cores that this process may use, at most `MAX_PROCESSES`."""
     known = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -146,9 +155,7 @@ def processors() -> int:
 
 
 def _begin() -> None:
-    """A worker's first act: Ctrl-C ends it without a word, and so does the end of the process that
-    started it.
-    """
+    """Prepare a worker to end silently on Ctrl-C and when its parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _hold_interrupts(False)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -160,15 +167,16 @@ def _end_with_parent() -> None:
 
 
 def _hold_interrupts(held: bool) -> None:
-    """Keep Ctrl-C waiting, in processes begun meanwhile too: while Python starts it would end in a
-    traceback.
+    """Block or unblock Ctrl-C, also in processes that start meanwhile.
+
+    While Python starts, Ctrl-C would end in a traceback.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def _refuse_unsendable(reduce: Reduce) -> None:
-    """Raise ValueError for functions that a fresh process could not import."""
+    """Raise ValueError for functions that a new process can't import."""
     function = reduce
     while hasattr(function, "func"):
         function = function.func
@@ -181,7 +189,7 @@ def _refuse_unsendable(reduce: Reduce) -> None:
         interactive = True
     if interactive:
         raise ValueError(
-            f"{getattr(function, '__name__', function)!r} cannot be sent to other processes: put it"
+            f"{getattr(function, '__name__', function)!r} can't be sent to other processes; put it"
             " into a module and import it from there, or pass executor=ThreadPoolExecutor()"
         )
 
@@ -189,8 +197,9 @@ def _refuse_unsendable(reduce: Reduce) -> None:
 def _outcomes(
     files: list[str], pool: Executor | None, reduced: Callable[[str], _Outcome], on_error: str
 ) -> Iterator[tuple[str, _Outcome]]:
-    """Each file with what became of it, as they finish. Raises MapProfilesError at the first error,
-    if so asked.
+    """Yield each file with its outcome when it finishes.
+
+    Raises MapProfilesError at the first error if `on_error` is `stop`.
     """
     if pool is None:
         yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
@@ -204,8 +213,8 @@ def _outcomes(
         for future in as_completed(futures):
             yield futures[future], _known(futures[future], future.result, on_error)
     except BaseException:
-        # A thread of one's own processes cancels, since it may be telling each file that Ctrl-C
-        # ended them.
+        # The executor's own thread cancels its processes' futures, since it may be reporting for
+        # each file that Ctrl-C ended them.
         for future in futures if not isinstance(pool, _OwnProcesses) else ():
             future.cancel()
         raise
@@ -230,7 +239,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
             error=MapProfilesError(
                 file,
                 ENDED,
-                "not enough memory, a scheduler that ended, or a script without"
+                "there wasn't enough memory, a scheduler ended, or the script has no"
                 ' `if __name__ == "__main__":`',
                 "pass an executor with fewer workers",
             )
@@ -238,8 +247,9 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
 
 
 def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcome:
-    """Runs in the worker. What a user can put right comes back as an outcome, bugs as the
-    exceptions that they are.
+    """Read and reduce one file in a worker.
+
+    Errors that a user can fix are returned as outcomes, and bugs are raised as exceptions.
     """
     _keep_memory()
     try:
@@ -250,10 +260,10 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcom
             error=MapProfilesError(error.path, error.finding, error.cause, error.next_step)
         )
     except ValueError as error:
-        cause = "the recording lacks what the analysis needs"
+        cause = "the profile doesn't contain the data that the analysis needs"
         return _Outcome(
             error=MapProfilesError(
-                file, str(error), cause, "leave the file out, or ask for another analysis"
+                file, str(error), cause, "leave out the file, or use a different analysis"
             )
         )
     if not isinstance(table, pd.DataFrame):
@@ -262,17 +272,17 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcom
 
 
 def _keep_memory() -> None:
-    """Let the process keep what one file needed for the next one.
+    """Let the process keep the memory of one file for the next one.
 
-    glibc gives freed memory back to the system, and asks for it page by page again, unless a block
-    of this size was freed before (mallopt(3), M_MMAP_THRESHOLD). The block itself is never written
-    to, so that it takes no memory.
+    glibc returns freed memory to the system and requests it again page by page, unless a block of
+    this size was freed before (mallopt(3), `M_MMAP_THRESHOLD`). The block itself is never written
+    to, so it doesn't use memory.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
 
 def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFrame:
-    """The table with the columns file and rank in front."""
+    """Return the table with the columns file and rank in front."""
     placed = table.copy()
     if "rank" not in table.columns:
         placed.insert(

@@ -1,4 +1,4 @@
-"""What goes to standard error and standard output, which may be full, closed, or no file at all."""
+"""Output to standard error and standard output, which may be full, closed, or not a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import TextIO
 
 PAGE_COLUMNS = 100
-"""Of a line that a notebook's page shows without scrolling."""
+"""Line width that a notebook page shows without scrolling."""
 
 
 def tell(text: str) -> None:
-    """Lines on standard error, where they can be written: exit codes do not depend on them."""
+    """Print lines to standard error if possible. Exit codes don't depend on them."""
     if sys.stderr is None:
         return
     try:
@@ -25,10 +25,10 @@ def tell(text: str) -> None:
 
 
 def as_shown(text: str, stream: TextIO | None, elsewhere: int = 0) -> str:
-    """The text for a stream, which is None where it was closed at the start.
+    """Return the text for a stream, which is None if it was closed at the start.
 
-    A terminal gets a single line in as many as it takes, and what is no terminal in lines of
-    `elsewhere` columns, if that is given; several lines, such as a traceback, stay as they are.
+    A single line is wrapped to the terminal's width. For other streams, it is wrapped to
+    `elsewhere` columns if that is given. Several lines, such as a traceback, stay unchanged.
     """
     if stream is None or "\n" in text:
         return text
@@ -37,8 +37,9 @@ def as_shown(text: str, stream: TextIO | None, elsewhere: int = 0) -> str:
 
 
 def _broken(line: str, width: int) -> str:
-    """The line broken between words into lines of so many columns; its likely cause and next step
-    begin lines.
+    """Return the line wrapped between words to this width.
+
+    Its likely cause and next step start new lines.
     """
     parts = re.sub(r" (?=(Likely cause|Next step): )", "\n  ", joined(line)).split("\n")
     wrap = textwrap.TextWrapper(
@@ -48,24 +49,24 @@ def _broken(line: str, width: int) -> str:
 
 
 _JOINT = "\ue000"
-"""Stands for a blank at which no line may end, and in no text that can be shown: textwrap would
-leave a no-break space alone, rich would not.
+"""Placeholder for a space where a line must not break. It never occurs in text that can be shown.
+textwrap would keep a no-break space unbroken, but rich wouldn't.
 """
 
 
 def joined(text: str) -> str:
-    """The text with each number and its unit as one word, until `parted` gets its lines."""
+    """Return the text with each number and its unit joined, until `parted` gets its lines."""
     return re.sub(r"(?<=\d) (?=%|(?:[mµn]?s|[kMG]i?B|B)\b)", _JOINT, text)
 
 
 def parted(text: str) -> str:
-    """The text of `joined`, once it is broken into lines."""
+    """Return the text from `joined` after it was wrapped."""
     return text.replace(_JOINT, " ")
 
 
 def discard(stream: TextIO) -> None:
-    """Let all further output go nowhere, also what Python would still write at its end."""
-    with suppress(OSError, ValueError):  # what is no file has nothing that Python would write
+    """Discard all further output, including what Python would still write at exit."""
+    with suppress(OSError, ValueError):  # Python doesn't write to an object that isn't a file
         target = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, target)

@@ -1,10 +1,10 @@
-// The button that hands a trace to Perfetto: open its page, send PING until it answers PONG, then post the trace.
+// The button that sends a trace to Perfetto: open its page, send PING until it answers PONG, then post the trace.
 // Protocol: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
 // and https://perfetto.dev/docs/visualization/embedding-api-reference
 (function (identity) {
   "use strict";
   const PING_EVERY_MS = 100;
-  const GIVE_UP_AFTER = 6; // times the patience: a slow network may still deliver the page
+  const GIVE_UP_AFTER = 6; // times patienceSeconds, because a slow network may still deliver the page
 
   function connect(box) {
     const config = JSON.parse(box.dataset.config);
@@ -35,7 +35,7 @@
     }
 
     function receive(event) {
-      // Any page may send a message: only the viewer in the tab that was opened here gets the trace.
+      // Any page may send a message, but only the viewer in the tab that was opened here gets the trace.
       if (event.source !== tab || event.origin !== viewer || event.data !== "PONG") return;
       const buffer = traceBytes().buffer;
       const trace = {
@@ -46,28 +46,28 @@
         localOnly: true,
       };
       tab.postMessage({ perfetto: trace }, viewer, [buffer]);
-      stop("sent", `Perfetto has the trace: see its tab. If it asks whether to trust ${window.origin}, say yes.`);
+      stop("sent", `Perfetto has the trace in its tab. If it asks whether to trust ${window.origin}, answer yes.`);
     }
 
     function ping(since) {
       const waited = (performance.now() - since) / 1000 / config.patienceSeconds;
       if (tab.closed) {
         const isolated = "this server isolates its pages (Cross-Origin-Opener-Policy)";
-        stop("closed", `The new tab can't be reached: it was closed, or ${isolated}. ${config.elsewhere}`);
+        stop("closed", `The new tab can't be reached, because it was closed, or ${isolated}. ${config.elsewhere}`);
       } else if (waited > GIVE_UP_AFTER) {
-        stop("silent", `${config.page} did not answer. ${config.elsewhere}`);
+        stop("silent", `${config.page} didn't answer. ${config.elsewhere}`);
       } else {
-        if (waited > 1) say("silent", `${config.page} does not answer yet; is it reachable from here? ${config.elsewhere}`);
+        if (waited > 1) say("silent", `${config.page} hasn't answered yet. Can this machine reach it? ${config.elsewhere}`);
         tab.postMessage("PING", viewer);
       }
     }
 
     function openViewer() {
-      // In the click itself, or the browser takes the new tab for an unwanted pop-up.
+      // Open it in the click handler, because otherwise the browser blocks the new tab as a pop-up.
       tab = window.open(config.page, "_blank");
       if (!tab) {
-        // VS Code's frames have no allow-popups: src/vs/workbench/contrib/webview/browser/pre/index.html there.
-        say("blocked", `No new tab: allow pop-ups for this page and press again. VS Code never allows them. ${config.elsewhere}`);
+        // VS Code's frames lack allow-popups: src/vs/workbench/contrib/webview/browser/pre/index.html.
+        say("blocked", `The browser blocked the new tab. Allow pop-ups for this page and press again. VS Code never allows them. ${config.elsewhere}`);
         return;
       }
       openButton.disabled = true;

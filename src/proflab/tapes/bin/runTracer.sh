@@ -1,3 +1,3 @@
 #!/bin/sh
-# Player of tapes under the name of this tool: see proflab/tapes. Every file here is the same.
+# Start the replay tool under this tool's name (see proflab/tapes). All files in this folder are identical.
 exec "${PROFLAB_PYTHON:-python3}" -m proflab.tapes "${0##*/}" "$@"

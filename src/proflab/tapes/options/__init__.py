@@ -1,24 +1,24 @@
 """The command line of each tool, read from one TOML file per family of tools.
 
 The table of releases (proflab.releases) removes options that the followed release lacks. Its key is
-the last name of an option. In a file, `[options]` holds the options of all tools of the family,
-`[tool.NAME]` those of one tool, `[commands.NAME]` a subcommand, and `[shared.NAME]` options that
-commands take with `like`. An option has its names, and its help text or the arguments of
-`argparse.ArgumentParser.add_argument`. These extra keys exist:
+the last name of an option. In a file, `[options]` contains the options of all tools in the family,
+`[tool.NAME]` the options of one tool, `[commands.NAME]` a subcommand, and `[shared.NAME]` options
+that commands include with `like`. An option has its names, and its help text or the arguments of
+`argparse.ArgumentParser.add_argument`. There are also these keys:
 
-    flag      -- it takes no value
-    switch    -- a flag that also takes a truth value
-    append    -- its values are collected
+    flag      -- the option doesn't take a value
+    switch    -- a flag that also accepts a truth value
+    append    -- the option's values are collected
     type      -- int, float, path, lower, upper, metric, or a name in `[choices]`
-    variable  -- the environment variable that holds the default
+    variable  -- the environment variable that contains the default
     exclusive -- not together with other exclusive options
-    role      -- place (where output goes), input (a file to read) or ignored: it selects no tape
-    sets      -- the settings of rocprof-sys that its values set
+    role      -- place (output location), input (a file to read) or ignored (doesn't select a tape)
+    sets      -- the rocprof-sys settings that the option's values set
 
-The file also says how a tool behaves: `family` for its name in the table of releases,
-`error_code` and `refusals` for wrong command lines, `version` for --version, `workload` for tools
-whose program a variable names, `reads` for the start of the variables that it reads, and `files`
-for the places of its output.
+The file also describes how a tool behaves. `family` is its name in the table of releases.
+`error_code` and `refusals` apply to wrong command lines, and `version` to --version. `workload` is
+for tools whose program is named by a variable. `reads` is the prefix of the variables that the tool
+reads, and `files` lists its output locations.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ TOOLS = {
     "rpd2tracing": "rpd2tracing",
     "runTracer.sh": "run_tracer",
 }
-"""Tool -> the TOML file with its options."""
+"""The TOML file with the options of each tool."""
 
 
 class ToolError(UserError):
-    """A message with which the real tool would end; `exit_code` is the real tool's, too."""
+    """A message that the real tool would end with. `exit_code` is also the real tool's exit
+    code.
+    """
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -66,8 +68,8 @@ class ToolError(UserError):
 class ToolParser(argparse.ArgumentParser):
     """A parser that raises ToolError with the tool's own exit code.
 
-    roles -- dest of an option -> its role.
-    sets  -- dest of an option -> the settings that its values set.
+    roles -- role of each option, by its dest.
+    sets  -- settings that each option's values set, by its dest.
     """
 
     code = 2
@@ -89,7 +91,7 @@ def table_of(tool: str) -> Mapping[str, Any]:
 
 
 def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tool's own words, and those of the program that it is to start."""
+    """Return the tool's own words and the words of the program that it starts."""
     words = list(arguments)
     if "--" not in words and table_of(tool).get("program_without_dashes"):
         words.insert(2 if words[:1] == ["-o"] else 0, "--")
@@ -110,7 +112,7 @@ def build_parser(tool: str) -> ToolParser:
     parser = ToolParser(
         prog=tool,
         usage=table.get("usage"),
-        description=f"Replays tapes of {tool} of ROCm {rocm}.",
+        description=f"Replay tapes of {tool} from ROCm {rocm}.",
         allow_abbrev=False,
     )
     parser.code = table.get("error_code", 2)
@@ -138,7 +140,7 @@ def _add(
     entry: Mapping[str, Any],
     is_there: Callable[[str], bool],
 ) -> None:
-    """Add the options of a tool or a command that this release has."""
+    """Add the options of a tool or a command that exist in this release."""
     exclusive: argparse._MutuallyExclusiveGroup | None = None
     rows = [row for name in entry.get("like", ()) for row in table["shared"][name].items()]
     for names, row in [*rows, *entry.get("options", {}).items()]:
@@ -162,7 +164,7 @@ def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any
     """Return the arguments of add_argument."""
     if kind := row.pop("type", None):
         row |= {"choices": choices[kind].split()} if kind in choices else {"type": _TYPES[kind]}
-    # Choices in capitals may be typed in small letters, too.
+    # Uppercase choices may also be typed in lowercase.
     if kind in choices and choices[kind].isupper():
         row["type"] = str.upper
     if variable := row.pop("variable", None):

@@ -1,7 +1,7 @@
-"""Questions to a profile: each takes a Profile and returns a table with documented columns.
+"""Analyses: each takes a Profile and returns a table with documented columns.
 
-All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["origin"]` tells
-where the numbers come from, and every plot prints it.
+All times are int64 nanoseconds. The analyses don't change the profile. `table.attrs["origin"]`
+records the source of the numbers, and every plot prints it.
 """
 
 from tidyprof.analyses.budget import blocking_calls, budget_parts, step_budget

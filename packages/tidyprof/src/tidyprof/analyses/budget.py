@@ -1,4 +1,4 @@
-"""Where each step's time goes, in parts that add up to the step."""
+"""The time budget of each step, in parts that add up to the step's duration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WAITING_CALLS = {
     ),
     "copy": r"(hip|cuda|cu)Memcpy(?!\w*Async)\w*",
 }
-"""Why a call does not return at once -> names of HIP's and CUDA's calls that do so."""
+"""Reason for a call to block -> names of the HIP and CUDA calls."""
 
 BLOCKING_CALL_COLUMNS = {
     **PLACE,
@@ -63,21 +63,25 @@ BLOCKING_CALL_COLUMNS = {
 
 
 def blocking_calls(profile: Profile) -> pd.DataFrame:
-    """The calls behind `blocked_host_ns` of `step_budget`: one row per rank, device and call, most
-    blocked_ns first.
+    """Return the calls behind `blocked_host_ns` of `step_budget`.
 
-    category is a key of WAITING_CALLS: the host synchronizes, allocates or frees memory, or copies
-    and waits for it. calls and total_ns count and add up the calls. blocked_ns is the part of them
-    in which the device was idle and nothing was launched for it; the rest had the device at work.
-    All of the recording counts, its steps or not. Where calls run at the same time on several
-    threads, each has the whole time. Raises ValueError as `steps` does.
+    The table has one row per rank, device and call, largest `blocked_ns` first. `category` is a key
+    of `WAITING_CALLS`: the host synchronizes, allocates or frees memory, or waits for a copy.
+    `calls` is the number of calls, and `total_ns` is their total time. `blocked_ns` is the part of
+    this time when the device was idle and no work was queued for it. During the rest, the device
+    was busy.
+
+    The table covers the whole profile, including the time outside of steps. If calls run on several
+    threads at the same time, each call counts the full time. Raises ValueError under the same
+    conditions as `steps`.
     """
     marked = steps(profile)
     calls = waiting_calls(profile)
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, marked)
-        # From the owner's first event to its last one: a call before the first kernel blocks, too.
+        # Cover the time from the owner's first to its last event because a call before the first
+        # kernel also blocks.
         begin, finish = start_and_end(events_of_process(profile.events, owner))
         dry = idleness(int(begin.min()), int(finish.max()), events).dry
         called = events_of_process(calls, owner)
@@ -102,7 +106,7 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
 
 
 def waiting_calls(profile: Profile) -> PlainEvents:
-    """The runtime calls of WAITING_CALLS."""
+    """Return the runtime calls that match `WAITING_CALLS`."""
     calls = plain_host_events(profile, "runtime")
     return profile.once(
         "waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))]
@@ -110,7 +114,9 @@ def waiting_calls(profile: Profile) -> PlainEvents:
 
 
 def category_of_call(name: str) -> str | None:
-    """Why a call waits, a key of WAITING_CALLS; None for one that returns at once."""
+    """Return why a call waits (a key of `WAITING_CALLS`), or None for a call that returns at
+    once.
+    """
     return next(
         (category for category, pattern in WAITING_CALLS.items() if re.fullmatch(pattern, name)),
         None,
@@ -123,14 +129,16 @@ CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 
 WARN_LOST, LOST = 0.05, 1 / 3
-"""Shares of launches without work in the file: from the first there is a warning, and from the
-second the idle time of a step has no cause.
+"""Shares of launches without work in the file. At the first share, there is a warning. At the
+second share, the cause of a step's idle time counts as unknown.
 """
 
 
 def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
-    """Return the calls that launch kernels, without those that a graph records, and for each
-    whether its kernel is missing in the file. If no launch is linked to work, none is missing.
+    """Return the calls that launch kernels, and a mask of the calls whose kernel isn't in the file.
+
+    Calls that a graph records are left out. If none of the launches is linked to work, the mask is
+    False for all calls.
     """
     calls = plain_host_events(profile, "runtime")
     launching = names_matching(calls, LAUNCH) & ~names_matching(calls, NO_KERNEL_LAUNCH)
@@ -142,7 +150,7 @@ def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
 
 
 def link_warnings(profile: Profile) -> list[str]:
-    """Return a warning if WARN_LOST of the launches have no work in the file."""
+    """Return a warning if at least `WARN_LOST` of the launches have no work in the file."""
     calls, is_lost = kernel_launches(profile)
     if is_lost.sum() < WARN_LOST * max(len(calls), 1):
         return []
@@ -155,7 +163,7 @@ def capturing(profile: Profile) -> Intervals:
     begin, finish = (
         np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE
     )
-    # A capture lasts until the next end of any, or without one to the end of the trace.
+    # A capture lasts until any capture ends next, or until the end of the trace.
     ends = np.append(finish, np.iinfo(np.int64).max)[np.searchsorted(finish, begin)]
     return Intervals.union(begin, ends)
 
@@ -169,7 +177,7 @@ DEVICE_PARTS = (
     "data_wait",
     "other",
 )
-"""Parts of a step on a device, in the order in which they are shown."""
+"""Parts of a step on a device, in display order."""
 
 PART_WORDS = {
     "launch_bound": "launch-bound idle",
@@ -181,26 +189,26 @@ PART_WORDS = {
     "between": "between operators",
     "taken": "taken by other programs",
 }
-"""Parts, also of triage, whose column is no plain English -> what to call them."""
+"""Display names of parts whose column name isn't plain English, including parts of triage."""
 
 
 def part_words(part: str) -> str:
-    """What to call a part of a step in texts and figures."""
+    """Return the display name of a part of a step."""
     return PART_WORDS.get(part, part.replace("_", " "))
 
 
 HOST_PARTS = (*PHASE_PATTERNS, "other")
-"""Parts of a step in a recording without device events: the marked phases and the rest."""
+"""Parts of a step without device events: the marked phases and the rest."""
 
 MEMORY = ("resident_bytes", "gpu_peak_bytes")
-"""Bytes that a line of times_rank*.jsonl can state."""
+"""Keys for byte counts in a line of times_rank*.jsonl."""
 
 NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms", *MEMORY)
-"""What a line of times_rank*.jsonl (docs/gate.md) can state next to the seconds of its parts."""
+"""Keys in a line of times_rank*.jsonl (docs/gate.md) that aren't durations of parts."""
 
 WARM_UP_STEPS = 1
-"""Steps at the beginning that don't count if two others remain: libraries load, kernels are
-compiled.
+"""Number of first steps that don't count if at least two other steps remain. During these steps,
+libraries are loaded and kernels are compiled.
 """
 
 DEVICE_BUDGET_COLUMNS = {
@@ -209,52 +217,56 @@ DEVICE_BUDGET_COLUMNS = {
     "launched_earlier_percent": "float64",
     "no_launch_record_percent": "float64",
 }
-"""Columns of `step_budget` where the recording has device events."""
+"""Columns of `step_budget` with device events."""
 
 HOST_BUDGET_COLUMNS = {**STEP_COLUMNS, **{f"{part}_ns": "int64" for part in HOST_PARTS}}
-"""Columns of `step_budget` where it has none."""
+"""Columns of `step_budget` without device events."""
 
 
 def step_budget(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
-    """One row per rank, device and step: its duration_ns and the parts of it, which add up exactly.
+    """Return one row per rank, device and step with `duration_ns` and its parts, which add up
+    exactly.
 
-    With device events, the parts are what the device did during the step:
-      compute_ns                 a kernel or fill ran (definitions: device_time.DeviceTime)
-      exposed_communication_ns   a collective ran and no computation beside it
-      exposed_copy_ns            a copy ran and neither of these
-      blocked_host_ns            idle with nothing queued, while the host waited inside a call that
-                                 allocates, frees, copies or synchronizes; `blocking_calls` names
-                                 the calls
-      data_wait_ns               else idle while the host was in the phase `data`
-          (steps.PHASE_PATTERNS)
-      launch_bound_ns            else idle because nothing was queued: the host launched the next
-                                 work only after the device had run out of it. 0 if LOST of the
-                                 step's launches have no work in the file
-      other_ns                   idle although the next work was queued, its launch was not
-                                 recorded, or the device did something that is not in the file
-                                 (device_time.Idleness.earlier)
+    With device events, the parts describe the device during the step. Each moment of idle time
+    belongs to the first idle part that applies:
 
-    timeline="host" takes the host's step ranges, with whatever the device did in that time. The
-    host may run ahead: launched_earlier_percent is the share of the busy time with work that was
-    launched before the step began. timeline="device" takes the device's own steps, by launch time
-    (see `steps`). no_launch_record_percent is the share of busy time that can be given to no step,
-    because no launch was recorded for it.
+    - `compute_ns`: a kernel or fill ran (see `device_time.DeviceTime` for the definitions).
+    - `exposed_communication_ns`: a collective ran without simultaneous computation.
+    - `exposed_copy_ns`: a copy ran without computation or communication.
+    - `blocked_host_ns`: the device was idle with no queued work, while the host waited in a call
+      that allocates, frees, copies or synchronizes. `blocking_calls` names the calls.
+    - `data_wait_ns`: the device was idle while the host was in the phase `data`
+      (steps.PHASE_PATTERNS).
+    - `launch_bound_ns`: the device was idle because no work was queued. The host launched the next
+      work only after the device had run out of work. This part is 0 if `LOST` of the step's
+      launches have no work in the file.
+    - `other_ns`: the device was idle although the next work was queued, the launch of the next work
+      wasn't recorded, or the device did something that isn't in the file
+      (`device_time.Idleness.earlier`).
 
-    Without device events the parts are, for either timeline, the host's phases data, forward, loss,
-    backward, optimizer and other; where ranges overlap, the time goes to the later of them in that
-    order. The script's ranges of other names are in attrs["ranges_in_other"], with their time in
-    `other` in ns, the longest first. All times are those of the traced steps.
-    attrs["unprofiled_step_ns"] is how long a step takes without the profiler, where the script
-    timed some before it recorded (readers/torch/meta.py), None elsewhere.
+    `timeline="host"` uses the host's step ranges and counts what the device did in that time. The
+    host may run ahead, so `launched_earlier_percent` is the share of the busy time for work that
+    was launched before the step started. `timeline="device"` uses the device's steps by launch time
+    (see `steps`). `no_launch_record_percent` is the share of the busy time that can't be assigned
+    to a step because no launch was recorded.
 
-    A recording that marks no steps has one step <NA>: all of it. `mark`, `process` and attrs, which
-    say what marks the steps, are as in `steps`. Raises ValueError as `steps` does.
+    Without device events, the parts are the host's phases data, forward, loss, backward, optimizer
+    and other, for both timelines. If ranges overlap, the time belongs to the later phase in this
+    order. `attrs["ranges_in_other"]` contains the script's other ranges and their time in `other`
+    in nanoseconds, longest first.
+
+    All times come from the traced steps. `attrs["unprofiled_step_ns"]` is the step time without the
+    profiler if the script timed steps before the trace (readers/torch/meta.py), otherwise None.
+
+    Without step marks, the whole profile is one step `<NA>`. `mark`, `process` and the attrs about
+    the step marks are the same as in `steps`. Raises ValueError under the same conditions as
+    `steps`.
     """
     require_timeline(timeline)
     if profile.meta.get("times") == ORDER:
-        raise ValueError("the events of this recording have an order, and no times")
+        raise ValueError("the events of this profile have an order but no times")
     host = steps(profile, mark=mark)
-    # On the device's timeline a recording without steps has no row, on the host's it is one step.
+    # Without step marks, the device's timeline has no rows, but the host's timeline has one step.
     on_host = timeline == "host" or not len(profile.device_events)
     marked = steps_or_all(profile, mark) if on_host else steps(profile, timeline, mark)
     if not len(profile.device_events):
@@ -285,8 +297,11 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 def _lost_steps(
     profile: Profile, owner: dict[str, Any], own: pd.DataFrame, host: pd.DataFrame
 ) -> np.ndarray:
-    """Return for each of the steps `own` whether LOST of its launches have no work in the file, so
-    that nobody knows why the device was idle. host -- the host's steps.
+    """Return, for each step in `own`, whether `LOST` of its launches have no work in the file.
+
+    The cause of such a step's idle time is unknown.
+
+    host -- the host's steps.
     """
     calls, is_lost = kernel_launches(profile)
     lost, launched = (
@@ -311,8 +326,9 @@ def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def budget_parts(budget: pd.DataFrame) -> list[str]:
-    """Names of the parts in a table of `step_budget`, in order, without `_ns`. A table with other
-    parts names them in attrs["parts"].
+    """Return the names of the parts in a table of `step_budget`, in order, without `_ns`.
+
+    A table with other parts names them in `attrs["parts"]`.
     """
     known = budget.attrs.get(
         "parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
@@ -321,8 +337,8 @@ def budget_parts(budget: pd.DataFrame) -> list[str]:
 
 
 def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table of `step_budget` without the WARM_UP_STEPS of each device, if two others
-    of each remain.
+    """Return a table of `step_budget` without each device's `WARM_UP_STEPS` if at least two other
+    steps per device remain.
     """
     number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
     steady = budget[number >= WARM_UP_STEPS]
@@ -332,10 +348,12 @@ def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
 def _device_columns(
     events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame, blocked: Intervals, data: Intervals
 ) -> dict[str, Any]:
-    """The parts, in ns, and the shares of one device in the steps `own`, a value for each step.
+    """Return the parts in nanoseconds and the shares of one device, with one value per step in
+    `own`.
 
-    host -- the host's steps; blocked -- when the host was in a call that waits; data -- when it was
-            in that phase.
+    host    -- the host's steps.
+    blocked -- when the host was in a call that waits.
+    data    -- when the host was in the phase `data`.
     """
     begin, finish = start_and_end(own)
     idle = idle_around(events, begin, finish)
@@ -350,11 +368,11 @@ def _device_columns(
 
 
 def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> Idleness:
-    """The idleness between a device's events, and in the windows [begin, finish) before and after
-    them.
+    """Return the idle time between a device's events, and in the windows [begin, finish) before and
+    after them.
 
-    It is that of the whole recording, so that a gap is judged by its true beginning and not by
-    where a step cuts it.
+    It is computed for the whole profile, so a gap's cause depends on its true start, even if a step
+    cuts the gap.
     """
     start, end = start_and_end(events)
     return idleness(int(min(begin.min(), start.min())), int(max(finish.max(), end.max())), events)
@@ -363,8 +381,9 @@ def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> I
 def device_parts(
     events: PlainEvents, idle: Idleness, blocked: Intervals, data: Intervals
 ) -> dict[str, Intervals]:
-    """DEVICE_PARTS as sets of time that do not overlap. blocked and data are as in
-    `_device_columns`.
+    """Return `DEVICE_PARTS` as sets of time intervals that don't overlap.
+
+    `blocked` and `data` have the same meaning as in `_device_columns`.
     """
     time, blocked = DeviceTime.of(events), idle.dry & blocked
     waiting = ((idle.dry | idle.queued) & data) - blocked
@@ -380,16 +399,16 @@ def device_parts(
 
 
 def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
-    """For each of the steps `own`, the time in ns during which work ran that was launched before
-    the host's step began.
+    """Return, for each step in `own`, how long work ran that was launched before the host's step
+    started, in nanoseconds.
     """
     (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
     launch = launch_times(events)
     launch = np.where(launch == ABSENT, LATEST, launch)
-    # A step without a number, all of the recording, begins on the host as it does here.
+    # A step without a number, which covers the whole profile, starts at the same time on the host.
     host_begins = host.drop_duplicates("step").set_index("step")["start_ns"]
     launched_from = own["step"].map(host_begins).fillna(own["start_ns"])
-    # Events are sorted by start, so those that may run during a step stand together.
+    # Events are sorted by start, so the events that may run during a step are adjacent.
     first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
     last = np.searchsorted(start, finish, side="left")
     lengths = []
@@ -402,8 +421,9 @@ def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame
 
 
 def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
-    """`step_budget` of a recording without device events. marked -- its steps, or the whole of
-    it.
+    """Return the result of `step_budget` for a profile without device events.
+
+    marked -- its steps, or the whole profile as one step.
     """
     rows = []
     others: Counter[str] = Counter()
@@ -412,7 +432,7 @@ def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
         begin, finish = start_and_end(own)
         columns: dict[str, np.ndarray] = {}
         taken = Intervals.empty()
-        # From the last phase to the first: where ranges overlap, the later phase has the time.
+        # Start with the last phase because overlapping time belongs to the later phase.
         for phase in reversed(PHASE_PATTERNS):
             spent = phase_time(profile, owner, phase) - taken
             taken = taken | spent

@@ -1,4 +1,4 @@
-"""How busy a device was: the union of its intervals, and the misleading plain sum beside it."""
+"""Device busy time, and the misleading sum of durations for comparison."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ BUSY_COLUMNS = {
 
 
 def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
-    """One row per rank and device that ran anything; its figures are 0 where nothing of these kinds
-    did.
+    """Return one row per rank and device that ran anything.
 
-    span_ns is from the first start to the last end of any device event, whatever the kinds;
-    busy_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
-    The percentages relate to the span. With several streams the sum exceeds the union,
-    and can exceed 100 %: it is no utilization. Nor is the union: a device that waits
-    inside a collective kernel counts as busy. Raises ValueError for a kind that no event has.
+    - `span_ns`: from the first start to the last end of any device event, whatever its kind.
+    - `busy_ns`: the time during which an event of the chosen kinds ran.
+    - `sum_ns`: the sum of their durations.
+    - `busy_percent`, `sum_percent`: shares of the span.
+
+    All values except the span are 0 if no event of these kinds ran. On several streams, the sum
+    exceeds the busy time and can exceed 100%, so it doesn't measure utilization. The busy time
+    doesn't measure it either, because a device that waits inside a collective kernel counts as
+    busy. Raises ValueError for an unknown kind.
+
 
     >>> (device,) = tidyprof.busy(tidyprof.read("trace.json.gz")).itertuples()
     >>> device.busy_ns, device.sum_ns, device.streams

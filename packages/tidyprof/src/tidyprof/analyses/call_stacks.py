@@ -1,4 +1,4 @@
-"""The call tree: which functions were called from where, and how much time was theirs."""
+"""The call tree: which function called which, and how much time each took."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALL_STACK_COLUMNS = {
 """Columns of `call_stacks`."""
 
 SOURCES = ("samples", "calls")
-"""What a call tree can be made of."""
+"""Sources of a call tree."""
 
 _THREAD = ["rank", "process", "thread"]
 _EXAMINED = 8192
@@ -39,9 +39,10 @@ _OPENING, _CLOSING = "<({[", ">)}]"
 
 @dataclass(frozen=True)
 class _Frames:
-    """Frames of stacks, each after the one that encloses it.
+    """Stack frames, each after the frame that encloses it.
 
-    events -- their rows; parent -- position of the enclosing frame, -1 for the outermost.
+    events -- the rows of the frames.
+    parent -- position of the enclosing frame, -1 for the outermost frames.
     """
 
     events: pd.DataFrame
@@ -55,36 +56,43 @@ def call_stacks(
     root: str | None = None,
     without: Iterable[str] = (),
 ) -> pd.DataFrame:
-    """One row per thread and stack path, depth first: a called function right below its caller, the
-    longest first.
+    """Return one row per thread and stack path, depth first.
 
-    source  -- `samples`: call-stack samples, as rocprof-sys and Perfetto's profilers take them;
-               `calls`: what was recorded from start to end (operators, ranges, runtime calls;
-               Python functions of a torch trace that was recorded with_stack=True and read with
-               python_functions=True). None: samples where there are any.
-    root    -- begin each stack at its outermost function with this text in the name, and leave out
-               stacks without one. It puts stacks on one footing that the profiler has cut at their
-               outer end.
+    A called function directly follows its caller, and the longest call comes first.
+
+    source  -- `samples`: call-stack samples from rocprof-sys or Perfetto's profilers. `calls`:
+               events with a start and an end, such as operators, ranges and runtime calls. They
+               include Python functions if a torch trace was recorded with `with_stack=True` and
+               read with `python_functions=True`. None: samples if there are any, otherwise calls.
+    root    -- start each stack at its outermost function with this text in its name, and leave out
+               stacks without such a function. Use it to make stacks comparable if the profiler has
+               cut them at their outer end.
     without -- names of functions to leave out; their time then belongs to their callers.
 
-    short_name is the name without C++ parameters and template arguments, and with the last of its
-    scopes only. parent is the row label of the caller, depth counts from 0. count says in how many
-    samples the path occurs, or how often it was called; self_count in how many of them nothing
-    below it was recorded. total_ns includes the time of what it calls, self_ns does not. percent
-    and self_percent are shares of all outermost time (0-100), or of counts where the samples have
-    no durations. To rank functions, add up the self columns by name: adding up totals counts a
-    function that calls itself several times. attrs["source"] says what the table is made of.
+    - `short_name`: the name without C++ parameters and template arguments, with its last scope
+      only.
+    - `parent`: the row label of the caller.
+    - `depth`: the depth in the tree, starting with 0.
+    - `count`: the number of samples that contain the path, or of calls to it.
+    - `self_count`: the number of samples or calls with nothing recorded below the path.
+    - `total_ns`, `self_ns`: the time with and without called functions.
+    - `percent`, `self_percent`: shares of the outermost functions' total time (0-100), or of counts
+      if the samples have no durations.
 
-    A sample stands for the time since the sample before: with few samples the times are rough, and
-    samples never say how often a function was called. Raises ValueError for an unknown source, if
-    samples are asked for and there are none, and if no function has the text of `root` in its name.
+    To rank functions, add up the self columns by name. The total columns count a recursive function
+    several times. `attrs["source"]` names the source of the table.
+
+    A sample represents the time since the previous sample. If there are few samples, the times are
+    therefore rough. Samples never show how often a function was called. Raises ValueError for an
+    unknown source, if source is `samples` but there are none, and if no function has the text of
+    `root` in its name.
     """
     if source not in (None, *SOURCES):
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
     sampled = _sampled_frames(profile, without)
     if source == "samples" and not len(sampled.events):
         raise ValueError(
-            "the profile has no call-stack samples; record with rocprof-sys-sample, or take"
+            "the profile has no call-stack samples; record with rocprof-sys-sample, or pass"
             " source='calls'"
         )
     use_samples = source == "samples" or (source is None and len(sampled.events) > 0)
@@ -97,10 +105,10 @@ def call_stacks(
 
 
 def function_name(name: str) -> str:
-    """The name of a C++ function with its last scope: `at::_ops::conv2d::call(at::Tensor const&)`
-    -> `conv2d::call`.
+    """Return the name of a C++ function with its last scope only.
 
-    A name without a C++ scope or parameters comes back as it is.
+    For example, `at::_ops::conv2d::call(at::Tensor const&)` becomes `conv2d::call`. A name without
+    a C++ scope or parameters is returned unchanged.
     """
     if name[:1] in _OPENING or not ("::" in name or name.endswith(")")):
         return name
@@ -115,8 +123,9 @@ def function_name(name: str) -> str:
 
 
 def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
-    """Frames of samples. Readers number the samples, and the frames of each sample from the
-    outermost inwards.
+    """Return the frames of samples.
+
+    Readers number the samples, and the frames of each sample from the outermost inward.
     """
     events = of_kind(profile, ["sample"])
     if "sample" not in events.columns:
@@ -129,7 +138,9 @@ def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
 
 
 def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
-    """Calls of host threads, each inside the one that was running on its thread when it began."""
+    """Return the calls of host threads, each nested in the call that was running on its thread when
+    it started.
+    """
     events = host_events(profile)
     events = events[~events["name"].isin(list(without))]
     thread = events.groupby(_THREAD, dropna=False, sort=False).ngroup().to_numpy()
@@ -138,7 +149,9 @@ def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
 
 
 def _below(frames: _Frames, root: str) -> _Frames:
-    """In each stack the outermost frame with the text in its name, and all frames inside it."""
+    """Return, for each stack, the outermost frame with the text in its name and all frames inside
+    it.
+    """
     inside = (
         frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
     )
@@ -153,7 +166,9 @@ def _below(frames: _Frames, root: str) -> _Frames:
 
 
 def _levels(parent: np.ndarray) -> list[np.ndarray]:
-    """Positions of the outermost frames, of those right inside them, and so on."""
+    """Return the positions of the outermost frames, of the frames directly inside them, and so
+    on.
+    """
     depth, above = np.zeros(len(parent), np.int64), parent
     while (inner := above >= 0).any():
         depth += inner
@@ -163,20 +178,20 @@ def _levels(parent: np.ndarray) -> list[np.ndarray]:
 
 
 def _tree(frames: _Frames) -> pd.DataFrame:
-    """The rows of `call_stacks`."""
+    """Return the rows of `call_stacks`."""
     events, parent = frames.events, frames.parent
     thread = events.groupby(_THREAD, dropna=False).ngroup().to_numpy()
     name, names = pd.factorize(events["name"].astype(str))
     path, levels = np.empty(len(parent), np.int64), _levels(parent)
     nodes = 0
-    # A frame is on the path of its caller's path and its name, both as one number; the outermost
-    # have their thread for the caller's path.
+    # One number combines the caller's path and the frame's name. For the outermost frames, the
+    # thread replaces the caller's path.
     for depth, rows in enumerate(levels):
         above = path[parent[rows]] if depth else thread[rows]
         distinct, number = np.unique(above * len(names) + name[rows], return_inverse=True)
         path[rows] = nodes + number
         nodes += len(distinct)
-    # Paths are numbered level by level, so a caller has a smaller number than what it calls.
+    # Paths are numbered level by level, so a caller has a smaller number than its calls.
     first = np.unique(path, return_index=True)[1]
     caller = np.where(parent[first] >= 0, path[parent[first]], -1)
     is_innermost = np.ones(len(parent), bool)
@@ -192,7 +207,7 @@ def _tree(frames: _Frames) -> pd.DataFrame:
     table["count"] = np.bincount(path, minlength=nodes)
     table["self_count"] = np.bincount(path[is_innermost], minlength=nodes)
     table["total_ns"] = total
-    # A call that outlasts its caller by rounding takes no more than the caller has.
+    # Rounding can make a call outlast its caller, so limit its time to the caller's time.
     table["self_ns"] = np.maximum(total - _sums(caller[called], total[called], nodes), 0)
     return _depth_first(_with_shares(table.assign(thread_number=thread[first]), called), caller)
 
@@ -211,20 +226,20 @@ def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
 
 
 def _depth_first(table: pd.DataFrame, caller: np.ndarray) -> pd.DataFrame:
-    """The rows thread by thread, each right below its caller or below the calls of a sibling, with
-    their `parent`.
+    """Return the rows by thread with their `parent`, each after its caller or after a sibling's
+    calls.
     """
     by = ["thread_number", "percent", "count", "name"]
     below: dict[int, list[int]] = {}
     for node in table.sort_values(by, ascending=[True, False, False, True], kind="stable").index:
         below.setdefault(int(caller[node]), []).append(node)
-    # With a list of what waits, and not by recursion: stacks can be deeper than Python's.
+    # Use an explicit stack because call stacks can exceed Python's recursion limit.
     order: list[int] = []
     waiting = below.get(-1, [])[::-1]
     while waiting:
         order.append(waiting.pop())
         waiting += below.get(order[-1], [])[::-1]
-    # One more place than there are rows: the -1 of an outermost row reads it, and is masked.
+    # The extra element is for outermost rows, whose caller is -1. It is masked below.
     position = np.empty(len(table) + 1, np.int64)
     position[order] = np.arange(len(order))
     parent = pd.arrays.IntegerArray(position[caller[order]], caller[order] < 0)

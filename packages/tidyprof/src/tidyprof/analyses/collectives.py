@@ -1,8 +1,8 @@
-"""The same collective on every rank: who came late, how long the others waited, how long the
-transfer took.
+"""Compare each collective across ranks: lateness, waiting time and transfer time.
 
-A collective kernel starts when its own rank gets there and then waits on the device for the others,
-so its duration is waiting and transfer in one. Only the starts on all ranks tell the two apart.
+A collective kernel starts when its own rank arrives and then waits on the device for the other
+ranks. Its duration therefore includes both the wait and the transfer. Only the start times on all
+ranks can separate the two.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from tidyprof.tables.records import PlainEvents
 SYNCHRONIZING = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE
 )
-"""Collectives in which every rank needs something of every other rank, so that none can leave
-before all have entered.
+"""Collectives in which every rank needs data from every other rank, so no rank can leave before all
+have entered.
 
-The root of a broadcast can
+The root of a broadcast can leave earlier
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
 """
 
@@ -88,28 +88,31 @@ COLLECTIVE_RANK_COLUMNS = {
     "arrived_last": "bool",
     "synchronizing": "bool",
 }
-"""Columns of `collectives` with per_rank=True."""
+"""Columns of `collectives` with `per_rank=True`."""
 
 _PARTICIPANT = list(PLACE)
 
 
 def collective_entries(profile: Profile) -> pd.DataFrame:
-    """One row per collective that ran on a device of this profile, in the order of launches.
+    """Return one row per collective that ran on a device of this profile, in launch order.
 
-    name is the collective operation (`allreduce`) where the file states it, else the kernel's short
-    name; step is the training step that launched it; launch_ns, start_ns, duration_ns are as in
-    `Profile.events`; world_size is the number of ranks of the job. What the file does not say is
-    <NA>. The table is small, and `collectives` takes it in place of the profile: reduce many files
-    with it (see `tidyprof.parallel`). Raises ValueError as `common.owner_of` does.
+    `name` is the collective operation (`allreduce`) if the file states it, otherwise the kernel's
+    short name. `step` is the training step that launched the collective. `launch_ns`, `start_ns`
+    and `duration_ns` are as in `Profile.events`. `world_size` is the number of ranks in the job.
+    Values that the file doesn't contain are `<NA>`.
+
+    The table is small, and `collectives` accepts it instead of a profile. Use it to reduce many
+    files (see `tidyprof.parallel`). Raises ValueError under the same condition as
+    `common.owner_of`.
     """
     marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
     for place, events in by_device(profile, "collective"):
         launch = launch_times(events)
         own = events_of_process(marked, owner_of(place, events, marked))
-        # The last number answers the -1 of launches in no step.
+        # step_of_time returns -1 for a launch outside of all steps, which selects the last number.
         numbers = np.append(own["step"], ABSENT)
-        # Streams may overtake each other on the device; the host's order is the program's, equal on
+        # Streams may overtake each other on the device, but the host's launch order is the same on
         # all ranks.
         order = np.argsort(
             events["start_ns"] if (launch == ABSENT).any() else launch, kind="stable"
@@ -127,7 +130,7 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
 
 
 def _names(events: PlainEvents) -> list[str]:
-    """The collective where the file states it, else the short name."""
+    """Return the collective's name if the file states it, otherwise the short name."""
     names = events["short_name"].tolist()
     if "collective" not in events:
         return names
@@ -140,34 +143,54 @@ def _names(events: PlainEvents) -> list[str]:
 def collectives(
     profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False
 ) -> pd.DataFrame:
-    """One row per collective that all ranks ran, in order of time; per_rank gives one row per
-    collective and rank.
+    """Return one row per collective that all ranks ran, sorted by time.
 
-    profiles is one profile with several ranks, several profiles with one or more ranks each, or a
-    table of `collective_entries`. Collectives of two ranks belong together if they have the same
-    name and step, and the same number among these in the order of launches. Where ranks have a name
-    different numbers of times in a step, as at the edges of a recording, none of these are
-    compared. All ranks are taken to be in one process group, and their clocks to agree.
+    With `per_rank`, return one row per collective and rank instead. `profiles` is one profile with
+    several ranks, several profiles with one or more ranks each, or a table from
+    `collective_entries`.
 
-    start_ns is the first entry, duration_ns from there to the last exit: entry_skew_ns (first to
-    last entry) plus transfer_ns (last entry to last exit). exit_skew_ns is from the first to the
-    last exit, lead_ns is how much later than all others the last rank came (0: several came last
-    together, and last_rank is one of them), wait_ns is the sum of all ranks' waiting. last_device
-    distinguishes devices of one rank. order_possible is False where a rank left before another
-    entered although the collective cannot end so (SYNCHRONIZING): clocks disagree, or these are
-    different collectives.
+    Collectives on two ranks match if they have the same name, step and position in launch order. If
+    ranks ran a name different numbers of times in a step, none of these collectives are compared.
+    This can happen at the start or end of a trace. All ranks are assumed to be in one process
+    group and to have synchronized clocks.
 
-    per_rank: lateness_ns is from the first entry to that of this rank. wait_ns, from this rank's
-    entry to the last, and transfer_ns, the rest, add up to duration_ns. A rank that left before the
-    last rank entered, as the root of a broadcast can, has not waited for it. arrived_last is True
-    for no rank where several came last together. synchronizing marks collectives that no rank can
-    leave so early.
+    Columns of the table per collective:
 
-    attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower
-    bounds), `unmatched` (entries without counterpart), `impossible_orders`, `clock_error_ns`
-    (disagreement of clocks that these prove, at least), `exit_skew_ns` (median over synchronizing
-    collectives), `clocks` (these in a sentence). Raises ValueError for one rank only, and for
-    several profiles (or files of a table) that do not state theirs or state the same one.
+    - `start_ns`: when the first rank entered.
+    - `duration_ns`: from the first entry to the last exit, the sum of `entry_skew_ns` and
+      `transfer_ns`.
+    - `entry_skew_ns`: from the first to the last entry.
+    - `transfer_ns`: from the last entry to the last exit.
+    - `exit_skew_ns`: from the first to the last exit.
+    - `lead_ns`: how much later than all other ranks the last rank arrived. It is 0 if several ranks
+      arrived last at the same time; `last_rank` is then one of them.
+    - `wait_ns`: the sum of all ranks' waiting times.
+    - `last_device`: which of the last rank's devices arrived last.
+    - `order_possible`: False if a rank left before another entered, but the collective doesn't
+      allow that (`SYNCHRONIZING`). Then the clocks disagree, or the rows belong to different
+      collectives.
+
+    Columns of the table per collective and rank:
+
+    - `lateness_ns`: from the first rank's entry to this rank's entry.
+    - `wait_ns` and `transfer_ns`: from this rank's entry to the last entry, and the rest of
+      `duration_ns`. `wait_ns` is 0 for a rank that left before the last rank entered, as the root
+      of a broadcast can.
+    - `arrived_last`: False for all ranks if several arrived last at the same time.
+    - `synchronizing`: True for collectives that no rank can leave before all have entered.
+
+    Entries of attrs:
+
+    - `ranks`, `world_size`: the number of ranks in the table and in the job (None if unknown). If
+      the table has fewer ranks than the job, waiting times are lower bounds.
+    - `unmatched`: the number of entries without a counterpart.
+    - `impossible_orders`: the number of collectives with `order_possible` False.
+    - `clock_error_ns`: a lower bound of the clock disagreement, derived from these collectives.
+    - `exit_skew_ns`: the median over synchronizing collectives.
+    - `clocks`: a summary of these findings in a sentence.
+
+    Raises ValueError if there is only one rank. With several profiles, or several files in a table,
+    it also raises ValueError if one of them doesn't state its rank or if two have the same rank.
     """
     if isinstance(profiles, pd.DataFrame):
         entries = profiles
@@ -177,8 +200,7 @@ def collectives(
     ranks = len(entries[_PARTICIPANT].drop_duplicates())
     if ranks == 1:
         raise ValueError(
-            "there is only one rank: read the recordings of several ranks to compare their"
-            " collectives"
+            "there is only one rank; to compare collectives, read the profiles of several ranks"
         )
     matched = match(entries)
     table = _summaries(matched)
@@ -198,8 +220,10 @@ def collectives(
 
 
 def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Entries of several profiles as one table. Raises ValueError unless each profile has ranks of
-    its own.
+    """Return the entries of several profiles as one table.
+
+    Raises ValueError if two profiles share a rank, or if one of several profiles doesn't state its
+    rank.
     """
     tables = list(tables)
     seen: set[int] = set()
@@ -207,42 +231,42 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
         own = set(table["rank"])
         if len(tables) > 1 and table["rank"].isna().any():
             raise ValueError(
-                "several profiles, one of which does not state its rank: read it with rank=..."
+                "one of several profiles doesn't state its rank; read it with rank=..."
             )
         if own & seen:
             raise ValueError(
-                f"rank {min(own & seen)} is in two of the profiles: pass each rank once"
+                f"rank {min(own & seen)} is in two of the profiles; pass each rank once"
             )
         seen |= own
     return join(tables)
 
 
 def require_own_ranks(table: pd.DataFrame) -> None:
-    """Raise ValueError where a table of several files (column `file`, see `tidyprof.parallel`) has
-    a rank in two of them, or a file that does not state its rank.
+    """Raise ValueError if a table's files share a rank or if a file doesn't state its rank.
 
-    Devices of one rank may be in several files.
+    The check applies to tables from several files, which have a column `file` (see
+    `tidyprof.parallel`). Devices of one rank may be in several files.
     """
     if "file" not in table.columns or table["file"].nunique() < 2:
         return
     nameless = table["rank"].isna()
     if nameless.any():
         raise ValueError(
-            f"several files, and {table.loc[nameless, 'file'].iloc[0]} does not state its rank:"
-            " read it with rank=..."
+            f"{table.loc[nameless, 'file'].iloc[0]} is one of several files but doesn't state its"
+            " rank; read it with rank=..."
         )
     files = table.groupby(_PARTICIPANT, dropna=False)["file"].unique()
     for (rank, _), names in files[files.str.len() > 1].items():
-        raise ValueError(f"rank {rank} is in {names[0]} and in {names[1]}: pass each rank once")
+        raise ValueError(f"rank {rank} is in both {names[0]} and {names[1]}; pass each rank once")
 
 
 def match(entries: pd.DataFrame) -> pd.DataFrame:
-    """The entries that have a counterpart on every rank, sorted by collective and rank.
+    """Return the entries that have a counterpart on every rank, sorted by collective and rank.
 
-    Adds number (of the collective), end_ns and the columns that `collectives` explains.
+    Adds `end_ns`, number (of the collective), and the columns that `collectives` explains.
     """
-    # Only names that every participant has equally often in a step: counting pairs the calls, and
-    # one that is missing would shift all behind it.
+    # Calls are paired by counting, so one missing call would shift all later pairs. Keep only names
+    # that occur equally often on all ranks in a step.
     same = ["step", "name"]
     counts = entries.groupby([*same, *_PARTICIPANT], dropna=False, sort=False).size()
     per_name = counts.groupby(same, dropna=False).agg(["min", "max", "size"])
@@ -289,7 +313,8 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
         wait_ns=("wait_ns", "sum"),
         synchronizing=("synchronizing", "first"),
     ).reset_index()
-    # Where several came last together `arrived_last` is True for none, so that the lead is 0.
+    # If several ranks came last together, `arrived_last` is False for all of them, so the lead is
+    # 0.
     others = matched[~matched["arrived_last"]].groupby("number")["start_ns"].max()
     first, last = (matched.loc[grouped["start_ns"].agg(which)] for which in ("idxmin", "idxmax"))
     return table.assign(
@@ -306,26 +331,28 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
 
 
 def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
-    """What the order of entries and exits says about the clocks of the ranks."""
+    """Return what the order of entries and exits shows about the ranks' clocks."""
     checked = table[table["synchronizing"]]
     impossible = checked[~checked["order_possible"]]
     error = (
         int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
     )
     skew = float(checked["exit_skew_ns"].median()) if len(checked) else None
-    text = "Times of all ranks are compared as they are, as if of one clock"
+    text = "All ranks' times are compared unchanged, as if they came from one clock"
     if not len(checked):
-        text += "; there is no collective that could prove them wrong."
+        text += ". The trace has no collective that could disprove this."
     elif not len(impossible):
         text += (
-            f": in none of {len(checked)} synchronizing collectives did a rank leave before another"
-            f" entered, and all left within {skew / 1000:.1f} µs (median)."
+            f". This is plausible because no rank left any of the {len(checked)} synchronizing"
+            f" collectives before all ranks had entered, and all ranks left within"
+            f" {skew / 1000:.1f} µs (median)."
         )
     else:
         text += (
-            f", but in {len(impossible)} of {len(checked)} synchronizing collectives a rank left"
-            f" before another entered: clocks differ by at least {error / 1000:.1f} µs, or these"
-            " are collectives of different process groups. Do not trust the waits."
+            f". But in {len(impossible)} of {len(checked)} synchronizing collectives, a rank left"
+            f" before another rank entered. Either the clocks differ by at least"
+            f" {error / 1000:.1f} µs, or the collectives belong to different process groups."
+            " Don't trust the waiting times."
         )
     return {
         "impossible_orders": len(impossible),
@@ -336,38 +363,40 @@ def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
 
 
 COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
-"""Ranges of torch.distributed's back ends, on threads of their own."""
+"""Ranges of torch.distributed's backends, which run on separate threads."""
 
 
 def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
-    """The ranges of COMMUNICATION of one owner."""
+    """Return one owner's `COMMUNICATION` ranges."""
     ranges = events_of_process(plain_host_events(profile, ("annotation", "operator")), owner)
     return ranges[names_matching(ranges, COMMUNICATION)]
 
 
 def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """A table like that of `collective_entries`, of the ranges of COMMUNICATION.
+    """Return a table like `collective_entries`, built from the `COMMUNICATION` ranges.
 
-    With tensors on a GPU a rank enters once its devices have done what was launched before: the
-    copy to the host waits for that. The device of such an entry is the first of the rank's.
+    If the tensors are on a GPU, a rank enters a collective when its devices have finished all
+    earlier work, because the copy to the host waits for that work. The device of such an entry is
+    the first device of the rank.
     """
     return result(pd.concat(list(_entry_tables(profile, mark))), ENTRY_COLUMNS, profile)
 
 
 def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
     marked = steps(profile, mark=mark)
-    # A table without rows, since pd.concat needs at least one.
+    # pd.concat needs at least one table, so start with an empty one.
     yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
     for rank in profile.events["rank"].drop_duplicates():
         owner = {"rank": rank, "process": pd.NA}
         ranges, steps_of_rank = communication(profile, owner), events_of_process(marked, owner)
         if not len(ranges):
             continue
-        # The last number answers the -1 of collectives in no step.
+        # step_of_time returns -1 for a collective outside of all steps, which selects the last
+        # number.
         numbers = np.append(whole_numbers(steps_of_rank["step"]), ABSENT)
         called, end = start_and_end(ranges)
         work = of_rank(plain_events(profile, DEVICE_KINDS), rank)
-        # Within the range, even where work that was launched before it ends later.
+        # The entry stays within the range, even if earlier work ends after the range.
         begin = np.minimum(np.maximum(called, _free_from(work, called)), end)
         device = work["device"].min() if len(work) else ABSENT
         same_for_all = {
@@ -387,8 +416,10 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
 
 
 def _free_from(work: PlainEvents, times: np.ndarray) -> np.ndarray:
-    """For each of these times, when the last device event ended of those launched before it; 0
-    where there is none.
+    """Return, for each of these times, the end of the last device event that was launched before
+    it.
+
+    The result is 0 if there is none.
     """
     launched = launch_times(work)
     known = launched != ABSENT

@@ -1,5 +1,6 @@
-"""What all analyses share: choosing rows, grouping by device, the shape of a result, and joining
-several results.
+"""Shared helpers of the analyses.
+
+They choose rows, group events by device, shape a result and join several results.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from tidyprof.tables.launches import launching_calls
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
 Events: TypeAlias = "pd.DataFrame | PlainEvents"
-"""What helpers take: a table of events, or its plain arrays."""
+"""A table of events, or its plain arrays."""
 
 HOST_KINDS = ("runtime", "operator", "annotation")
-"""Kinds that tell what a host thread was doing."""
+"""Kinds of events that show what a host thread was doing."""
 
 PLACE = {"rank": "Int32", "device": "Int32"}
-"""Columns that say which GPU a row is about; <NA> where the file does not say."""
+"""Columns that identify a row's GPU; `<NA>` if the file doesn't name it."""
 
 
 def result(
@@ -40,13 +41,13 @@ def result(
     columns: Mapping[str, str],
     profile: Profile,
 ) -> pd.DataFrame:
-    """A table with exactly these columns and dtypes, and the profile's origin in `attrs`.
+    """Return a table with exactly these columns and dtypes, and the profile's origin in `attrs`.
 
-    rows -- a table, a sequence of mappings that are a row each, or one mapping of columns: int64
-            with ABSENT, or lists.
+    rows -- a table, a sequence with one mapping per row, or one mapping of columns. The values of a
+            column are a list, or int64 with `ABSENT` for missing values.
     """
-    # Column by column: pandas takes ten times as long to make a table of records, or to change
-    # types in one.
+    # Convert column by column: pandas takes ten times as long to create a table from records or to
+    # convert the dtypes of a whole table.
     table = pd.DataFrame({name: _column(rows, name, dtype) for name, dtype in columns.items()})
     table.attrs["origin"] = profile.origin
     return table
@@ -60,7 +61,7 @@ def _column(
         return values if str(values.dtype) == dtype else values.astype(dtype)
     values = rows[name] if isinstance(rows, Mapping) else [row.get(name) for row in rows]
     if not isinstance(values, np.ndarray):
-        # Where none of the numbers can be missing, numpy is the shorter way.
+        # These dtypes can't hold missing values, so a numpy array is enough.
         return (
             np.array(values, dtype)
             if dtype in ("int64", "float64", "bool")
@@ -70,8 +71,9 @@ def _column(
 
 
 def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
-    """Columns for `result` that repeat each of these whole numbers `count` times; None or <NA>
-    becomes ABSENT.
+    """Return columns for `result` that repeat each of these integers `count` times.
+
+    None and `<NA>` become `ABSENT`.
     """
     return {
         name: np.full(count, ABSENT if pd.isna(value) else value) for name, value in values.items()
@@ -79,25 +81,34 @@ def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
 
 
 Kinds = str | Iterable[str]
-"""One kind of event or several."""
+"""One or more kinds of events."""
 
 
 def kind_names(kinds: Kinds) -> list[str]:
-    """The kinds as a list. Raises ValueError for a kind that no event has, see `contract.KINDS`."""
+    """Return the kinds as a list.
+
+    Raises ValueError for a kind that isn't in `contract.KINDS`.
+    """
     names = [kinds] if isinstance(kinds, str) else list(kinds)
     for name in names:
         if name not in KINDS:
-            raise ValueError(f"there is no kind {name!r}, only {', '.join(KINDS)}")
+            raise ValueError(f"unknown kind {name!r}; known kinds are {', '.join(KINDS)}")
     return names
 
 
 def of_kind(profile: Profile, kinds: Kinds) -> pd.DataFrame:
-    """The events of one kind or several. Raises ValueError for a kind that no event has."""
+    """Return the events of one or more kinds.
+
+    Raises ValueError for an unknown kind.
+    """
     return profile.of_kind(tuple(kind_names(kinds)))
 
 
 def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
-    """Events on host threads: a range that a tool projected onto a device is not among them."""
+    """Return the events on host threads.
+
+    Ranges that a tool projected onto a device are left out.
+    """
     names = tuple(kind_names(kinds))
 
     def select() -> pd.DataFrame:
@@ -108,12 +119,12 @@ def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
 
 
 def event_arrays(profile: Profile) -> PlainColumns:
-    """The columns of all events as plain arrays."""
+    """Return the columns of all events as plain arrays."""
     return profile.once("columns", lambda: PlainColumns(profile.events))
 
 
 def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
-    """`of_kind` as plain arrays."""
+    """Return the result of `of_kind` as plain arrays."""
     names, columns = tuple(kind_names(kinds)), event_arrays(profile)
     return profile.once(
         ("plain", names),
@@ -122,7 +133,7 @@ def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
 
 
 def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvents:
-    """`host_events` as plain arrays."""
+    """Return the result of `host_events` as plain arrays."""
     names = tuple(kind_names(kinds))
 
     def select() -> PlainEvents:
@@ -135,12 +146,14 @@ def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvent
 def by_device(
     profile: Profile, kinds: Kinds = DEVICE_KINDS
 ) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
-    """For each GPU its place (rank and device) and its events of these kinds, in order of rank and
-    device. Events without a device are those of one GPU if no event of the rank has a device;
-    otherwise, they belong to an unknown GPU and are left out.
+    """Yield each GPU's place (rank and device) and its events of these kinds, sorted by rank and
+    device.
 
-    The events have a column `launched_ns`: when the call that launched them returned, ABSENT where
-    none is known.
+    If no event of a rank has a device, all of its events belong to one GPU. Otherwise, events
+    without a device belong to an unknown GPU and are left out.
+
+    The events have a column `launched_ns`, which is the time when the launching call returned. It
+    is `ABSENT` if no call is known.
     """
     events, columns = plain_events(profile, kinds), event_arrays(profile)
     if "launched_ns" not in columns:
@@ -155,39 +168,42 @@ def by_device(
 
 
 def _distinct(values: np.ndarray) -> list[int | None]:
-    """The distinct numbers, in order; None, for ABSENT, comes last."""
+    """Return the sorted distinct numbers, with None for `ABSENT` at the end."""
     numbers = np.unique(values).tolist()
     return [*numbers[1:], None] if numbers[:1] == [ABSENT] else numbers
 
 
 def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
-    """`launching_calls` of the profile's events."""
+    """Return the result of `launching_calls` for the profile's events."""
     return profile.once("launches", lambda: launching_calls(event_arrays(profile)))
 
 
 def of_rank(events: Events, rank: Any) -> Events:
-    """The events of one rank; None or <NA> takes those without a rank. Where all events are of this
-    rank, it is the table itself.
+    """Return the events of one rank, or the table itself if all events are of this rank.
+
+    For None or `<NA>`, return the events without a rank.
     """
     return rows(events, equal(events["rank"], rank))
 
 
 def equal(column: pd.Series | np.ndarray, number: Any) -> np.ndarray:
-    """Mask of the rows of a column of whole numbers that have this number; None or <NA> stands for
-    <NA>.
+    """Return a mask of the rows that have this number in a column of integers.
+
+    None and `<NA>` match missing values.
     """
     return whole_numbers(column) == (ABSENT if pd.isna(number) else number)
 
 
 def start_and_end(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    """Start and end in ns of each event, as int64 arrays."""
+    """Return the start and the end of each event in nanoseconds, as int64 arrays."""
     start = whole_numbers(events["start_ns"])
     return start, start + whole_numbers(events["duration_ns"])
 
 
 def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Intervals:
-    """The time during which at least one of the events runs. chosen -- a mask of the events that
-    count.
+    """Return the time during which at least one of the events runs.
+
+    chosen -- a mask of the events to include.
     """
     start, end = start_and_end(events)
     return Intervals.union(start[chosen], end[chosen])
@@ -196,15 +212,16 @@ def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Interv
 def overlapping(
     start: Times, end: Times, begin: Times, finish: Times
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of an event [start, end) and a window [begin, finish) that overlap, as positions;
-    windows sorted by begin.
+    """Return the positions of all overlapping pairs of an event [start, end) and a window [begin,
+    finish).
 
-    Windows that overlap each other can add pairs that are only near each other.
+    The windows must be sorted by `begin`. If windows overlap each other, the result can include an
+    event and a window that are close but don't overlap.
     """
     first = np.searchsorted(np.maximum.accumulate(finish), start, side="right")
     count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
     event = np.repeat(np.arange(len(start)), count)
-    # Each event overlaps a run of consecutive windows: first, first + 1, ...
+    # Each event overlaps consecutive windows: first, first + 1, and so on.
     window = (
         np.repeat(first, count)
         + np.arange(count.sum())
@@ -214,9 +231,10 @@ def overlapping(
 
 
 def launch_times(events: Events) -> np.ndarray:
-    """When the host launched each device event, int64 ns; ABSENT where no launch was recorded.
+    """Return the time when the host launched each device event, in int64 nanoseconds.
 
-    Readers that know launches put them in the column `launch_ns`.
+    The time is `ABSENT` if the file has no launch for the event. Readers store launch times in the
+    column `launch_ns`.
     """
     return (
         whole_numbers(events["launch_ns"])
@@ -226,22 +244,23 @@ def launch_times(events: Events) -> np.ndarray:
 
 
 def has_launches(events: Events) -> bool:
-    """Whether the launch of any of these events was recorded."""
+    """Return True if the file has a launch for any of these events."""
     return bool((launch_times(events) != ABSENT).any())
 
 
 def names_matching(events: Events, pattern: str) -> np.ndarray:
-    """Mask of the events whose name matches the regular expression as a whole.
+    """Return a mask of the events whose whole name matches the regular expression.
 
-    Looks at each distinct name once: a trace has few names and very many events.
+    Each distinct name is checked only once because a trace has few names but very many events.
     """
     match = re.compile(pattern).fullmatch
     return of_each_name(events, lambda name: match(name) is not None, bool)
 
 
 def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.ndarray:
-    """The result of `find` for the name of each event, as this dtype; for an event without a name,
-    None in this dtype.
+    """Return the result of `find` for the name of each event, converted to this dtype.
+
+    For an event without a name, the result is None, converted to the same dtype.
     """
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))
@@ -251,34 +270,36 @@ def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.
 
 
 def percent(part: Any, whole: Any) -> Any:
-    """100 part / whole; 0 where the whole is 0."""
+    """Return 100 * part / whole, or 0 if the whole is 0."""
     part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
     return np.divide(100 * part, whole, out=np.zeros_like(part + whole), where=whole != 0)
 
 
 def four_digits(value: float) -> str:
-    """A number for a sentence: four significant digits, or all digits before the point."""
+    """Format a number for a sentence with four significant digits.
+
+    A number of 1,000 or more keeps all digits before the decimal point.
+    """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all tables one after the other, with the origin in `attrs` that covers them all.
+    """Return one table with the rows of all tables in order, and their combined origin in `attrs`.
 
-    Different origins are listed, separated by semicolons. Raises ValueError if there is no table,
-    if tables with rows have different columns, and if only some of the tables say where they come
-    from.
+    Different origins are joined with semicolons. Raises ValueError if there are no tables, if
+    tables with rows have different columns, or if only some of the tables have an origin.
     """
     tables = list(tables)
     if not tables:
-        raise ValueError("there is no table to join")
-    # Tables without rows would only widen the types of the others.
+        raise ValueError("there are no tables to join")
+    # Leave out tables without rows, which would only widen the dtypes of the others.
     filled = [table for table in tables if len(table)] or tables[:1]
     if any(set(table.columns) != set(filled[0].columns) for table in filled):
         raise ValueError("the tables to join have different columns")
     joined = pd.concat(filled, ignore_index=True)
     joined.attrs = {}
     if len({"origin" in table.attrs for table in tables}) > 1:
-        raise ValueError("some tables to join do not say where their numbers come from")
+        raise ValueError("some of the tables to join have no origin")
     origins = list(
         dict.fromkeys(table.attrs["origin"] for table in tables if "origin" in table.attrs)
     )
@@ -288,22 +309,27 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
-    """One profile or several, as an iterable; a generator is left to make them one at a time."""
+    """Return one or more profiles as an iterable.
+
+    An iterable isn't read here, so a generator still creates its profiles one at a time.
+    """
     return [profiles] if isinstance(profiles, Profile) else profiles
 
 
 OWNER = {"rank": "Int32", "process": "Int64"}
-"""Columns that say whose host events a row is about. process is <NA> where the rank alone
-distinguishes them.
+"""Columns that identify the owner of a row's host events. `process` is `<NA>` if the rank is enough
+to identify the owner.
 """
 
 
 def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
-    """The column `process` of OWNER for each annotation, int64. marks -- the annotations that steps
-    begin with.
+    """Return the `OWNER` column `process` of each annotation, as int64.
 
-    It is ABSENT unless several processes without a rank have such marks: a process that marks no
-    steps, such as a loader's worker, belongs to the run of the process that does.
+    marks -- the annotations that start steps.
+
+    The values are `ABSENT` unless several processes without a rank have such marks. A process
+    without marks, such as a data loader worker, belongs to the run of the process that marks the
+    steps.
     """
     marking = np.unique(whole_numbers(of_rank(marks, None)["process"]))
     if (marking != ABSENT).sum() < 2:
@@ -312,8 +338,9 @@ def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
 
 
 def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
-    """The rows of one owner, a mapping with the keys of OWNER: those of its process if that is
-    known, else those of its rank.
+    """Return the rows of one owner, a mapping with the keys of `OWNER`.
+
+    The owner's process selects the rows if it is known; otherwise, the owner's rank does.
     """
     own = of_rank(events, owner["rank"])
     if pd.isna(owner["process"]):
@@ -322,7 +349,7 @@ def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
 
 
 def owners_of(table: Events) -> list[dict[str, Any]]:
-    """The owners in a table that has their columns, in the order of its rows."""
+    """Return the owners in a table with the columns of `OWNER`, in row order."""
     columns = [whole_numbers(table[column]).tolist() for column in OWNER]
     owners = dict.fromkeys(zip(*columns, strict=True))
     return [
@@ -335,10 +362,13 @@ def owners_of(table: Events) -> list[dict[str, Any]]:
 
 
 def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[str, Any]:
-    """The owner of a device's events. place -- its rank and device; marked -- the host's steps.
+    """Return the owner of a device's events.
 
-    Raises ValueError where several processes without a rank mark steps and the events are not all
-    of one process.
+    place -- the rank and the device.
+    marked -- the steps on the host.
+
+    Raises ValueError if several processes without a rank mark steps, and the events aren't all from
+    one process.
     """
     rank = place["rank"]
     if (whole_numbers(of_rank(marked, rank)["process"]) == ABSENT).all():
@@ -346,27 +376,29 @@ def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[s
     processes = np.unique(whole_numbers(events["process"]))
     if len(processes) > 1 or processes[0] == ABSENT:
         raise ValueError(
-            f"several processes without a rank mark steps, and whose work device {place['device']}"
-            " did is not clear: read the files of one process at a time, or make the profiler"
-            " write ranks into their names"
+            "several processes without a rank mark steps, so it isn't clear which of them used"
+            f" device {place['device']}. Read the files of one process at a time, or let the"
+            " profiler write the rank into each file name"
         )
     return {"rank": rank, "process": int(processes[0])}
 
 
 def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
-    """For each gap the name of the host event that overlaps it longest, the shortest such event on
-    a tie; None where no event covers this share of the gap.
+    """Return, for each gap, the name of the host event that overlaps it longest.
+
+    On a tie, the shortest of these events wins. The name is None if no event covers at least the
+    share `least` of the gap.
     """
     names = np.full(len(idle), None, dtype=object)
     start, end = start_and_end(host)
     event, gap = overlapping(start, end, idle.starts, idle.ends)
-    # An event without a duration inside of a gap overlaps it by nothing.
+    # An event without a duration that starts inside a gap overlaps it by 0 ns.
     lasting = end[event] > start[event]
     event, gap = event[lasting], gap[lasting]
     shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
     enough = shared >= least * (idle.ends - idle.starts)[gap]
     event, gap, shared = event[enough], gap[enough], shared[enough]
-    # By gap, and the best event of each gap first.
+    # Sort by gap, with the best event of each gap first.
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]
     best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)

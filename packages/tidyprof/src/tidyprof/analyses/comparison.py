@@ -1,4 +1,4 @@
-"""Two recordings side by side, kernel by kernel or operator by operator."""
+"""A comparison of two profiles, kernel by kernel or operator by operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPARISON_COLUMNS = {"short_name": "string", "category": "string", **_CHANGES}
 """Columns of `compare`."""
 
 OPERATOR_COMPARISON_COLUMNS = {"operator": "string", **_CHANGES}
-"""Columns of `compare` with by="operator"."""
+"""Columns of `compare` with `by="operator"`."""
 
 _OF_A_VENDOR = r"(aten::)_?(?:cudnn|miopen)_"
 
@@ -40,25 +40,27 @@ def compare(
     include: Kinds = ("kernel", "collective"),
     by: str = "kernel",
 ) -> pd.DataFrame:
-    """One row per kernel of either recording, largest change of total time first.
+    """Return one row per kernel of either profile, largest change of total time first.
 
-    Kernels are matched by short name, because full names differ between versions in what does not
-    matter (argument types, suffixes that tools add). Where a recording has several kernels of one
-    short name, these are matched by full name, with distinct short names. difference_ns is after
-    minus before; ratio is after / before, infinite for a new kernel and 0 for one that is gone. The
-    totals are of the whole recordings: compare recordings with equal numbers of steps and ranks.
-    attrs["origin"] names both origins where they differ.
+    Kernels are matched by short name because full names differ between versions in irrelevant
+    details, such as argument types and suffixes that tools add. If one of the profiles has several
+    kernels with the same short name, these are matched by full name and get distinct short names.
 
-    by="operator": one row per PyTorch operator that launched such work, the innermost one at the
-    launch, so that GPUs whose kernels have different names can be compared. total_ns is the time of
-    the kernels, calls counts the calls of the operator. Operators of cuDNN and MIOpen are matched
-    as `aten::convolution` for `aten::miopen_convolution`. The row <NA>, with 0 calls, has the work
-    whose operator is not known, such as that of a replayed graph. For recordings `on_hosts_only`
-    total_ns is the self time of the operators.
+    `difference_ns` is after minus before. `ratio` is after / before, which is infinite for a new
+    kernel and 0 for a removed kernel. The totals cover the whole profiles, so compare profiles with
+    equal numbers of steps and ranks. `attrs["origin"]` names both origins if they differ.
 
-    Raises ValueError for a kind to include that no event has, for another `by`, and for
-    by="operator" where a recording knows the operator of no such work: only torch.profiler with CPU
-    activities and rpd with `emit_nvtx` record them.
+    With `by="operator"`, the table has one row per PyTorch operator that launched such work. The
+    innermost operator at the launch counts. Use this table to compare GPUs whose kernels have
+    different names. `total_ns` is the kernels' time, and `calls` is the number of calls to the
+    operator. Operators of cuDNN and MIOpen are matched under a common name, for example
+    `aten::miopen_convolution` as `aten::convolution`. The row `<NA>`, with 0 calls, contains the
+    work without a known operator, such as the work of a replayed graph. For profiles
+    `on_hosts_only`, `total_ns` is the operators' self time.
+
+    Raises ValueError for an unknown kind in `include` or an unknown `by`. Also raises it for
+    `by="operator"` if a profile doesn't link any such work to an operator. Only torch.profiler with
+    CPU activities and rpd with `emit_nvtx` record this link.
 
     >>> before = tidyprof.read("trace.json.gz")
     >>> tidyprof.compare(before, before)[["difference_ns", "ratio"]].values.tolist()
@@ -92,8 +94,9 @@ def compare(
 def on_hosts_only(
     before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")
 ) -> bool:
-    """Whether both recordings have operators and neither has work of these kinds on a GPU, such as
-    two recordings of a processor.
+    """Return True if both profiles have operators and neither has work of these kinds on a GPU.
+
+    For example, both may be profiles of CPU-only runs.
     """
     sides = (before, after)
     return all(
@@ -102,14 +105,15 @@ def on_hosts_only(
 
 
 def _own_times(profile: Profile) -> pd.DataFrame:
-    """Operator, calls of it, and its self time on the host."""
+    """Return each operator, the number of its calls, and its self time on the host."""
     columns = {"name": "operator", "calls": "calls", "self_ns": "total_ns"}
     return operators(profile)[list(columns)].rename(columns=columns)
 
 
 def _changes(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with difference and ratio, and with 0 for what one recording does not have; largest
-    change first.
+    """Return the table with difference and ratio, largest change first.
+
+    If one profile lacks a row, its values are 0.
     """
     table = table.fillna(dict.fromkeys(list(_CHANGES)[:4], 0))
     table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
@@ -122,7 +126,9 @@ def _changes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Calls and totals of both recordings by matched name; <NA> where a recording lacks it."""
+    """Return calls and totals of both profiles by matched name, `<NA>` if a profile lacks the
+    name.
+    """
     names = _matched_names([side.index for side in sides.values()])
     joined = pd.concat(
         {
@@ -147,15 +153,17 @@ def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.DataFrame:
-    """Operator, calls of it, and total of what it launched. Raises ValueError where no operator is
-    known.
+    """Return each operator, the number of its calls, and the total time of the work that it
+    launched.
+
+    Raises ValueError if no operator is known.
     """
     work = of_kind(profile, include)
     names = launching_operators(profile).reindex(work.index)
     if not names.notna().any():
         raise ValueError(
-            f"the recording {side} does not know which operators launched the work on its GPU:"
-            " record it with torch.profiler and ProfilerActivity.CPU, or compare kernels"
+            f"the profile `{side}` doesn't contain the operators that launched its GPU work; record"
+            " it with torch.profiler and ProfilerActivity.CPU, or compare kernels"
         )
     totals = work["duration_ns"].groupby(names, dropna=False).sum()
     calls = host_events(profile, "operator")["name"].astype("string").value_counts()
@@ -167,8 +175,9 @@ def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.Data
 
 
 def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
-    """Full name -> the name to match by: the short name where no recording uses it for several
-    kernels.
+    """Return full name -> the name for matching.
+
+    It is the short name unless one of the profiles uses that for several kernels.
     """
     ambiguous: set[str] = set()
     for side in sides:
@@ -182,7 +191,9 @@ def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
 
 
 def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
-    """Calls, total and category per kernel name, without suffixes that tools add to the name."""
+    """Return calls, total and category per kernel name, without suffixes that tools add to the
+    name.
+    """
     events = of_kind(profile, include)
     names = events["name"].astype("category").cat
     plain = np.array([plain_name(str(name)) for name in names.categories], dtype=object)

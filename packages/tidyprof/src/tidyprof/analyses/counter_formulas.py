@@ -1,8 +1,8 @@
 """Formulas of rocprof-compute's Speed-of-Light table as weighted sums of hardware counters.
 
-Source: ROCm/rocm-systems, projects/rocprofiler-compute,
-src/rocprof_compute_soc/analysis_configs/gfx*/ 0200_system_speed_of_light.yaml, restated. Peaks of
-rates are for the clock and the compute units of sysinfo.
+They restate src/rocprof_compute_soc/analysis_configs/gfx*/0200_system_speed_of_light.yaml in
+ROCm/rocm-systems, projects/rocprofiler-compute. Peak rates are for the clock and the number of
+compute units in sysinfo.
 """
 
 from __future__ import annotations
@@ -24,41 +24,46 @@ from tidyprof.analyses.gpu_peaks import (
 from tidyprof.tables.contract import Profile
 
 DURATION = "duration_ns"
-"""Stands for the dispatch's duration among the counters of a formula; a rate per ns is one of 10^9
-per second.
+"""Placeholder for the dispatch's duration among a formula's counters. A rate per nanosecond is a
+rate of 10^9 per second.
 """
 
 _KEY = ["device", "dispatch_id", "kernel"]
 
 
 def holds_metrics(profile: Profile) -> bool:
-    """Whether the counters were evaluated already, as in an analysis database: it has metrics by
-    kernel, and no counters by dispatch.
+    """Return True if the counters are already evaluated, as in an analysis database.
+
+    An analysis database contains metrics per kernel but no counters per dispatch.
     """
     return "metric_id" in profile.counters
 
 
 class DispatchCounters:
-    """Counters of the dispatches of a profile, looked up by name.
+    """Counters of a profile's dispatches, looked up by name.
 
     frame -- one row per dispatch: `device`, `dispatch_id`, `kernel`, `duration_ns` (float, NaN
-    without times). Where several runs of the program counted a counter, the first of them is taken,
-    or the run that also counted another counter (`with_run_of`).
+             without times).
+
+    If several runs of the program counted a counter, the first run is used, or the run that also
+    counted the counter `with_run_of`.
     """
 
     def __init__(self, profile: Profile, names: Iterable[str], kernel: str | None = None) -> None:
-        """names -- the counters that will be asked for; kernel -- only kernels with this in their
-        name.
+        """Read the counters.
 
-        Raises ValueError if the profile has no raw counters, or no kernel of that name.
+        names  -- the counters that will be used.
+        kernel -- only kernels with this text in their name.
+
+        Raises ValueError if the profile has no raw counters or no such kernel.
         """
         if "dispatch_id" not in profile.counters:
             raise ValueError(
-                "the profile has no hardware counters: read the folder of rocprof-compute profile"
+                "the profile has no hardware counters; read the folder of `rocprof-compute profile`"
             )
         counters = profile.counters
-        # The dispatches that have counters, with or without times. Kernels are merged as plain
-        # objects, since counters and events have different categories.
+        # Keep the dispatches that have counters, with or without times. Merge kernels as plain
+        # objects because counters and events have different categories.
         known = counters[_KEY].drop_duplicates()
         if kernel is not None:
             known = known[_matching(known["kernel"], kernel)]
@@ -84,7 +89,7 @@ class DispatchCounters:
         return len(self.frame)
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """The counters among these that no dispatch has."""
+        """Return the counters that no dispatch has."""
         return [name for name in dict.fromkeys(names) if not self._has(name)]
 
     def _has(self, name: str) -> bool:
@@ -93,7 +98,7 @@ class DispatchCounters:
         )
 
     def column(self, name: str, with_run_of: str | None = None) -> np.ndarray:
-        """One value per dispatch, NaN where it was not counted."""
+        """Return one value per dispatch, NaN if it wasn't counted."""
         if name == DURATION:
             return self.frame[DURATION].to_numpy()
         values = self._values[self._values["name"] == name]
@@ -113,8 +118,8 @@ class DispatchCounters:
     def weighted_sum(
         self, weights: Mapping[str, float], with_run_of: str | None = None
     ) -> np.ndarray:
-        """The sum of weight times counter, one value per dispatch, NaN where one of the counters
-        was not counted.
+        """Return the sum of weight times counter per dispatch, NaN if one of the counters wasn't
+        counted.
         """
         total = np.zeros(len(self.frame))
         for name, weight in weights.items():
@@ -127,18 +132,18 @@ def _matching(kernels: pd.Series, text: str) -> np.ndarray:
     has_text = [text in name for name in names.categories]
     if not any(has_text):
         shown = "; ".join(str(name)[:60] for name in names.categories[:5])
-        raise ValueError(f"no kernel has {text!r} in its name; there are: {shown}")
+        raise ValueError(f"no kernel has {text!r} in its name; the kernels are: {shown}")
     return np.array([*has_text, False])[names.codes]
 
 
 _LANES = 64
-"""Work-items of a wavefront: an instruction counts as one operation for each."""
+"""Work-items per wavefront. An instruction counts as one operation per work-item."""
 
 _MATRIX_UNIT = 512
-"""FLOP that one count of SQ_INSTS_VALU_MFMA_MOPS_* stands for."""
+"""FLOP per count of SQ_INSTS_VALU_MFMA_MOPS_*."""
 
 _ISSUE_PEAK = 5
-"""Instructions that a CU can issue per clock."""
+"""Instructions that a CU can issue per clock cycle."""
 
 MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
     "fp8": ("MFMA FLOPs (F8)", "F8"),
@@ -149,16 +154,18 @@ MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
     "fp6/fp4": ("MFMA FLOPs (F6F4)", "F6F4"),
     "int8": ("MFMA IOPs (Int8)", "I8"),
 }
-"""Data type -> name of its metric, and the type's name in its counter."""
+"""Data type -> its metric, and the type's name in the counter."""
 
 
 @dataclass(frozen=True)
 class Metric:
     """A ratio of weighted sums of counters.
 
-    numerator   -- counter -> weight; denominator -- the same; DURATION gives 10^9 per second.
-    peak        -- None if there is none; needs -- what sysinfo lacks for it; run_of -- take
-                   counters that several runs counted from the run that counted this one.
+    numerator   -- counter -> weight; `DURATION` gives rates of 10^9 per second.
+    denominator -- counter -> weight.
+    peak        -- the peak, or None if there is none.
+    needs       -- sysinfo entries that the peak needs but that are missing.
+    run_of      -- if several runs counted a counter, use the run that counted this one.
     """
 
     name: str
@@ -171,7 +178,9 @@ class Metric:
 
 
 def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
-    """All metrics in the order of the tool's table, but for "Active CUs", which is no ratio."""
+    """Yield all metrics in the order of the tool's table, except "Active CUs", which isn't a
+    ratio.
+    """
     yield from _compute_rates(architecture, sysinfo)
     yield from _utilization(sysinfo)
     yield from _local_data_share(sysinfo)
@@ -181,7 +190,9 @@ def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[
 
 
 def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str, Any]:
-    """`peak`, factor times these entries of sysinfo, or `needs`, the entries that are missing."""
+    """Return `peak`, which is factor times these sysinfo entries, or the missing entries as
+    `needs`.
+    """
     lacking = [name for name in names if name not in sysinfo]
     if lacking:
         return {"needs": f"{', '.join(lacking)} in sysinfo (for the peak)"}
@@ -189,8 +200,8 @@ def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str
 
 
 def vector_operations(data_type: str) -> dict[str, float]:
-    """Counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP that one
-    count stands for.
+    """Return the counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP
+    per count.
     """
     prefix = "SQ_INSTS_VALU"
     single = {f"{prefix}_{kind}_{data_type}": float(_LANES) for kind in ("ADD", "MUL", "TRANS")}
@@ -198,8 +209,8 @@ def vector_operations(data_type: str) -> dict[str, float]:
 
 
 def matrix_operations(data_type: str) -> dict[str, float]:
-    """Counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP that one count stands
-    for.
+    """Return the counter of matrix instructions of a type (as in `ARCHITECTURES`) -> FLOP per
+    count.
     """
     return {f"SQ_INSTS_VALU_MFMA_MOPS_{MATRIX_METRICS[data_type][1]}": float(_MATRIX_UNIT)}
 
@@ -221,8 +232,8 @@ def _compute_rates(architecture: Architecture, sysinfo: Mapping[str, Any]) -> It
 def _utilization(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
     lacking = [name for name in ("cu_per_gpu", "num_xcd") if name not in sysinfo]
     units, chiplets = sysinfo.get("cu_per_gpu", 1), sysinfo.get("num_xcd", 1)
-    # The counter adds up the clocks of all chiplets (XCDs). What sysinfo lacks takes its place, to
-    # be named as missing.
+    # The counter adds up the clock cycles of all chiplets (XCDs). If sysinfo lacks an entry, the
+    # entry's name replaces the counter so that it is reported as missing.
     active = f"{', '.join(lacking)} in sysinfo" if lacking else "GRBM_GUI_ACTIVE"
     clocks = {active: units / chiplets}
     shares = {
@@ -279,19 +290,19 @@ def _vector_caches(architecture: Architecture, sysinfo: Mapping[str, Any]) -> It
 
 
 def fabric_reads(architecture: Architecture) -> Mapping[str, float]:
-    """Bytes read through the fabric: counter of requests -> bytes."""
+    """Return the bytes read through the fabric: counter of requests -> bytes."""
     prefix = architecture.fabric
     requests, small = f"{prefix}_RDREQ_sum", f"{prefix}_RDREQ_32B_sum"
     if architecture.reads_by_size:
         return {f"{prefix}_RDREQ_128B_sum": 128.0, f"{prefix}_RDREQ_64B_sum": 64.0, small: 32.0}
     if prefix == "TCC_EA":
         return {requests: 64.0, small: -32.0}
-    # TCC_BUBBLE counts the reads of 128 B, which are 64 B more than the others.
+    # TCC_BUBBLE counts the 128 B reads, which are 64 B larger than the other reads.
     return {requests: 64.0, "TCC_BUBBLE_sum": 64.0, small: -32.0}
 
 
 def fabric_writes(architecture: Architecture) -> Mapping[str, float]:
-    """Bytes written through the fabric: 32 per request, 64 for the large ones."""
+    """Return the bytes written through the fabric: 32 per request, 64 per large request."""
     return {f"{architecture.fabric}_WRREQ_sum": 32.0, f"{architecture.fabric}_WRREQ_64B_sum": 32.0}
 
 

@@ -1,6 +1,4 @@
-"""When a device is idle, and what it spends the rest of its time on: computation, communication,
-copies.
-"""
+"""Device time: idle time, computation, communication and copies."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 WAITING_NS = 1_000_000
-"""Work that starts so long after its launch waits for something: it reaches an idle device within
-microseconds (in the public recordings 7 to 45 in the median), and within 0.6 ms where a copy of
-megabytes is prepared.
+"""Delay between launch and start, in nanoseconds, that shows that the work waited for something. On
+an idle device, work starts within microseconds (median 7 to 45 in the public traces). It starts
+within 0.6 ms if a copy of megabytes is being prepared.
 """
 
 
@@ -36,12 +34,12 @@ LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Idleness:
-    """The time in which nothing of the file ran on a device, in three parts.
+    """The time when a device ran nothing that is in the file, in three parts.
 
-    dry     -- nothing was launched, or nothing follows.
-    queued  -- the next work had been launched, or its launch is not recorded.
-    earlier -- the first work of a stream had been launched WAITING_NS before and did not start: the
-               device did something that is not in the file, such as the batch before.
+    dry     -- no work had been launched, or no work follows.
+    queued  -- the next work had been launched, or its launch wasn't recorded.
+    earlier -- the first work of a stream had been launched `WAITING_NS` earlier but didn't start,
+               because the device did something that isn't in the file, such as the previous batch.
     """
 
     dry: Intervals
@@ -50,20 +48,26 @@ class Idleness:
 
 
 def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
-    """The idleness of one device between two times in ns; events are those of `by_device`.
+    """Return one device's idle time between two times in nanoseconds.
 
-    An interval belongs to the event that ends it. If that event was launched after the device had
-    fallen idle, the interval is dry; if the event started WAITING_NS or longer after its launch, it
-    is dry only up to the end of the launch, and before the first event of the file not at all. A
-    kernel whose launch took WAITING_NS counts as launched at the end of its launch.
+    events -- the events from `by_device`.
+
+    The event that ends an idle interval decides its type:
+
+    - If the event was launched after the device became idle, the interval is dry.
+    - If the event started `WAITING_NS` or more after its launch, only the part up to the end of the
+      launch is dry. Before the file's first event, no part of it is dry.
+
+    A kernel launch that took `WAITING_NS` or more counts as made when the launch call returned.
     """
     idle = Intervals.window(begin, finish) - occupied(events)
     ending = ending_events(idle, events)
-    # The last time, the latest of all, answers the -1 of idleness that no event ends.
+    # The appended time is the latest possible one. It is for idle intervals that no event ends
+    # (-1).
     launched = np.append(launch_times(events), LATEST)[ending]
     returned = np.append(events["launched_ns"], LATEST)[ending]
     returned = np.where(returned == ABSENT, LATEST, returned)
-    # A launch that loads code for milliseconds has launched nothing before it returns.
+    # A launch that loads code for milliseconds hasn't launched anything before it returns.
     slow = np.append(events["kind"] == "kernel", False)[ending] & (returned < LATEST)
     slow &= (returned - np.minimum(launched, returned) >= WAITING_NS) & (returned > idle.starts)
     is_first = np.isin(ending, np.unique(events["stream"], return_index=True)[1])
@@ -73,7 +77,7 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     dry = np.where(
         launched >= idle.starts, np.where(waited, cut, idle.ends), np.where(slow, cut, idle.starts)
     )
-    # Before the first event of the file, unseen work may have run all the time.
+    # Before the file's first event, work that isn't in the file may have run all the time.
     leading = earlier & (idle.starts < events["start_ns"].min())
     dry = np.where(leading, idle.starts, dry)
     return Idleness(
@@ -84,14 +88,14 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
 
 
 def ending_events(idle: Intervals, events: PlainEvents) -> np.ndarray:
-    """Position of the event that ends each idle interval, -1 where none follows.
+    """Return the position of the event that ends each idle interval, or -1 if none follows.
 
-    Of several that start together it is one whose launch is not recorded, or else the one launched
-    first. An event without a duration ends no idleness.
+    If several events start together, an event without a recorded launch comes first, and then the
+    one that was launched first. An event without a duration doesn't end an idle interval.
     """
     start, end = start_and_end(events)
     lasting = np.flatnonzero(end > start)
-    # ABSENT is the least number, so events without a launch record come first.
+    # ABSENT is the smallest number, so events without a launch record come first.
     order = lasting[np.lexsort((launch_times(events)[lasting], start[lasting]))]
     return np.append(order, -1)[np.searchsorted(start[order], idle.ends, side="left")]
 
@@ -119,10 +123,10 @@ OVERLAP_COLUMNS = {
 class DeviceTime:
     """One device's time by use, as sets of intervals.
 
-    The definitions are those of TraceLens' gpu_timeline: computation is every kernel and fill that
-    is no collective; communication counts as exposed where no computation runs beside it, a copy
-    where neither of these does. computation, exposed_communication and exposed_copy do not overlap,
-    and together they are busy.
+    The definitions are the same as in TraceLens' `gpu_timeline`. Computation is every kernel and
+    fill except collectives. Communication is exposed if no computation runs at the same time. A
+    copy is exposed if neither computation nor communication runs at the same time. `computation`,
+    `exposed_communication` and `exposed_copy` don't overlap and add up to `busy`.
     """
 
     computation: Intervals
@@ -131,32 +135,33 @@ class DeviceTime:
 
     @classmethod
     def of(cls, events: Events) -> DeviceTime:
-        """The time of one device's events."""
+        """Return how one device's time was used, from its events."""
         kinds = (["kernel", "fill"], ["collective"], ["copy"])
         return cls(*(occupied(events, is_one_of(events["kind"], chosen)) for chosen in kinds))
 
     @property
     def exposed_communication(self) -> Intervals:
-        """Communication with no computation beside it."""
+        """Communication without simultaneous computation."""
         return self.communication - self.computation
 
     @property
     def exposed_copy(self) -> Intervals:
-        """Copies with neither computation nor communication beside them."""
+        """Copies without simultaneous computation or communication."""
         return self.copy - (self.computation | self.communication)
 
     @property
     def busy(self) -> Intervals:
-        """Anything at all."""
+        """Time when the device ran anything."""
         return self.computation | self.communication | self.copy
 
 
 def overlap(profile: Profile) -> pd.DataFrame:
-    """How much communication and copying hides behind computation; one row per rank and device.
+    """Return how much communication and copying is hidden behind computation, with one row per rank
+    and device.
 
-    total_ns is from the first start to the last end. computation, exposed communication,
-    exposed copy (for the definitions see DeviceTime) and idle add up to it exactly.
-    communication_ns = exposed + hidden. The percentages relate to total_ns.
+    `total_ns` is from the first start to the last end. It is exactly the sum of computation,
+    exposed communication, exposed copies (see DeviceTime) and idle time. `communication_ns` is the
+    sum of its exposed and hidden parts. The percentages are shares of `total_ns`.
     """
     rows = []
     for place, events in by_device(profile):

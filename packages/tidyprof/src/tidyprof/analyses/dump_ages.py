@@ -1,4 +1,4 @@
-"""Whether the dump of a rank is young enough to show that the rank didn't make a call."""
+"""Checks of whether a rank's dump is recent enough to show that the rank didn't make a call."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ this long for the dumps (`waitTimeoutDumpInMilSec_ * 4` in ProcessGroupNCCL.cpp)
 """
 
 CLOCK_SKEW_S = 0.1
-"""Difference between the clocks of nodes and file systems, in seconds. NTP keeps it below that in
-one network, and Linux sets the times of files to its last tick, at most 10 ms ago.
+"""Assumed difference between the clocks of nodes and file systems, in seconds. NTP keeps the
+difference below this value within one network. Linux sets file times to its last tick, which is at
+most 10 ms old.
 """
 
 NEXT_STEP = (
@@ -30,13 +31,13 @@ NEXT_STEP = (
 class DumpAges:
     """The ages of the dumps behind a table of `read_flight_recorder`.
 
-    A dump contains no time of its own. It is at least as young as its newest call, and at least as
-    old as its file, because a copy gets a later time.
+    A dump doesn't contain the time when it was written. It was written after its newest call. It
+    was written no later than its file time, because a copy gets a later time.
     """
 
     def __init__(self, calls: pd.DataFrame) -> None:
         self._newest: dict[int, int] = calls.groupby("rank")["called_ns"].max().dropna().to_dict()
-        # A file older than its own calls has the time of another clock.
+        # If a file is older than its own calls, its time comes from a different clock.
         self._written = {
             rank: written
             for rank, written in calls.attrs["written_ns"].items()
@@ -44,7 +45,7 @@ class DumpAges:
         }
         completed = calls["state"] == "completed"
         self._with_states = {*calls.loc[completed, "rank"]}
-        # A timeout that ran out anywhere shows that the job hangs.
+        # A timeout that expired on any rank shows that the job hangs.
         self._ran_out_s = float("inf")
         newest = calls["record"] == calls.groupby("rank")["record"].transform("max")
         failed = calls["retired"] & calls["rank"].isin(self._with_states)
@@ -54,13 +55,14 @@ class DumpAges:
         written = calls["rank"].map(self._written).astype("Int64")
         calls = calls.assign(age=written - calls["called_ns"])[~calls["message"]]
         calls = calls.sort_values(["number", "age"], ascending=[True, False])
-        # Of the calls of one number, the one that its dump shows to be the oldest.
+        # Of the calls with one number, keep the call that its dump shows to be the oldest.
         first = calls.drop_duplicates(["group", "number"])
         self._first = {group: rows.to_dict("records") for group, rows in first.groupby("group")}
         of_all = calls[calls["call"].str.contains(_NEEDS_ALL, case=False)]
         self._completed = _newest_of_group(of_all[of_all["state"] == "completed"])
-        # gloo's calls are retired when they end, also by an error. Calls from one line may have
-        # been pending at once, but a rank that made a call from elsewhere went on.
+        # gloo retires calls when they end, even if they end with an error. Calls from one line may
+        # have been pending at the same time, but a rank that made a call from a different line has
+        # continued.
         elsewhere = of_all["stack"] != of_all.groupby(["group", "rank"])["stack"].transform("last")
         silent = ~of_all["rank"].isin(self._with_states)
         self._went_on = _newest_of_group(of_all[silent & elsewhere & of_all["retired"]])
@@ -72,8 +74,10 @@ class DumpAges:
         }
 
     def doubt(self, rank: int, group: str, last: int) -> str | None:
-        """Return why the dump of a rank can't show that its last call in a group is number `last`
-        (0: none), although other ranks made later ones; None if it can.
+        """Return why a rank's dump can't show that its last call in a group is number `last` (0:
+        none).
+
+        Other ranks made later calls. The result is None if the dump can show it.
         """
         first = next((call for call in self._first.get(group, []) if call["number"] > last), None)
         if first is None:
@@ -84,8 +88,11 @@ class DumpAges:
         return why or self.doubt_of_call(rank, first)
 
     def doubt_of_call(self, rank: int, call: dict[str, Any]) -> str | None:
-        """Return why the dump of a rank can't show that it left the call of another rank, a row of
-        the table, without an answer; None if it can.
+        """Return why a rank's dump can't show that the rank didn't answer another rank's call.
+
+        call -- a row of the table.
+
+        The result is None if the dump can show it.
         """
         if rank in self._older or pd.isna(call["called_ns"]):
             return self._older.get(rank)
@@ -97,17 +104,20 @@ class DumpAges:
             return None
         timeout_s = self._timeout_s(call)
         if age_s < timeout_s - CLOCK_SKEW_S:
-            return f"{name} was {age_s:.3g} s old in its dump, and the timeout is {timeout_s:g} s"
+            return f"{name} was {age_s:.3g} s old in its dump, but the timeout is {timeout_s:g} s"
         younger_s = _seconds(call["called_ns"], self._newest.get(rank, call["called_ns"]))
         # gloo's states don't show which calls are pending, so only a younger dump is evidence.
-        # Equal times are no difference of two clocks.
+        # Equal times don't show that one dump is younger.
         if call["rank"] in self._with_states or not younger_s or younger_s > CLOCK_SKEW_S:
             return None
         how = f"{abs(younger_s):.3g} s {'younger' if younger_s > 0 else 'older'}"
-        return f"the newest call in rank {rank}'s dump is {how} than {name}, so it may be too old"
+        return (
+            f"the newest call in rank {rank}'s dump is {how} than {name}, so the dump may be too"
+            " old"
+        )
 
     def _timed_out(self, rank: int, call: dict[str, Any]) -> bool:
-        """Return True if a call ran into its timeout, and the dump of `rank` is younger than it."""
+        """Return True if a call timed out and the dump of `rank` is younger than the timeout."""
         if call["rank"] in self._with_states:
             return bool(call["retired"]) and call["state"] != "completed"
         earliest_s = self._timeout_s(call) - CLOCK_SKEW_S
@@ -118,11 +128,11 @@ class DumpAges:
         )
 
     def _timeout_s(self, call: dict[str, Any]) -> float:
-        """Return the timeout of a call, or a shorter one that ran out in the job, in seconds."""
+        """Return the timeout of a call in seconds, or a shorter timeout that expired in the job."""
         return float(min(self._ran_out_s, call["timeout_ms"] / 1e3))
 
     def _age_s(self, rank: int, call: dict[str, Any]) -> float:
-        """Return how old a call was when the dump of `rank` was written, in seconds; nan if
+        """Return the age of a call in seconds when the dump of `rank` was written, or nan if it is
         unknown.
         """
         if rank not in self._written or pd.isna(call["called_ns"]):
@@ -135,18 +145,18 @@ def _seconds(start_ns: int, end_ns: int) -> float:
 
 
 def _newest_of_group(calls: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return group -> the highest number among these calls, and a rank that made it."""
+    """Return each group's highest call number, and a rank that made this call."""
     rows = calls.drop_duplicates("group", keep="last")
     pairs = zip(rows["number"], rows["rank"], strict=True)
     return dict(zip(rows["group"], pairs, strict=True))
 
 
 def _finished(newest: dict[str, tuple[int, int]], rank: int, group: str, last: int) -> str | None:
-    """Return in words that a call of `newest` is later than the last one of a rank, or None."""
+    """Return a sentence if a call in `newest` is later than a rank's last call, otherwise None."""
     number, other = newest.get(group, (0, 0))
     if number <= last:
         return None
     return (
-        f"rank {other} got past collective {number}, which it can't without rank {rank}. But rank"
-        f" {rank}'s dump ends with collective {last}, so this dump is older"
+        f"rank {other} finished collective {number}, which requires rank {rank}. But rank {rank}'s"
+        f" dump ends with collective {last}, so the dump is older"
     )

@@ -1,4 +1,4 @@
-"""The device's idle intervals, and what the host was doing meanwhile."""
+"""A device's idle intervals, and what the host did during them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtim
 """Kind of host event -> the column of `gaps` that names it."""
 
 MIN_COVERED_SHARE = 0.5
-"""Share of a gap that a call must cover to be named for it."""
+"""Share of a gap that a runtime call must cover to be listed as the `host_call`."""
 
 GAP_COLUMNS = {
     **PLACE,
@@ -44,20 +44,31 @@ GAP_COLUMNS = {
 
 
 def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
-    """Idle intervals of at least minimum_ns between a device's first and last event, longest first.
+    """Return idle intervals of at least `minimum_ns` between a device's first and last event,
+    longest first.
 
-    after and before are the short names of the events that the gap lies between. cause is what most
-    of the gap is: `launched late` (nothing was launched), `queued` (the next work had been
-    launched: dispatch, or a dependency), `earlier work` (the next work is the first of its stream,
-    had been launched and waited a millisecond or longer: what the device did, such as the batch
-    before, is not in the file) or `unknown` (no launch record). Events without a duration neither
-    begin nor end a gap; of several events that end one together, the first launched counts.
-    host_range, host_operator and host_call name the annotation (step ranges left out), operator and
-    runtime call of the same rank that overlap the gap longest, the innermost of equal ones; missing
-    where there is none. A call that covers less than MIN_COVERED_SHARE of the gap is no reason for
-    it: host_call is missing then. Where several processes without a rank mark steps, only host
-    events of the device's process count; raises ValueError where that is not clear, see
-    `common.owner_of`.
+    `after` and `before` are the short names of the events around the gap. `cause` describes
+    most of the gap:
+
+    - `launched late`: no work was launched.
+    - `queued`: the next work was already launched. The delay comes from dispatch or from a
+      dependency.
+    - `earlier work`: the next work is the first of its stream and started a millisecond or more
+      after its launch. What the device did in that time, such as the previous batch, isn't in the
+      file.
+    - `unknown`: the launch wasn't recorded.
+
+    Events without a duration don't start or end a gap. If several events end a gap together, the
+    first launched event counts.
+
+    `host_range`, `host_operator` and `host_call` name the annotation, the operator and the runtime
+    call of the same rank that overlap the gap longest. Of equal overlaps, the innermost wins. Step
+    ranges are left out, and the value is missing if there is no such event. `host_call` is also
+    missing if the call covers less than `MIN_COVERED_SHARE` of the gap, because it then doesn't
+    explain the gap.
+
+    If several processes without a rank mark steps, only host events of the device's process count.
+    Raises ValueError if that process is unclear (see `common.owner_of`).
     """
     host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
@@ -71,8 +82,8 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
         if len(idle):
             table = _device_gaps(idle, events)
             own = events_of_process(host, owner_of(place, events, marked))
-            # A range or an operator says where in the program the gap lies, however short; a call
-            # would be taken for the reason.
+            # Even a short range or operator shows which part of the program the gap belongs to. But
+            # a short call would be mistaken for the cause.
             for kind, column in HOST_COLUMNS.items():
                 least = MIN_COVERED_SHARE if kind == "runtime" else 0
                 table[column] = longest_overlap(idle, own[own["kind"] == kind], least)

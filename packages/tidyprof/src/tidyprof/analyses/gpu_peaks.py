@@ -1,13 +1,14 @@
 """Peak rates of AMD Instinct GPUs, by architecture and by model.
 
-Rates come from AMD's architecture pages
-(https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html,
-.../mi250.html, .../mi100.html) and specification table
-(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html), sizes of cache lines and requests
-from the metric definitions of rocprof-compute (ROCm/rocm-systems, projects/rocprofiler-compute,
-src/rocprof_compute_soc/analysis_configs). Those definitions count F6F4 with 16834 FLOP per CU and
-clock, a typing error for 16384, and up to release 3.2.2 doubled the F8, F16, BF16 and INT8 rates of
-gfx942; here they are as published.
+The rates come from AMD's architecture pages
+(https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html, .../mi250.html, .../mi100.html)
+and specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html).
+
+The sizes of cache lines and requests come from the metric definitions of rocprof-compute
+(ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs). Those
+definitions count F6F4 as 16834 FLOP per CU and clock cycle, which is a typo for 16384. Up to
+release 3.2.2, they doubled the F8, F16, BF16 and INT8 rates of gfx942. This module uses the
+published rates.
 """
 
 from __future__ import annotations
@@ -21,41 +22,42 @@ import pandas as pd
 from tidyprof.tables.contract import Profile
 
 VECTOR_RATE = 128
-"""FLOP per CU and clock of the vector units without packing: 64 lanes, a fused multiply-add counts
-as two. This is what rocprof-compute divides by; AMD's figure for FP32 is twice that where packed
-instructions exist.
+"""FLOP per CU and clock cycle of the vector units without packed instructions: 64 lanes, and a
+fused multiply-add counts as two. rocprof-compute divides by the same rate. On GPUs with packed
+instructions, AMD publishes twice this rate for FP32.
 """
 
 LDS_BYTES = 128
-"""Bytes per CU and clock of the local data share: 32 banks of 4 bytes, which rocprof-compute takes
-for all. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its roof may be twice that:
-the bytes that it hands out are not published.
+"""Bytes per CU and clock cycle of the local data share. rocprof-compute assumes 32 banks of 4 bytes
+for all GPUs. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its ceiling may be twice
+as high, but its LDS bandwidth isn't published.
 """
 
 L1_ACCESS_BYTES = 64
-"""Bytes that an access to the vector L1 hands out at most, however long the line. In public
-recordings a copy of 4 bytes a lane takes four accesses of a wavefront both on MI200 (lines of 64 B)
-and on MI300X (128 B), and the benchmark of rocprof-compute reaches 33.4 TB/s on an MI300X: 82 % of
-this per compute unit and clock.
+"""Largest number of bytes that one access to the vector L1 returns, whatever the line size. In
+public traces, a wavefront that copies 4 bytes per lane makes four accesses, both on MI200 (64 B
+lines) and on MI300X (128 B lines). The rocprof-compute benchmark reaches 33.4 TB/s on an MI300X,
+which is 82% of this limit per compute unit and clock cycle.
 """
 
 SCALAR_CACHE_BYTES = 64
-"""Bytes per cache and clock of the instruction cache and of the scalar data cache."""
+"""Bytes per cache and clock cycle of the instruction cache and of the scalar data cache."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One generation of compute unit.
+    """One generation of compute units.
 
-    matrix            -- data type -> FLOP (for int8: operations) per CU and clock of the matrix
-        cores, dense.
-    vector_fp32       -- FLOP per CU and clock of the vector units with packed FP32 instructions.
-    l1_line_bytes     -- cache line of the vector L1, also what it can hand out per CU and clock.
-    l2_read_bytes     -- bytes of a read request from L1 to L2 (writes and atomics: 64).
-    l2_channel_bytes  -- bytes per L2 channel and clock.
-    fabric            -- prefix of the counters between L2 and memory.
-    reads_by_size     -- whether reads of 128 B have a counter of their own there (and TCC_BUBBLE
-        stays 0).
+    matrix           -- data type -> dense FLOP (for int8: operations) of the matrix cores per CU
+                        and clock cycle.
+    vector_fp32      -- FLOP of the vector units with packed FP32 instructions per CU and clock
+                        cycle.
+    l1_line_bytes    -- cache line size of the vector L1, which is also the most that it can return
+                        per CU and clock cycle.
+    l2_read_bytes    -- bytes of a read request from L1 to L2 (writes and atomics: 64).
+    l2_channel_bytes -- bytes per L2 channel and clock cycle.
+    fabric           -- prefix of the counters between L2 and memory.
+    reads_by_size    -- True if a separate counter counts 128 B reads and `TCC_BUBBLE` stays 0.
     """
 
     matrix: Mapping[str, int]
@@ -105,13 +107,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         reads_by_size=True,
     ),
 }
-"""gfx name -> architecture."""
+"""Architectures by gfx name."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A product: compute units, peak engine clock in MHz, peak memory bandwidth in GB/s of one
-    device.
+    """A product.
+
+    clock_mhz            -- peak engine clock.
+    memory_gb_per_second -- peak memory bandwidth of one device.
     """
 
     name: str
@@ -131,28 +135,28 @@ MODELS = (
     Model("MI350X", "gfx950", 256, 2200, 8000.0),
     Model("MI355X", "gfx950", 256, 2400, 8000.0),
 )
-"""Products with the figures that AMD publishes."""
+"""Products with the values that AMD publishes."""
 
 
 def architecture_of(profile: Profile) -> Architecture:
-    """The architecture that the profile's sysinfo names. Raises ValueError if there are no figures
-    for it.
+    """Return the architecture that the profile's sysinfo names.
+
+    Raises ValueError if sysinfo doesn't name a known architecture.
     """
     name = profile.meta.get("sysinfo", {}).get("gpu_arch")
     if name is None:
         raise ValueError(
-            "the profile does not say which GPU it is from: sysinfo.csv was not beside pmc_perf.csv"
+            "the profile doesn't name its GPU because sysinfo.csv wasn't next to pmc_perf.csv"
         )
     if name not in ARCHITECTURES:
-        raise ValueError(f"no peaks and formulas for {name}, only for {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"{name} has no peaks and formulas; only {', '.join(ARCHITECTURES)} do")
     return ARCHITECTURES[name]
 
 
 def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
-    """The product that sysinfo describes, None if that is not clear.
+    """Return the product that sysinfo describes, or None if that isn't clear.
 
-    The number of compute units distinguishes most products; where it does not, the stated model has
-    to.
+    The number of compute units identifies most products. Otherwise, the name in sysinfo decides.
     """
     same = [
         model
@@ -167,8 +171,9 @@ def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
 
 
 def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
-    """Peak memory bandwidth in GB/s: as stated, or 32 B per channel and memory clock; None if both
-    are unknown.
+    """Return the peak memory bandwidth in GB/s, or None if it can't be found.
+
+    It is the bandwidth that sysinfo states, or else 32 B per channel and memory clock cycle.
     """
     if "hbm_bw" in sysinfo:
         return float(sysinfo["hbm_bw"])
@@ -181,7 +186,9 @@ def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class ComputeUnit:
-    """What the wavefronts on one compute unit share: LDS, given out in blocks, both in bytes."""
+    """LDS that the wavefronts on one compute unit share, and the block size in which it is
+    allocated (bytes).
+    """
 
     lds_bytes: int
     lds_block_bytes: int
@@ -192,27 +199,35 @@ COMPUTE_UNITS: Mapping[str, ComputeUnit] = {
     "gfx942": ComputeUnit(64 * 1024, 512),
     "gfx950": ComputeUnit(160 * 1024, 1280),
 }
-"""gfx name -> its compute unit. LDS from AMD's specification table, blocks from LLVM's "User Guide
-for AMDGPU Backend" (https://llvm.org/docs/AMDGPUUsage.html, GRANULATED_LDS_SIZE).
+"""Compute units by gfx name. LDS sizes come from AMD's specification table. Block sizes come from
+LLVM's "User Guide for AMDGPU Backend" (https://llvm.org/docs/AMDGPUUsage.html,
+`GRANULATED_LDS_SIZE`).
 """
 
 SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
-"""A CU's SIMDs, and wavefronts on a SIMD (sysinfo.csv of rocprof-compute: simd_per_cu 4,
-max_waves_per_cu 32); vector registers for each lane of a SIMD, accumulation registers included (512
-KiB a CU by the specification table, for 64 lanes and 4 bytes), and how many of them are given out
-at once (GRANULATED_WORKITEM_VGPR_COUNT in LLVM's guide). gfx908 is left out: its accumulation
-registers are apart.
+"""SIMDs per CU, wavefronts per SIMD, registers per SIMD lane, and registers per allocated block.
+
+SIMDs and wavefronts come from rocprof-compute's sysinfo.csv (`simd_per_cu` 4, `max_waves_per_cu`
+32). The registers are vector registers, including accumulation registers. Their number follows from
+the specification table: 512 KiB per CU for 64 lanes and 4 bytes. The block size is
+`GRANULATED_WORKITEM_VGPR_COUNT` in LLVM's guide. gfx908 is left out because its accumulation
+registers are separate.
 """
 
 
 def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:
-    """How many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time: an upper
-    limit, and no speed.
+    """Return how many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time.
 
-    A row is one kernel: `waves_by_registers`, and if the size of a workgroup is known,
-    `waves_by_lds` (<NA> without LDS), `waves` (0 where not even one workgroup fits) and
-    `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which there are 8. Workgroups are
-    whole, so waves are in quarters. <NA> is what is not known, as for other GPUs.
+    The values are upper limits and don't predict speed. Each row describes one kernel.
+    `waves_by_registers` is the limit by registers. If the workgroup size is known, the row also has
+    three more values:
+
+    - `waves_by_lds`: the limit by LDS, `<NA>` without LDS.
+    - `waves`: the overall limit, 0 if not even one workgroup fits.
+    - `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which there are 8.
+
+    Only whole workgroups fit, so the values are multiples of a quarter. Unknown values are `<NA>`,
+    as are all values of other GPUs.
     """
     rows = [_waves(kernel) for kernel in kernels.itertuples()]
     columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {
@@ -225,12 +240,12 @@ def _waves(kernel: Any) -> dict[str, Any]:
     unit = COMPUTE_UNITS.get(kernel.target)
     if unit is None or pd.isna(kernel.vgprs):
         return {}
-    # A kernel without vector registers gets a block of them all the same.
+    # Even a kernel without vector registers gets one block of them.
     by_registers = min(WAVES_PER_SIMD, REGISTERS // _blocks(max(1, kernel.vgprs), REGISTER_BLOCK))
     waves = {"waves_by_registers": by_registers}
     if pd.isna(kernel.warps):
         return waves
-    # In workgroups of a compute unit, since LDS is given to these.
+    # Count in workgroups per compute unit because LDS is allocated per workgroup.
     slots = SIMDS * by_registers // kernel.warps
     groups = {"registers" if by_registers < WAVES_PER_SIMD else "wave slots": slots}
     if kernel.lds_bytes:
@@ -242,5 +257,5 @@ def _waves(kernel: Any) -> dict[str, Any]:
 
 
 def _blocks(amount: int, block: int) -> int:
-    """The amount rounded up to whole blocks, as it is given out."""
+    """Return the amount rounded up to whole blocks."""
     return -(-amount // block) * block

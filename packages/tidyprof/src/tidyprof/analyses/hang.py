@@ -1,6 +1,4 @@
-"""Which rank do the others wait for? The calls of all ranks side by side, and the first place where
-they differ.
-"""
+"""Find the rank that the others wait for: compare all ranks' calls up to their first difference."""
 
 from __future__ import annotations
 
@@ -17,7 +15,9 @@ from tidyprof.analyses.dump_ages import NEXT_STEP, DumpAges
 from tidyprof.analyses.messages import Message, pending_messages
 
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "_allgather_base")
-"""Collectives whose input has the same size on every rank (documentation of torch.distributed)."""
+"""Collectives whose input has the same size on every rank, according to the torch.distributed
+documentation.
+"""
 
 OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY, UNKNOWN = KINDS = (
     "other call",
@@ -31,15 +31,15 @@ OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY,
     "nobody is missing",
     "inconclusive",
 )
-"""What can be found. Of several groups the verdict is the first of these that holds for one, unless
-the ranks that are missing there wait themselves in another group.
+"""Possible verdicts. If there are several groups, the verdict is the first of these that holds for
+any group. A group is skipped if the ranks that are missing there wait in another group.
 """
 
 
 @dataclass(frozen=True)
 class Hang:
-    """One of KINDS, the ranks to blame as far as that can be told, a sentence, and a table with a
-    row for each rank.
+    """A verdict: one of `KINDS`, the ranks to blame if they are known, a sentence, and a table with
+    one row per rank.
     """
 
     kind: str
@@ -50,8 +50,10 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A rank, the ranks that it seems to wait for, and where it waits: the name of a group (None:
-    in a message), and the call in words.
+    """A rank, the ranks that it seems to wait for, and the place where it waits.
+
+    group -- name of the group, or None for a message.
+    call  -- a description of the call.
     """
 
     rank: int
@@ -61,18 +63,20 @@ class _Wait:
 
 
 def find_missing_ranks(calls: pd.DataFrame) -> Hang:
-    """Return what the table of `read_flight_recorder` shows about a job that hangs.
+    """Return what the table of `read_flight_recorder` shows about a hanging job.
 
-    A rank is behind only if its dump is young enough to show that. Otherwise, the verdict is
-    inconclusive, unless the ranks made different calls before.
+    A rank is behind only if its dump is recent enough to show that. Otherwise, the verdict is
+    inconclusive unless the ranks made different calls earlier.
 
-    Of several groups it is about the one where a rank is missing that waits nowhere itself; where
-    all wait for each other, about the group of the rank that leaves the others' path. Sends and
-    receives count as groups of two. The table has, for each rank of that group, `rank`, `dump`
-    (<NA> where there is none), the `number`, `call`, `elements` and `line` of its last call, and
-    `after_ns`: how much later that call came than the first rank's call of that number.
+    If there are several groups, the verdict is about the group with a missing rank that doesn't
+    wait anywhere. If all ranks wait for each other, it is about the group of the rank that leaves
+    the other ranks' path. Sends and receives count as groups of two.
+
+    The table describes each rank of that group. `dump` is `<NA>` if there is no dump. `number`,
+    `call`, `elements` and `line` describe the rank's last call. `after_ns` is the time between the
+    first rank's call with that number and this rank's call.
     """
-    # The table has whole paths, and sentences only the names of files.
+    # The table contains whole paths, but sentences contain only file names.
     short = {"path": calls["line"], "line": _short(calls["line"])}
     calls = calls.assign(**short, stack=calls["stack"].fillna(""))
     names = sorted({*calls.attrs["groups"], *calls.loc[~calls["message"], "group"]})
@@ -85,8 +89,9 @@ def find_missing_ranks(calls: pd.DataFrame) -> Hang:
     hangs = {group.name: _hang(calls, group, waits) for group in groups if not _mute(group)}
     parted = [hang for hang in hangs.values() if hang.kind in (OTHER_CALL, OTHER_SIZE)]
     skipped = [hang for hang in hangs.values() if hang.kind == SKIPPED]
-    # From the surest to the least: calls that differ prove a fault wherever anybody waits; then a
-    # rank that waits for nobody; only where all wait for each other does the path have to tell.
+    # Check the most certain verdicts first. Calls that differ prove a fault if any rank waits. Next
+    # comes a rank that waits for no other rank. Compare the ranks' paths only if all ranks wait for
+    # each other.
     if parted:
         hang = min(parted, key=lambda one: (not one.ranks, KINDS.index(one.kind)))
     elif free:
@@ -107,20 +112,20 @@ def find_missing_ranks(calls: pd.DataFrame) -> Hang:
 
 
 def _logs(calls: pd.DataFrame, ranks: Iterable[int]) -> str:
-    """How the logs of some ranks end; empty if there are none."""
+    """Return how some ranks' logs end, or an empty string if there are no logs."""
     logs = calls.attrs["logs"]
     ends = "; ".join(logs[rank] for rank in [*ranks][:MOST_NAMED] if rank in logs)
     return f" {ends}." * bool(ends)
 
 
 def _mute(group: _Group) -> bool:
-    """Whether nobody called anything in a group that is not the only one."""
+    """Return True for one of several groups if no rank made a call in it."""
     return bool(group.title) and not any(group.last.values())
 
 
 def _first(found: list[Hang]) -> Hang:
-    """The first in the order of KINDS; of several of one kind, the one whose last call is the
-    latest.
+    """Return the first hang in the order of `KINDS`; on a tie, the one with the latest last
+    call.
     """
 
     def order(hang: Hang) -> tuple[int, float]:
@@ -131,19 +136,19 @@ def _first(found: list[Hang]) -> Hang:
 
 
 def _hang(calls: pd.DataFrame, group: _Group, waits: list[_Wait]) -> Hang:
-    """The verdict on one group."""
+    """Return the verdict on one group."""
     elsewhere = {wait.rank for wait in waits if wait.group != group.name}
     rows = calls[(calls["group"] == group.name) & ~calls["message"]]
     return _whole(_verdict(group, elsewhere), calls, rows, sorted({*group.last, *group.silent}))
 
 
 def _whole(verdict: Verdict, calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> Hang:
-    """The verdict, with a table of the last calls of some ranks among these rows."""
+    """Return the verdict with a table of the ranks' last calls among these rows."""
     return Hang(verdict.kind, tuple(verdict.blamed), verdict.sentence, _table(calls, rows, ranks))
 
 
 class Verdict(NamedTuple):
-    """One of KINDS, the ranks to blame, and a sentence."""
+    """A verdict: one of `KINDS`, the ranks to blame, and a sentence."""
 
     kind: str
     blamed: list[int]
@@ -151,7 +156,7 @@ class Verdict(NamedTuple):
 
 
 class _Late(NamedTuple):
-    """The number of a call that came too late, the ranks that made it, and how late, in words."""
+    """A late call: its number, the ranks that made it, and a description of the delay."""
 
     number: int
     ranks: list[int]
@@ -160,11 +165,13 @@ class _Late(NamedTuple):
 
 @dataclass(frozen=True)
 class _Group:
-    """The calls of one process group: those of each rank with a dump, by number; the ranks without
-    a dump; whether buffers have lost calls.
+    """The calls of one process group.
 
-    calls -- the calls of all groups.
-    title -- ` of group 3`, empty where there is only one group.
+    calls       -- the calls of all groups.
+    title       -- ` of group 3`, or empty if there is only one group.
+    of_rank     -- rank -> its calls by number, for the ranks with a dump.
+    silent      -- the ranks without a dump.
+    overwritten -- True if a buffer has lost calls.
     """
 
     calls: pd.DataFrame
@@ -181,40 +188,42 @@ class _Group:
 
     @property
     def oldest(self) -> int:
-        """The first call that all buffers still hold."""
+        """Number of the first call that is still in every buffer."""
         return max((int(of.index.min()) for of in self.of_rank.values() if len(of)), default=1)
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of calls that any buffer holds, from the oldest that all may hold to the last
-        that all ranks made.
+        """Numbers of the calls in any buffer, from the oldest call that all may contain to the last
+        call that all ranks made.
         """
         end = min(self.last.values())
         held = {int(number) for of in self.of_rank.values() for number in of.index}
         return sorted(number for number in held if self.oldest <= number <= end)
 
     def first_open(self, rank: int) -> int | None:
-        """The number of the first call that a rank has not left; None where it has left all, as
-        after a timeout.
+        """Return the number of the first call that a rank is still in, or None if it has left all
+        calls.
+
+        A rank has left all calls after a timeout, for example.
         """
         of = self.of_rank[rank]
         still = of.index[~of["retired"] & (of["state"] != "completed")]
         return int(still.min()) if len(still) else None
 
     def at(self, number: int) -> dict[int, pd.Series]:
-        """Rank -> its call of that number, for the ranks whose buffers hold it."""
+        """Return each rank's call with that number, for the ranks whose buffers contain it."""
         return {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
 
     @cached_property
     def doubts(self) -> dict[int, str]:
-        """Rank -> why its dump can't show that it is behind, for the ranks where that holds."""
+        """Reasons by rank why a dump can't show that its rank is behind."""
         last = self.last
         whys = {rank: self.ages.doubt(rank, self.name, number) for rank, number in last.items()}
         return {rank: why for rank, why in whys.items() if why}
 
     def waits(self) -> list[_Wait]:
-        """The ranks that may stand in the last call that they made here, and those they wait
-        for.
+        """Return the ranks that may be waiting in their last call in this group, and the ranks they
+        wait for.
         """
         last = self.last
         late = self.late()
@@ -224,12 +233,12 @@ class _Group:
             if not number:
                 continue
             call = self.of_rank[rank].loc[number]
-            # A call that was retired, as after a timeout, is still open if the rank made no other
-            # one since, in whatever group.
+            # A call that was retired, for example by a timeout, is still open if the rank has made
+            # no later call in any group.
             open_still = not call["retired"] or call["record"] == newest_record[rank]
             if call["state"] == "completed" or not open_still:
                 continue
-            # A rank behind that is inside an earlier call is not missing: it waits there itself.
+            # A rank inside an earlier call isn't missing because it waits in that call.
             behind = {one for one in last if last[one] < number and self.first_open(one) is None}
             others = behind | {*self.silent}
             if late and late.number == number and rank not in late.ranks:
@@ -240,7 +249,7 @@ class _Group:
         return waits
 
     def late(self) -> _Late | None:
-        """The first call that a rank made after the timeout of the rank that made it first."""
+        """Return the first call that a rank made after the timeout of the first rank to make it."""
         times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()})
         times = times.dropna().astype("int64")
         for number, called in times.iterrows():
@@ -250,7 +259,7 @@ class _Group:
             late = [int(rank) for rank in called.index if after_s[rank] > limit_s]
             if late:
                 how = (
-                    f"{after_s[late].max():.1f} s after rank {first}'s, and the timeout is"
+                    f"{after_s[late].max():.1f} s after rank {first}'s call, but the timeout is"
                     f" {limit_s:g} s"
                 )
                 return _Late(int(number), late, how)
@@ -258,14 +267,17 @@ class _Group:
 
 
 def _group(calls: pd.DataFrame, name: str, ages: DumpAges, several: bool) -> _Group:
-    """The calls of a group. Where no dump states the group's ranks, as with gloo, a rank without a
-    dump may belong to it.
+    """Return the calls of a group.
+
+    If no dump lists the group's ranks, as with gloo, any rank without a dump may belong to the
+    group.
     """
     rows = calls[(calls["group"] == name) & ~calls["message"]]
     dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
     everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
     ranks = {*groups.get(name, everybody - {*dumps}), *rows["rank"]}
-    # The last record of a number is the end of a batch of collectives, which has their state.
+    # The last record with a number is the end of a batch of collectives, which has the batch's
+    # state.
     of_rank = {
         rank: rows[rows["rank"] == rank].drop_duplicates("number", keep="last").set_index("number")
         for rank in sorted(ranks & {*dumps})
@@ -276,34 +288,35 @@ def _group(calls: pd.DataFrame, name: str, ages: DumpAges, several: bool) -> _Gr
 
 
 def _short(lines: pd.Series) -> pd.Series:
-    return lines.str.replace(r"^.*/", "", regex=True).replace(
-        "not recorded", "a line that is not recorded"
-    )
+    return lines.str.replace(r"^.*/", "", regex=True).replace("not recorded", "an unknown line")
 
 
 def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
-    """The verdict on one group by its calls. elsewhere -- ranks that wait in another group."""
+    """Return the verdict on one group from its calls.
+
+    elsewhere -- ranks that wait in another group.
+    """
     if not any(group.last.values()):
         return _inconclusive(_NO_CALL)
     if group.overwritten and min(group.last.values()) < group.oldest:
-        return _inconclusive(f"the buffers hold no call that all ranks still have. {_LARGER}")
-    # From the oldest call on: what differs first explains what differs later.
+        return _inconclusive(f"none of the calls is still in every rank's buffer. {_LARGER}")
+    # Start with the oldest call because the first difference explains later ones.
     parted = None
     for number in group.numbers:
         at = group.at(number)
         lacking = [rank for rank in group.of_rank if rank not in at]
         if lacking:
             text = (
-                f"{_ranks(lacking, 'has', 'have')} no record of collective {number}{group.title},"
-                " but of later ones"
+                f"{_ranks(lacking, 'has', 'have')} records of later collectives but not of"
+                f" collective {number}{group.title}"
             )
             return _inconclusive(f"{text}. {_LARGER}")
         found = _mismatch(f"{number}{group.title}", at)
         differs = found or len({one["stack"] for one in at.values()}) > 1
         if differs and group.overwritten and number == group.oldest:
             text = (
-                f"the ranks differ at collective {number}, the oldest that all buffers hold; what"
-                " came before is"
+                f"the ranks differ at collective {number}, the oldest one in every buffer, and"
+                " earlier calls are"
             )
             return _inconclusive(f"{text} overwritten. {_LARGER}")
         if found:
@@ -312,7 +325,7 @@ def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
     return _at_the_end(group, parted, elsewhere)
 
 
-_NO_CALL = "no dump holds a call of this group: was TORCH_FR_BUFFER_SIZE 0?"
+_NO_CALL = "no dump contains a call of this group. Was TORCH_FR_BUFFER_SIZE 0?"
 _LARGER = "Set TORCH_FR_BUFFER_SIZE higher and run again."
 
 
@@ -321,12 +334,13 @@ def _inconclusive(why: str) -> Verdict:
 
 
 def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
-    """Ranks that call something else, or with another size. Where two sides have equally many
-    ranks, nobody is to blame.
+    """Return a verdict if ranks make different calls or use different sizes.
+
+    If the two largest sides have equally many ranks, the verdict doesn't blame any rank.
     """
     calls = {rank: one["call"] for rank, one in at.items()}
     sizes = {
-        rank: f"{one['call']} of {one['elements']} elements ({one['types']})"
+        rank: f"{one['call']} with {one['elements']} elements ({one['types']})"
         for rank, one in at.items()
     }
     same_size = all(call.rpartition(":")[2] in SAME_SIZE for call in calls.values())
@@ -345,23 +359,23 @@ def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
         who = (
             f"{_ranks(blamed, 'is', 'are')} the odd one out"
             if blamed
-            else "The dumps can't say who is wrong"
+            else "The dumps don't show which ranks are wrong"
         )
-        text = f"Collective {number} is not the same on all ranks: {shown}. {who}."
+        text = f"Collective {number} differs between ranks: {shown}. {who}."
         return Verdict(kind, blamed, text)
     return None
 
 
 def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdict:
-    """Where all calls that the ranks have in common agree: who has no dump, left the path, is
-    behind, or came late.
+    """Return the verdict if all calls that the ranks have in common agree.
 
-    parted -- number of the first call that the ranks made from different places, None if there is
-    none.
+    It names the ranks that have no dump, left the path, are behind, or came late.
+
+    parted -- number of the first call that the ranks made from different places, or None.
     """
     last = group.last
     newest = max(last.values())
-    # A rank that waits in another group is behind because of that, so others come before it.
+    # A rank that waits in another group is behind for that reason, so prefer other ranks.
     behind = [rank for rank in last if last[rank] < newest]
     behind = [rank for rank in behind if rank not in elsewhere] or behind
     doubts = {rank: group.doubts[rank] for rank in behind if rank in group.doubts}
@@ -378,7 +392,11 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
         if left:
             return left._replace(sentence=f"{left.sentence} {_BRANCH} {called}")
     if len(doubts) == len(behind):
-        lines = f" The ranks' lines differ since collective {parted}." if parted else ""
+        lines = (
+            f" The ranks have called from different lines since collective {parted}."
+            if parted
+            else ""
+        )
         text = f"{doubts[behind[0]]}.{lines} {NEXT_STEP} {called}"
         return _inconclusive(f"{text}{_logs(group.calls, doubts)}")
     waits = f"{_ranks(waiting, 'waits', 'wait')} in {place}."
@@ -386,34 +404,38 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
 
 
 def _behind(group: _Group, behind: list[int], waits: str) -> Verdict:
-    """The verdict on the ranks that the dumps show to be behind."""
-    # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only
-    # called less ahead.
+    """Return the verdict on the ranks that the dumps show to be behind."""
+    # With RCCL, a host continues to make calls while an earlier call is open on its GPU. A rank
+    # inside a call has therefore only made fewer calls ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
     numbers = [number for number in inside.values() if number]
     if len(numbers) == len(inside):
         text = (
-            f"Nobody is missing: all ranks are inside collective {min(numbers)}{group.title}, or"
-            " have called ahead of it."
+            f"No rank is missing: all ranks are inside collective {min(numbers)}{group.title} or"
+            " have made later calls."
         )
-        return Verdict(NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU).")
+        return Verdict(
+            NOBODY, [], f"{text} Look for the cause below PyTorch (network, driver, GPU)."
+        )
     behind = [rank for rank in behind if not inside[rank]]
     number = group.last[behind[0]]
     own = (
-        f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}"
+        f"the last call is number {number} at {group.of_rank[behind[0]].loc[number, 'line']}"
         if number
-        else "no call at all"
+        else "the dump contains no calls"
     )
-    text = f"{_ranks(behind, 'is', 'are')} behind, with {own}: {_LOOK}. {waits}"
+    text = f"{_ranks(behind, 'is', 'are')} behind: {own}. {_LOOK}. {waits}"
     return Verdict(BEHIND, behind, text)
 
 
 def _left_the_path(group: _Group, parted: int, behind: list[int]) -> Verdict | None:
-    """The ranks that are on a path of their own since call number `parted`; None if unclear.
+    """Return a verdict on the ranks that took a different path at call `parted`, or None if that is
+    unclear.
 
-    Of several paths it is the one of the ranks that are behind. Where a dump can't show that its
-    rank is behind, it is the one with a step that a rank made once and no other rank ever, to a
-    call that the others make, too: lines of rank 0 alone, for example, are no other path.
+    By default, these are the ranks that are behind. If a dump can't show that its rank is behind,
+    compare the steps from one call to the next. A rank left the path if it made a step once that no
+    other rank ever made, to a call that other ranks also make. Lines that only rank 0 runs, for
+    example, don't count as a different path.
     """
     at = group.at(parted)
     suspects, doubtful = behind, any(rank in group.doubts for rank in behind)
@@ -428,17 +450,17 @@ def _left_the_path(group: _Group, parted: int, behind: list[int]) -> Verdict | N
     if not left:
         return None
     here, there = _apart(at[left[0]], usual)
-    lines = f"at {here}, while {_ranks(others, 'is', 'are').lower()} at {there}"
+    lines = f"the call is at {here}, but {_ranks(others, 'is', 'are').lower()} at {there}"
     text = (
-        f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}{group.title}:"
-        f" {lines}."
+        f"{_ranks(left, 'leaves', 'leave')} the other ranks' path at collective"
+        f" {parted}{group.title}: {lines}."
     )
     return Verdict(SKIPPED, left, text)
 
 
 def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
-    """The lines of two calls; where these are the same, the first lines of their stacks that
-    differ.
+    """Return the lines of two calls, or the first different lines of their stacks if the lines are
+    equal.
     """
     if one["line"] != other["line"]:
         return one["line"], other["line"]
@@ -448,50 +470,52 @@ def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
 
 
 def _without_dump(group: _Group, called: str) -> Verdict:
-    """The verdict where dumps are missing: a rank whose dump can't be read has left one."""
+    """Return the verdict for missing dumps. A rank with an unreadable dump did write one."""
     unreadable = group.calls.attrs["unreadable"]
     gone = [rank for rank in group.silent if rank not in unreadable]
     there = [rank for rank in group.silent if rank in unreadable]
     files = "; ".join(unreadable[rank] for rank in there[:MOST_NAMED])
-    broken = f"the dump is there and can't be read: {files}."
+    broken = f"a dump exists but can't be read: {files}."
     if not gone:
         return _inconclusive(f"{broken} {called}")
-    also = f" Of {_named(there)} {broken}" if there else ""
-    text = f"{_ranks(gone, 'left', 'left')} no dump: {_LOOK}.{also} {called}"
+    also = f" For {_named(there)}, {broken}" if there else ""
+    text = f"{_ranks(gone, 'left', 'left')} no dump. {_LOOK}.{also} {called}"
     return Verdict(NO_DUMP, gone, text)
 
 
-_LOOK = "late, stuck or dead? A log and exit code, or the Python stack (py-spy), can say which"
-_BRANCH = "Look for a branch there that leaves a call out."
+_LOOK = (
+    "Check the log and exit code, or the Python stack (py-spy), to see whether a rank is late,"
+    " stuck or dead"
+)
+_BRANCH = "Look for a branch that skips a call there."
 _SILENT = (SKIPPED, BEHIND, MESSAGE, NO_DUMP)
-"""Verdicts that the end of a rank's log adds something to."""
+"""Verdicts for which the end of a rank's log is useful."""
 
 MOST_NAMED = 8
-"""A sentence names at most so many ranks."""
+"""Maximum number of ranks that a sentence names."""
 
 
 def _nobody(group: _Group) -> Verdict:
-    """The verdict where all ranks made the same calls: whether one came after the others'
-    timeout.
-    """
+    """Return the verdict if all ranks made the same calls: a rank is late, or none is missing."""
     late = group.late()
     if late:
         line = group.of_rank[late.ranks[0]].loc[late.number, "line"]
         at = f"collective {late.number}{group.title} at {line}"
         text = f"{_ranks(late.ranks, 'was', 'were')} late: {at} came {late.how}."
         return Verdict(LATE, late.ranks, text)
-    timed = ", none after the timeout" if group.calls["called_ns"].notna().all() else ""
-    text = f"Nobody is missing: all ranks made the same calls{timed}."
+    timed = ", and none came after the timeout" if group.calls["called_ns"].notna().all() else ""
+    text = f"No rank is missing: all ranks made the same calls{timed}."
     silent = any(of["call"].str.startswith("gloo").any() for of in group.of_rank.values())
-    gloo = "; gloo records no send and no receive" if silent else ""
+    gloo = ". Note that gloo doesn't record sends and receives" if silent else ""
     look = (
-        f"If the job hangs, look below PyTorch (network, driver) or outside of collectives{gloo}."
+        "If the job hangs, look for the cause below PyTorch (network, driver) or outside of"
+        f" collectives{gloo}."
     )
     return Verdict(NOBODY, [], f"{text} {look}")
 
 
 def _in_messages(messages: list[Message]) -> list[_Wait]:
-    """The ranks that wait for the other end of a message."""
+    """Return the ranks that wait for the other end of a message."""
     return [
         _Wait(one.rank, frozenset([one.peer]), None, str(one))
         for one in messages
@@ -500,8 +524,10 @@ def _in_messages(messages: list[Message]) -> list[_Wait]:
 
 
 def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) -> Hang:
-    """The verdict on pending messages: on those whose other end is missing and waits nowhere, or
-    else on all.
+    """Return the verdict on pending messages.
+
+    It covers the messages whose other end is missing and doesn't wait anywhere. If there are none,
+    it covers all messages.
     """
     chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
     blamed = sorted({one.peer for one in chosen if one.peer in missing})
@@ -509,7 +535,7 @@ def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) ->
     look = (
         f"{_LOOK}."
         if blamed
-        else "Look below PyTorch (network, driver, GPU), or at what both do before it."
+        else "Look for the cause below PyTorch (network, driver, GPU), or in the code before it."
     )
     ends = sorted({rank for one in chosen for rank in (one.rank, one.peer) if rank is not None})
     rows = calls[calls["rank"].isin(ends)]
@@ -520,38 +546,40 @@ def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) ->
 
 
 def _told(calls: pd.DataFrame, one: Message) -> str:
-    """A pending message in words, and what its other end does."""
+    """Describe a pending message and the state of its other end."""
     text = f"Rank {one.rank}'s {one} is pending, "
     if one.peer is None:
-        return f"{text}whose other end the dump does not name."
+        return f"{text}but the dump doesn't name its other end."
     if one.peer in calls.attrs["unreadable"]:
         return (
-            f"{text}and the dump of rank {one.peer} is there and can't be read:"
+            f"{text}and the dump of rank {one.peer} exists but can't be read:"
             f" {calls.attrs['unreadable'][one.peer]}."
         )
     if one.peer not in calls.attrs["dumps"]:
         return f"{text}and rank {one.peer} left no dump."
     if one.answer is None:
         return (
-            f"{text}and the dump of rank {one.peer} doesn't show whether it made the other end: the"
-            " dump is too old, or TORCH_FR_BUFFER_SIZE is too low."
+            f"{text}and the dump of rank {one.peer} doesn't show whether the rank made the matching"
+            " call. Either the dump is too old, or TORCH_FR_BUFFER_SIZE is too low."
         )
     if one.answer:
-        return f"{text}and rank {one.peer} made its call, too."
+        return f"{text}but rank {one.peer} made the matching call."
     of = calls[calls["rank"] == one.peer].sort_values("record")
     last = (
         f"its last call is {of['call'].iloc[-1]} at {of['line'].iloc[-1]}"
         if len(of)
         else "it made no call"
     )
-    return f"{text}and rank {one.peer} has not made the other end: {last}."
+    return f"{text}and rank {one.peer} hasn't made the matching call: {last}."
 
 
 def _circle(
     calls: pd.DataFrame, groups: list[_Group], waits: list[_Wait], missing: set[int]
 ) -> Hang:
-    """The verdict where every rank that is missing waits itself: the ranks that left the others'
-    path, if that is only one side; else nobody.
+    """Return the verdict if every missing rank is also waiting.
+
+    It blames the ranks that left the other ranks' path if only some of the ranks did. Otherwise, it
+    doesn't blame one side.
     """
     doubts = [why for group in groups for rank, why in group.doubts.items() if rank in missing]
     inside = [wait for wait in waits if wait.rank in missing]
@@ -561,7 +589,7 @@ def _circle(
         for wait in inside
     ]
     odd = {} if any(wait.group is None for wait in inside) else _deviations(calls, ranks)
-    # Where each rank did something that no other did, nobody left a common path.
+    # If each rank did something that no other rank did, no rank left a common path.
     if odd and len(odd) < len(ranks):
         blamed = sorted(odd)
         first = blamed[0]
@@ -573,15 +601,15 @@ def _circle(
             f" {text}." for text, wait in zip(texts, inside, strict=True) if wait.rank == first
         ]
         text = (
-            f"{_ranks(blamed, 'is', 'are')} missing in {wanted.call}, in which rank {wanted.rank}"
-            " waits"
+            f"{_ranks(blamed, 'is', 'are')} missing from {wanted.call}, in which rank"
+            f" {wanted.rank} waits"
         )
-        text = f"{text}, and left the others' path: {odd[first]}. {_BRANCH}{''.join(of_first)}"
+        text = f"{text}, and left the other ranks' path: {odd[first]}. {_BRANCH}{''.join(of_first)}"
         return _whole(Verdict(SKIPPED, blamed, text), calls, rows, of_group)
     told = "; ".join(text[0].lower() + text[1:] for text in texts[:MOST_NAMED])
     text = (
-        f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's"
-        " call first."
+        f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each rank would"
+        " first have to make the call that another rank waits for."
     )
     circle = Verdict(CIRCLE, ranks, text)
     verdict = _inconclusive(f"{doubts[0]}. {NEXT_STEP}") if doubts else circle
@@ -589,8 +617,8 @@ def _circle(
 
 
 class _Step(NamedTuple):
-    """Two consecutive calls of a rank, each a name and a stack, and the step between them in
-    words.
+    """Two consecutive calls of a rank, each as a name and a stack, and a description of the
+    step.
     """
 
     both: tuple[tuple[str, str], tuple[str, str]]
@@ -598,12 +626,13 @@ class _Step(NamedTuple):
 
 
 def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
-    """Rank -> in words the first step from one call to the next that it made once, and that no
-    other rank made.
+    """Describe, for each rank, the first step that it made once and that no other rank made.
+
+    A step is the transition from one call to the next.
     """
     steps: dict[int, list[_Step]] = {}
     for rank, of in calls.sort_values("record").groupby("rank"):
-        # A call is known by its name, without the sizes and ranks behind it, and its stack.
+        # Identify a call by its stack and its name without sizes and ranks.
         keys, texts = [("", "")], ["the start"]
         rows = zip(of["call"], of["stack"], of["group"], of["line"], strict=True)
         for call, stack, group, line in rows:
@@ -611,7 +640,7 @@ def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
             texts.append(f"{call} of group {group} at {line}")
         pairs = zip(pairwise(keys), pairwise(texts), strict=True)
         steps[int(rank)] = [
-            _Step(both, f"after {before} it calls {after}, as no other rank does")
+            _Step(both, f"after {before}, it calls {after}, unlike any other rank")
             for both, (before, after) in pairs
         ]
     counts = {rank: Counter(step.both for step in made) for rank, made in steps.items()}
@@ -625,22 +654,22 @@ def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
 
 
 def _named(ranks: Iterable[int]) -> str:
-    """`rank 1`, `ranks 0, 2`."""
+    """Return ranks in words: `rank 1`, `ranks 0, 2`."""
     found = _ranks(sorted(ranks), "", "").strip()
     return found[0].lower() + found[1:]
 
 
 def _ranks(ranks: list[int], one: str, many: str) -> str:
-    """`Rank 1 waits`, `Ranks 0, 2 wait`."""
+    """Return ranks with a verb: `Rank 1 waits`, `Ranks 0, 2 wait`."""
     more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
     several = f"Ranks {', '.join(map(str, ranks[:MOST_NAMED]))}{more} {many}"
     return f"Rank {ranks[0]} {one}" if len(ranks) == 1 else several
 
 
 def _table(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
-    """The last call of each rank."""
+    """Return the last call of each rank."""
     last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
-    # Whole numbers stay whole beside a rank without any.
+    # Keep integers even if another rank has no number.
     last = last.drop(columns="line").rename(columns={"path": "line"}).astype({"number": "Int64"})
     table = last.reindex(ranks)[["number", "call", "elements", "line", "called_ns"]]
     first = rows.groupby("number")["called_ns"].min()

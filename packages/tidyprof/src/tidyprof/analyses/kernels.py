@@ -1,4 +1,4 @@
-"""Which kernels took how much time."""
+"""GPU time per kernel."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KERNEL_COLUMNS = {
     "std_ns": "float64",
     "percent": "float64",
 }
-"""Columns of `kernels`, the same for every tool."""
+"""Columns of `kernels`, which are the same for every tool."""
 
 TOTALS = ("name", "short_name", "category", "calls", "total_ns")
 """Columns of `kernel_totals`."""
 
 KERNEL_KINDS = ("kernel", "collective")
-"""Kinds that `kernels` lists unless it is asked for others."""
+"""Kinds of events that `kernels` lists by default."""
 
 
 def kernels(
@@ -38,14 +38,19 @@ def kernels(
     include: Kinds = KERNEL_KINDS,
     per_device: bool = False,
 ) -> pd.DataFrame:
-    """One row per kernel name, largest total first.
+    """Return one row per kernel name, largest total time first.
 
-    name is the full name, short_name is distinct within the table, category is one of
-    `short_names.CATEGORIES`. calls counts events; total_ns is the sum of their durations, so
-    kernels that run at the same time both count. std_ns is the sample standard deviation, 0 for a
-    single call, as in rocprofv3. percent is the share of the table's total (0-100). include chooses
-    the kinds (see contract.KINDS; ValueError for another). All ranks and devices are added up,
-    unless per_device asks for rows per rank and device, with these two columns in front.
+    - `name`, `short_name`: the full name, and a short name that is unique within the table.
+    - `category`: one of `short_names.CATEGORIES`.
+    - `calls`: the number of events.
+    - `total_ns`: the sum of their durations, which counts kernels that run at the same time
+      separately.
+    - `std_ns`: the sample standard deviation, 0 for a single call, as in rocprofv3.
+    - `percent`: the share of the table's total (0-100).
+
+    `include` selects the event kinds (see `contract.KINDS`). `per_device` adds the columns `rank`
+    and `device` in front, with separate rows for each device. Otherwise, the rows add up all ranks
+    and devices. Raises ValueError for an unknown kind.
 
     >>> by_name = tidyprof.kernels(tidyprof.read("trace.json.gz"))
     >>> by_name[["short_name", "total_ns"]].to_dict("list")
@@ -65,8 +70,7 @@ def kernels(
         "total_ns": grouped.sum(),
     }
     table = pd.DataFrame(sums).reset_index()
-    # Names are worked out once for each distinct one: with rows per device there are more rows than
-    # names.
+    # Compute names once per distinct name because a table per device has more rows than names.
     used, first = np.unique(texts.codes, return_index=True)
     named = _named(texts.categories[used].tolist(), events["kind"].array[first].tolist())
     rows = np.searchsorted(used, table["name"])
@@ -79,7 +83,7 @@ def kernels(
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """The columns TOTALS of `kernels`, for a third of the time."""
+    """Return the columns `TOTALS` of `kernels` in a third of the time."""
     events = plain_events(profile, KERNEL_KINDS)
     texts = events["name"]
     used, first, number, calls = np.unique(
@@ -97,23 +101,23 @@ def kernel_totals(profile: Profile) -> pd.DataFrame:
 
 
 def _named(names: list[str], kinds: list[str]) -> dict[str, list[str]]:
-    """The first columns of `kernels`, for names that are all different and their kinds."""
+    """Return the first columns of `kernels` for distinct names and their kinds."""
     short = unique_short_names(names)
     categories = [category(name, kind) for name, kind in zip(names, kinds, strict=True)]
     return {"name": names, "short_name": [short[name] for name in names], "category": categories}
 
 
 def _largest_first(names: list[str], totals: list[int]) -> list[int]:
-    """The order of the rows of `kernels`."""
+    """Return the row order of `kernels`."""
     return sorted(range(len(names)), key=lambda row: (-totals[row], names[row]))
 
 
 def stated_kernels(profile: Profile) -> pd.DataFrame:
-    """The sums over kernels that the tool itself made (`meta["stats"]`), of all ranks and processes
-    together.
+    """Return the kernel totals that the tool itself computed (`meta["stats"]`), for all ranks and
+    processes together.
 
-    The columns are name, short_name, calls, total_ns and percent, the largest first; there is no
-    row without such sums.
+    The columns are `name`, `short_name`, `calls`, `total_ns` and `percent`. The largest total comes
+    first. The table is empty if the tool computed no totals.
     """
     stats = profile.meta.get("stats", {}).get("kernel")
     if stats is None:

@@ -1,4 +1,4 @@
-"""How long device work waited between its launch and its start, and which operator launched it."""
+"""The delay between the launch and the start of device work, and the operators that launched it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,16 @@ LAUNCH_COLUMNS = {
 
 
 def launches(profile: Profile) -> pd.DataFrame:
-    """One row per device event whose launch was recorded, in order of launch.
+    """Return one row per device event with a recorded launch, in launch order.
 
-    delay_ns is from the begin of the launch call to the start on the device (negative only if the
-    file's clocks disagree). queue_depth counts the device's events, on all streams, that had been
-    launched before and not yet finished when this one was launched: 0 means the device had run dry.
-    Long delays with a deep queue mean that the GPU is the bottleneck; short ones with an empty
-    queue that the host is.
+    `delay_ns` is the time from the start of the launch call to the start on the device. It is
+    negative only if the file's clocks disagree.
+
+    `queue_depth` counts the device's events on all streams that were launched earlier and hadn't
+    finished when this event was launched. 0 means that the device had run out of queued work.
+
+    Long delays with a deep queue show that the GPU is the bottleneck. Short delays with an empty
+    queue show that the host is the bottleneck.
     """
     tables = []
     for place, events in by_device(profile):
@@ -48,7 +51,8 @@ def launches(profile: Profile) -> pd.DataFrame:
         if not len(known):
             continue
         start, end = start_and_end(known)
-        # Launched before, less finished by then; clocks that disagree could make that negative.
+        # Subtract the finished events from the events launched before. If clocks disagree, the
+        # result could be negative.
         depth = np.searchsorted(np.sort(launched), launched, side="left")
         depth -= np.searchsorted(np.sort(end), launched, side="right")
         table = profile.events.iloc[known.rows]
@@ -67,8 +71,8 @@ def launches(profile: Profile) -> pd.DataFrame:
 
 
 def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
-    """For each call on the host the summed durations (ns) of the device work that its thread
-    launched during the call.
+    """Return, for each call on the host, the total duration of the device work that its thread
+    launched during the call, in nanoseconds.
     """
     work = profile.device_events
     total = np.zeros(len(calls), np.int64)
@@ -82,7 +86,7 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
     for thread, rows in threads.indices.items():
         if thread in of_thread:
             launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
-            # Sums up to each launch: the work of a call is the difference of two of them.
+            # These are cumulative sums. The work of a call is the difference between two of them.
             summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
             first = np.searchsorted(launch, start[rows])
             last = np.searchsorted(launch, end[rows], side="right")
@@ -91,11 +95,11 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
 
 
 def launching_operators(profile: Profile) -> pd.Series:
-    """The name of the operator that launched each event on a device, as string; <NA> where that is
-    not known.
+    """Return the name of the operator that launched each device event, as string, or `<NA>` if it
+    is unknown.
 
-    It is the operator that the file states, or else the innermost one that ran on the launching
-    thread at the launch.
+    The operator is the one that the file states. If it states none, it is the innermost operator
+    that ran on the launching thread at that time.
     """
     work = profile.device_events
     names = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
@@ -110,13 +114,13 @@ def launching_operators(profile: Profile) -> pd.Series:
         (launch, launch),
         _threads(asked, "launch_thread"),
     )
-    # The last name answers the -1 of launches outside of all operators.
+    # `innermost` returns -1 for a launch outside of all operators, which selects the last name.
     names[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
     return names
 
 
 def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rank and thread of each event."""
+    """Return the rank and the thread of each event."""
     rank, number = (
         events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT)
         for column in ("rank", thread)

@@ -1,4 +1,4 @@
-"""What lies in the memory that PyTorch's allocator has reserved."""
+"""Contents of the memory that PyTorch's allocator has reserved."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ MEMORY_BLOCK_COLUMNS = {
 
 
 def memory_blocks(profile: Profile) -> pd.DataFrame:
-    """One row per block of memory at the time of the snapshot, segment by segment, in the order of
-    their addresses.
+    """Return one row per memory block at the time of the snapshot, by segment and address.
 
-    A segment is the memory that the allocator took from the device with one call; its blocks add up
-    to it. state is `active_allocated` (a tensor has it), `active_pending_free` (freed, but another
-    stream may still use it) or `inactive` (free for the next tensor). bytes is the size after
-    rounding, requested_bytes the size that was last asked for. source_line and frames say where it
-    was asked for, <NA> where the history does not have it; a free block has none. There are no rows
-    unless the profile is of a memory snapshot.
+    A segment is the memory that the allocator reserved on the device with one call. Its blocks
+    add up to its size.
+
+    - `state`: `active_allocated` (used by a tensor), `active_pending_free` (freed, but another
+      stream may still use it) or `inactive` (available for the next tensor).
+    - `bytes`: the size after rounding.
+    - `requested_bytes`: the size of the last request.
+    - `source_line`, `frames`: the place of the request, `<NA>` if the history doesn't contain it.
+      Free blocks have no place.
+
+    The table is empty unless the profile comes from a memory snapshot.
     """
     return result(profile.meta.get("blocks", []), MEMORY_BLOCK_COLUMNS, profile)

@@ -1,6 +1,4 @@
-"""Sends and receives between two ranks in dumps of the flight recorder: which are pending, and the
-ranks at their ends.
-"""
+"""Pending sends and receives between two ranks in flight recorder dumps."""
 
 from __future__ import annotations
 
@@ -14,18 +12,18 @@ import pandas as pd
 from tidyprof.analyses.dump_ages import DumpAges
 
 _ENDS = re.compile(r":(send|recv) (\d{1,9})(?:->|<-)(\d{1,9}|\?)$")
-"""How PyTorch names them: `nccl:send 0->1`, `nccl:recv 1<-0`, `nccl:recv 1<-?` from any rank. The
-numbers are ranks in the group.
+"""PyTorch's names for sends and receives, with ranks in the group: `nccl:send 0->1`, `nccl:recv
+1<-0`, or `nccl:recv 1<-?` from any rank.
 """
 
 
 @dataclass(frozen=True)
 class Message:
-    """One end of a message that is pending.
+    """One end of a pending message.
 
-    peer -- rank of the other end; None where the dump does not name it.
-    answer -- whether the other end made its call: True, False, or None if the buffers no longer
-              show it, or if the dump of the other end is too old.
+    peer   -- rank of the other end; None if the dump doesn't name it.
+    answer -- True if the other end made its call, False if it didn't. None if the buffers no longer
+              show the call or the other end's dump is too old.
     """
 
     rank: int
@@ -49,11 +47,10 @@ class _End(NamedTuple):
 
 
 def pending_messages(calls: pd.DataFrame, ages: DumpAges) -> list[Message]:
-    """The first pending send or receive of each rank to each peer, in the order of ranks and
-    records.
+    """Return each rank's first pending send or receive for each peer, sorted by rank and record.
 
-    Pending is what has not completed. gloo records no messages, and its dumps have no states. What
-    was batched (`batch_isend_irecv`) has the state of its batch.
+    A message is pending until it has completed. gloo doesn't record messages, and its dumps don't
+    contain states. A batched message (`batch_isend_irecv`) has the state of its batch.
     """
     rows = calls[calls["message"]].to_dict("records")
     batches = {_batch(row): row for row in rows if row["call"].endswith("coalesced")}
@@ -73,9 +70,9 @@ def pending_messages(calls: pd.DataFrame, ages: DumpAges) -> list[Message]:
     messages: dict[_End, Message] = {}
     for row, end, number in opened:
         others = made.get(_End(end.group, end.peer, end.rank, not end.sends), [])
-        # The first message of one end meets the first of the other, and so on. Where a buffer has
-        # lost its oldest calls they can't be counted: an open call may then be the answer, a
-        # completed one leaves it open.
+        # The first message of one end matches the first one of the other end, and so on. If a
+        # buffer has lost its oldest calls, messages can't be counted. Then a pending call counts as
+        # the answer, but completed calls don't show whether one of them was the answer.
         if any(kept.get(one, 0) > 0 for one in (end.rank, end.peer)):
             answer = any(others) or (None if others else False)
         else:
@@ -99,7 +96,7 @@ def _batch(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _global(calls: pd.DataFrame, group: str, rank: str) -> int | None:
-    """The rank in the job of a rank in a group."""
+    """Return the job-wide rank of a rank in a group."""
     if rank == "?":
         return None
     ranks = calls.attrs["groups"].get(group, [])

@@ -1,4 +1,4 @@
-"""What parts of a model cost, in a trace of torch.profiler with Python functions."""
+"""Time per module of a model, from a torch.profiler trace with Python functions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MODULE = "nn.Module: "
 
 
 def modules(profile: Profile) -> pd.DataFrame:
-    """One row per module of the model (`Conv2d_3`: torch numbers the modules of a class), largest
-    device_ns first.
+    """Return one row per module of the model, largest `device_ns` first.
 
-    total_ns adds up the host's time in its calls, self_ns leaves out the modules called within,
-    device_ns adds up the durations of the work on a GPU that it launched, including modules within.
-    The backward pass runs outside of modules. All ranks count together. There are no rows unless
-    the trace was recorded with `with_stack=True` and read with `python_functions=True`.
+    The names are torch's numbered names, for example `Conv2d_3`. `total_ns` is the host time of the
+    module's calls, and `self_ns` leaves out the modules that it calls. `device_ns` is the total
+    duration of the GPU work that it launched, including nested modules. The backward pass runs
+    outside of modules. All ranks are added up. The table is empty unless the trace was recorded
+    with `with_stack=True` and read with `python_functions=True`.
     """
     calls = host_events(profile, "annotation")
     calls = calls[names_matching(calls, f"{_MODULE}.*")]

@@ -1,4 +1,4 @@
-"""Operators on the host: total time, and self time without what they call."""
+"""Operators on the host: total time, and self time without nested operators."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ OPERATOR_COLUMNS = {
     "mean_ns": "float64",
     "percent": "float64",
 }
-"""Columns of `operators`; with by_shape=True `input_shapes` follows the name."""
+"""Columns of `operators`. With `by_shape=True`, `input_shapes` follows the name."""
 
 
 def operators(
     profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = False
 ) -> pd.DataFrame:
-    """One row per operator name, or with by_shape per name and input shapes, largest self time
-    first.
+    """Return one row per operator name, largest self time first.
 
-    It is what torch calls key_averages. total_ns adds up the durations of all calls, including the
-    operators that they call; self_ns leaves out those on the same thread, so that self times add up
-    to the time in which operators ran. mean_ns is total per call, percent the share of all self
-    time (0-100). These are host times: on a GPU an operator returns as soon as its kernels are
-    launched. kinds may add `annotation` or `runtime` to the nesting. All ranks count together.
-    Raises ValueError for a kind that no event has, and for shapes that the profiler did not record.
+    With `by_shape`, return one row per name and input shapes. The table corresponds to
+    `key_averages` in torch.
+
+    `total_ns` is the total duration of all calls, including nested operators. `self_ns` leaves out
+    nested operators on the same thread, so self times add up to the time when operators ran.
+    `mean_ns` is the total per call. `percent` is the share of all self time (0-100).
+
+    These are host times: with a GPU, an operator returns as soon as its kernels are launched. kinds
+    can include `annotation` or `runtime` in the nesting. All ranks are added up. Raises ValueError
+    for an unknown kind, and for `by_shape` if the profiler didn't record shapes.
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
     if by_shape and "input_shapes" not in events.columns:
         raise ValueError(
-            "no shapes of inputs in this profile: record them with torch.profiler and"
+            "this profile has no input shapes; record them with torch.profiler and"
             " record_shapes=True"
         )
     calls = pd.DataFrame(
@@ -62,12 +65,12 @@ def operators(
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:
-    """For each event its duration in ns without the events nested directly in it on the same
-    thread.
+    """Return each event's duration in nanoseconds without the events nested directly in it on the
+    same thread.
     """
     self_ns = events["duration_ns"].to_numpy(np.int64, copy=True)
-    # An event without a duration contains nothing, and beside one with the same start could be
-    # taken for its caller.
+    # An event without a duration contains nothing, but another event with the same start could be
+    # assigned to it as its caller.
     rows = np.flatnonzero(self_ns > 0)
     start, end = start_and_end(events)
     thread = (
@@ -75,6 +78,6 @@ def self_time(events: pd.DataFrame) -> pd.Series:
     )
     order, caller = callers(start[rows], end[rows], thread[rows])
     inner, outer = rows[order[caller >= 0]], rows[order[caller[caller >= 0]]]
-    # A call that outlasts its caller by rounding takes no more than the caller has.
+    # Rounding can make a call outlast its caller, so limit its time to the caller's time.
     np.subtract.at(self_ns, outer, np.minimum(end[inner], end[outer]) - start[inner])
     return pd.Series(self_ns, index=events.index)

@@ -1,4 +1,4 @@
-"""The ranks of one run side by side, and the one that the others wait for."""
+"""A comparison of a run's ranks, and the rank that the others wait for."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from tidyprof.analyses.device_time import overlap
 from tidyprof.tables.contract import Profile
 
 MAJORITY = 0.5
-"""Share of all waiting that the straggler's lateness must have caused, else several ranks take
-turns.
+"""Share of all waiting time that the straggler's lateness must have caused. Below this share,
+different ranks are late each time.
 """
 
 NOTICEABLE = 0.01
-"""Share of the ranks' time that must be waiting before one of them is called a straggler."""
+"""Share of the ranks' time that must be waiting time before a rank counts as a straggler."""
 
 MAXIMUM_IMPOSSIBLE = 0.01
-"""With more than this share of the collectives in an impossible order no rank is blamed."""
+"""Maximum share of collectives in an impossible order. Above this share, none of the ranks is
+blamed.
+"""
 
 SLOWER = 1.1
-"""Ratio of the straggler's computation to the others' median from which its device is said to
-compute longer.
+"""Ratio of the straggler's computation to the other ranks' median. Above this ratio, the evidence
+says that its device computes longer.
 """
 
 RANK_COLUMNS = {
@@ -55,10 +57,10 @@ RANK_COLUMNS = {
 
 @dataclass(frozen=True)
 class Straggler:
-    """The rank that the others wait for, or none.
+    """The rank that the others wait for, or no rank.
 
-    rank     -- None where no single rank is it, or where that cannot be told.
-    evidence -- sentences with the figures that show it.
+    rank     -- None if no single rank is late, or if the straggler can't be determined.
+    evidence -- sentences with the numbers behind the result.
     """
 
     rank: int | None
@@ -66,38 +68,43 @@ class Straggler:
 
 
 def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
-    """One row per rank and device: where its time goes, and what it cost the others.
+    """Return one row per rank and device: how it spends its time, and how long the other ranks wait
+    for it.
 
-    profiles is one profile with several ranks, or several with one or more each; a generator keeps
-    one of them in memory at a time. total_ns (first start to last end of device events) is the sum
-    of computation_ns, exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns
-    is the union of all device events, communication_ns that of collectives. collectives counts the
-    collectives; of them, `compared` have a counterpart on every rank (see `collectives`). In these
-    the rank spent wait_ns, before the last rank entered, and transfer_ns. arrived_last counts those
-    that this rank entered last, alone; caused_wait_ns is what all other ranks waited in them.
-    exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a
-    few microseconds; more is the difference of its clock. It is <NA> without synchronizing
-    collectives.
+    `profiles` is one profile with several ranks, or several profiles with one or more ranks each. A
+    generator keeps only one of them in memory at a time.
 
-    attrs: `straggler` (rank or None; None too where its rank is unknown), `evidence` (sentences),
-    `ranks` (how many are here; a device without a rank counts as one), and the other attrs of
-    `collectives`. Raises ValueError for several profiles that do not state their rank or state the
-    same rank.
+    - `total_ns`: from the first start to the last end of device events. It is the sum of
+      `computation_ns`, `exposed_communication_ns`, `exposed_copy_ns` and `idle_ns` (see `overlap`).
+    - `busy_ns`, `communication_ns`: the time when any device event or any collective ran.
+    - `collectives`, `compared`: the number of collectives, and of collectives with a counterpart on
+      every rank (see `collectives`). The following columns cover the compared collectives.
+    - `wait_ns`, `transfer_ns`: the rank's time before the last rank entered, and after it.
+    - `arrived_last`: the number of collectives that only this rank entered last.
+    - `caused_wait_ns`: how long all other ranks waited in these collectives.
+    - `exit_offset_ns`: the median time by which the rank leaves after the median rank. Values above
+      a few microseconds show a clock difference. `<NA>` without synchronizing collectives.
+
+    In `attrs`, `straggler` is the rank, or None if there is no straggler or its rank is unknown.
+    `evidence` explains it in sentences. `ranks` is the number of ranks in the table, where a device
+    without a rank counts as one. The other entries come from `collectives`. Raises ValueError if
+    one of several profiles doesn't state its rank or if two have the same rank.
     """
     overlaps, entries = [], []
     for profile in each(profiles):
         overlaps.append(overlap(profile))
         entries.append(collective_entries(profile))
     if not entries:
-        raise ValueError("there is no profile to compare")
+        raise ValueError("there are no profiles to compare")
     return compare_ranks(join(overlaps), joined_entries(entries))
 
 
 def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame:
-    """The table of `ranks` from the tables of `overlap` and `collective_entries` of all ranks.
+    """Return the table of `ranks` from the tables of `overlap` and `collective_entries` of all
+    ranks.
 
-    For recordings that were reduced elsewhere, see `tidyprof.parallel`. Raises ValueError where
-    several files (column `file`) do not state their rank or state the same one.
+    Use it for profiles that were reduced elsewhere (see `tidyprof.parallel`). Raises ValueError if
+    one of several files (column `file`) doesn't state its rank or if two have the same rank.
     """
     for part in (overlaps, entries):
         require_own_ranks(part)
@@ -106,7 +113,8 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table = overlaps.set_index(pd.MultiIndex.from_frame(overlaps[place].astype("Int64")))
     counts = entries.astype(dict.fromkeys(place, "Int64")).groupby(place, dropna=False).size()
     table = table.assign(collectives=counts.reindex(table.index, fill_value=0))
-    # `collectives` refuses a single rank, which here only has nothing to be compared with.
+    # `collectives` rejects a single rank, but here a single rank only means that there is nothing
+    # to compare.
     compared = collectives(entries if several else entries.iloc[:0], per_rank=True)
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
     table = table.reset_index(drop=True)[list(RANK_COLUMNS)].astype(RANK_COLUMNS)
@@ -122,23 +130,24 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
 
 
 def _number_of_ranks(table: pd.DataFrame) -> int:
-    """How many ranks the rows are about; each row without a rank stands for one."""
+    """Return the number of ranks in the rows. Each row without a rank counts as one."""
     return int(table["rank"].nunique() + table["rank"].isna().sum())
 
 
 def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
-    """Which ranks the verdict is not about: the ranks without a collective, and how many are not
-    here.
+    """Return which ranks the verdict doesn't cover: ranks without collectives, and missing
+    ranks.
     """
     text = ""
     by_rank = table.groupby("rank")["collectives"].sum()
     if by_rank.any() and not by_rank.all():
         silent = ", ".join(map(str, by_rank.index[by_rank == 0]))
-        text += f" Without a collective in its recording: rank {silent}."
+        text += f" Without a collective in the trace: rank {silent}."
     here = _number_of_ranks(table)
     if world_size is not None and here < world_size:
         text += (
-            f" Only {here} of {world_size} ranks are here: an absent one may have come later still."
+            f" Only {here} of {world_size} ranks were read; a missing rank may have arrived even"
+            " later."
         )
     return text
 
@@ -147,8 +156,10 @@ _COSTS = ("compared", "arrived_last", "wait_ns", "transfer_ns", "caused_wait_ns"
 
 
 def _costs(compared: pd.DataFrame) -> pd.DataFrame:
-    """What the compared collectives cost each rank, and what it cost the others in them. The index
-    is rank and device.
+    """Return the time that the compared collectives cost each rank, and how long others waited for
+    it.
+
+    The index is rank and device.
     """
     place = list(PLACE)
     waits = compared.groupby("number")["wait_ns"].transform("sum")
@@ -171,7 +182,9 @@ def _costs(compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_labels(table: pd.DataFrame) -> list[str]:
-    """What to call each row: its rank, and its device where ranks have several or are unknown."""
+    """Return a label for each row: its rank, plus its device if a rank is unknown or has
+    several.
+    """
     by_rank = table["rank"].notna().all() and not table["rank"].duplicated().any()
     labels = []
     for rank, device in zip(table["rank"], table["device"], strict=True):
@@ -183,11 +196,13 @@ def rank_labels(table: pd.DataFrame) -> list[str]:
 
 
 def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
-    """The rank of a table of `ranks` for which the others wait. facts -- the attrs of
-    `collectives`.
+    """Return the rank that the others wait for, from a table of `ranks`.
 
-    It must have caused more than MAJORITY of all waiting, which must be more than NOTICEABLE of the
-    time, with clocks that can be trusted. Only rows with compared collectives are judged.
+    facts -- the attrs of `collectives`.
+
+    The rank must have caused more than `MAJORITY` of all waiting time, and waiting must take at
+    least `NOTICEABLE` of the time. The clocks must also be reliable. Only rows with compared
+    collectives are judged.
     """
     judged = table[table["compared"] > 0]
     if not len(judged):
@@ -198,47 +213,50 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     waited = int(judged["wait_ns"].sum())
     share = float(percent(waited, judged["total_ns"].sum()))
     if share < 100 * NOTICEABLE:
-        return Straggler(None, f"Ranks wait for each other in {share:.1f} % of their time only.")
+        return Straggler(
+            None, f"Ranks spend only {share:.1f}% of their time waiting for each other."
+        )
     worst = judged.loc[judged["caused_wait_ns"].idxmax()]
     if worst["caused_wait_ns"] <= MAJORITY * waited:
         most = (
-            f"{worst['label']} caused the most, {percent(worst['caused_wait_ns'], waited):.0f} % of"
+            f"{worst['label']} caused the most, {percent(worst['caused_wait_ns'], waited):.0f}% of"
             " it"
         )
         if not worst["caused_wait_ns"]:
-            most = "none of them came last alone"
+            most = "no rank was ever the only one to arrive last"
         return Straggler(
             None,
-            f"Ranks wait for each other in {share:.1f} % of their time, and no single one is to"
-            f" blame: {most}.",
+            f"Ranks spend {share:.1f}% of their time waiting for each other, but no single rank is"
+            f" to blame: {most}.",
         )
     return _judged(worst, judged.drop(worst.name), waited)
 
 
 def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
-    """What speaks for this rank being the straggler, its clock considered."""
+    """Return the evidence that this rank is the straggler, considering its clock."""
     name = worst["label"].capitalize()
-    # Of one other rank in one collective: so late did this rank come.
+    # This is the rank's mean lateness, that is, one other rank's waiting time in one collective.
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["arrived_last"]), 1)
     offset = worst["exit_offset_ns"] - others["exit_offset_ns"].median()
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
             None,
-            f"{name} enters {mean / 1000:.1f} µs late on average, but also leaves"
-            f" {offset / 1000:.1f} µs after the others: its clock may explain that.",
+            f"{name} enters {mean / 1000:.1f} µs late on average but also leaves"
+            f" {offset / 1000:.1f} µs after the other ranks, so its clock may be the cause.",
         )
     caused = float(percent(worst["caused_wait_ns"], waited))
     idle = float(percent(worst["idle_ns"], worst["total_ns"]))
     computed, median = worst["computation_ns"], others["computation_ns"].median()
-    cause = "its device is not slower: it gets its work later"
+    cause = "its device isn't slower but receives its work later"
     if computed > SLOWER * median:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
-        f" {caused:.0f} % of all waiting: each time the others waited {mean / 1e6:.2f} ms for it on"
-        f" average. It waited {worst['wait_ns'] / 1e6:.1f} ms itself, the others"
+        f" {caused:.0f}% of all waiting time. Each time, the other ranks waited"
+        f" {mean / 1e6:.2f} ms for it on average. The rank itself waited"
+        f" {worst['wait_ns'] / 1e6:.1f} ms, and the other ranks waited"
         f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for"
-        f" {computed / 1e6:.1f} ms, the others for {median / 1e6:.1f} ms, so {cause}"
-        f" (idle for {idle:.0f} % of the time)."
+        f" {computed / 1e6:.1f} ms and the other ranks for {median / 1e6:.1f} ms, so {cause}"
+        f" (idle for {idle:.0f}% of the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

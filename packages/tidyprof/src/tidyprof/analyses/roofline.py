@@ -1,6 +1,4 @@
-"""Where kernels lie under the roofs of the GPU: operations, bytes, arithmetic intensity,
-ceilings.
-"""
+"""Kernels in a roofline model: operations, bytes, arithmetic intensity and ceilings."""
 
 from __future__ import annotations
 
@@ -42,16 +40,16 @@ _MATRIX_TYPES = {
 _INTEGER_TYPE = "matrix int8"
 
 OPERATION_TYPES = (*_VECTOR_TYPES, *_MATRIX_TYPES)
-"""Types by which floating-point operations are counted: unit and data type."""
+"""Types of floating-point operations: unit and data type."""
 
 LEVELS = ("hbm", "l2", "l1", "lds")
-"""Memory levels, from far to near. `hbm` is the traffic between L2 and the fabric: on MI300 and
-later the Infinity Cache lies behind it, so that less may reach the memory.
+"""Memory levels, farthest first. `hbm` is the traffic between L2 and the fabric. On MI300 and later
+GPUs, the Infinity Cache is behind the fabric, so less traffic may reach the memory.
 """
 
 
 def column_of(operations: str) -> str:
-    """The column that counts operations of a type: `matrix fp16` -> `matrix_fp16_flops`."""
+    """Return the column that counts operations of a type: `matrix fp16` -> `matrix_fp16_flops`."""
     name = operations.replace(" ", "_").replace("/", "_")
     return f"{name}_ops" if operations == _INTEGER_TYPE else f"{name}_flops"
 
@@ -81,26 +79,31 @@ _RATE = re.compile(
 
 
 def roofline_points(profile: Profile) -> pd.DataFrame:
-    """One row per kernel, the longest in total first: what it computed, what it moved, and how
-    fast.
+    """Return one row per kernel with its operations, bytes and rates, longest total duration first.
 
-    flops adds up the floating-point operations of all calls, of the types that were counted; the
-    columns by type say which (`vector` and `matrix` units; matrix_int8_ops are not among flops);
-    *_bytes is what was moved at each memory level (see LEVELS), *_intensity is flops per byte,
-    flops_per_second is flops by the sum of durations, main_type is the type with the most flops.
-    All figures are of the dispatches that have all counters of operations, or, for a kernel without
-    such a dispatch, of all its dispatches. What cannot be computed is <NA>, and `missing` names the
-    counters that each of these dispatches would have to have.
+    - `flops`: the floating-point operations of all calls, of the types that were counted.
+      `matrix_int8_ops` isn't included.
+    - `vector_*` and `matrix_*`: the operations per type. The columns with values show which types
+      were counted.
+    - `*_bytes`: the bytes moved at each memory level (see `LEVELS`).
+    - `*_intensity`: flops per byte.
+    - `flops_per_second`: flops divided by the sum of durations.
+    - `main_type`: the type with the most flops.
 
-    In an analysis database operations by type are not known, and bytes follow from the tool's
-    intensities, where they can be trusted.
+    The values cover the dispatches that have all operation counters. If a kernel has no such
+    dispatch, they cover all of its dispatches. Values that can't be computed are `<NA>`, and
+    `missing` names the counters that each of these dispatches would need.
 
-    Bytes: vector L1 looks up whole lines; L1 to L2 as in the tool's table "16.3 L1-L2 BW" (reads of
-    a line, writes and atomics of 64 B); fabric as in "L2-Fabric Read BW" and "Write BW"; local data
-    share as in "Theoretical LDS Bandwidth". Formulas: see counter_formulas.
-    `table.attrs["above_roof"]` has a sentence for each point that lies above a roof of
-    `roofline_ceilings`. Raises ValueError for a profile without sysinfo or of an unknown
-    architecture.
+    An analysis database doesn't contain operations by type. Bytes are then derived from the tool's
+    intensities if these are reliable.
+
+    The byte formulas follow the tool's tables. Vector L1 counts whole cache lines. L1 to L2 follows
+    the table "16.3 L1-L2 BW": reads of a line, writes and atomics of 64 B. The fabric follows
+    "L2-Fabric Read BW" and "Write BW". The local data share follows "Theoretical LDS Bandwidth".
+    See `counter_formulas` for the formulas.
+
+    `table.attrs["above_roof"]` has a sentence for each point above a ceiling of
+    `roofline_ceilings`. Raises ValueError if the profile has no sysinfo or an unknown architecture.
     """
     architecture = architecture_of(profile)
     is_database = holds_metrics(profile)
@@ -117,8 +120,10 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
 
 
 def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[str, float]:
-    """What a row of `roofline_points` reaches of each known roof (1 is the roof): of the roofs of
-    its bytes, and of that of its main type's flops.
+    """Return the share of each known ceiling that a row of `roofline_points` reaches (1 is the
+    ceiling).
+
+    The ceilings are the bandwidths of its memory levels and the rate of its main type.
 
     roofs -- name -> value of `roofline_ceilings`.
     """
@@ -135,8 +140,9 @@ def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[st
 
 
 def l1_shares_by_access_bytes(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
-    """The same shares, but that of L1 by the bytes that its accesses hand out at most, and not by
-    whole lines.
+    """Return the same shares, but scale L1 to the bytes that its accesses can return.
+
+    `roofline_points` counts whole cache lines instead.
     """
     part = L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
     return {
@@ -146,21 +152,23 @@ def l1_shares_by_access_bytes(profile: Profile, shares: Mapping[str, float]) -> 
 
 
 def _is_measured(profile: Profile) -> bool:
-    """Whether a benchmark found the roofs. It counts the bytes that arrive; published peaks count
-    whole lines, as `roofline_points` does.
+    """Return True if a benchmark measured the ceilings.
+
+    A benchmark counts the bytes that arrive. Published peaks count whole lines, as
+    `roofline_points` does.
     """
     return bool(profile.meta.get("roofline")) and profile.origin.kind != "modeled"
 
 
 _ABOVE = {
-    "HBM": "the Infinity Cache before the memory answers, too",
-    "L1": "l1_bytes are of whole lines, and an access hands out 64 B at most",
+    "HBM": "the Infinity Cache serves part of the traffic before it reaches the memory",
+    "L1": "l1_bytes counts whole cache lines, but an access returns at most 64 B",
 }
-"""Why a point may lie above a roof."""
+"""Reasons for a point above a ceiling."""
 
 
 def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
-    """A sentence for each point above a roof; no sentence where no roofs are known."""
+    """Yield a sentence for each point above a ceiling, or nothing if no ceilings are known."""
     try:
         roofs = roofline_ceilings(profile).set_index("name")["value"].to_dict()
     except ValueError:
@@ -168,15 +176,15 @@ def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
     for point in table[table["duration_ns"] > 0].to_dict("records"):
         for name, share in roof_shares(point, roofs).items():
             if share > 1:
-                cause = _ABOVE.get(name, "the clock or the run was another one than the roof's")
+                cause = _ABOVE.get(name, "the ceiling is for a different clock or a different run")
                 yield (
-                    f"{point['short_name']} lies at {share:.2f} times the roof of {name}; likely"
+                    f"{point['short_name']} reaches {share:.2f} times the {name} ceiling. Likely"
                     f" cause: {cause}."
                 )
 
 
 def _quantities(architecture: Architecture, banks: float) -> Mapping[str, Mapping[str, float]]:
-    """What is counted: column -> counter -> weight."""
+    """Return the counted quantities: column -> counter -> weight."""
     found = {column_of(name): vector_operations(code) for name, code in _VECTOR_TYPES.items()}
     matrix = _MATRIX_TYPES | {_INTEGER_TYPE: "int8"}
     found |= {
@@ -203,8 +211,8 @@ def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterato
         profile, {name for weights in quantities.values() for name in weights}
     )
     lacking = {name: counters.missing(weights) for name, weights in quantities.items()}
-    # Releases before ROCm 6.4.2 count no FP8: a counter that no dispatch has is no reason to give
-    # up the sum.
+    # Releases before ROCm 6.4.2 don't count FP8, so the sum leaves out a counter that no dispatch
+    # has.
     types = [column_of(name) for name in OPERATION_TYPES if column_of(name) in quantities]
     counted = [name for name in types if not lacking[name]]
     table = counters.frame[["kernel", DURATION]].copy()
@@ -232,8 +240,9 @@ def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterato
 
 
 def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame:
-    """For each dispatch, row by row as in `counters.frame`, which of the counters it lacks: a bool
-    column for each counter.
+    """Return which of the counters each dispatch lacks, as one bool column per counter.
+
+    The rows are the same as in `counters.frame`.
     """
     return pd.DataFrame(
         {name: np.isnan(counters.column(name)) for name in names}, index=counters.frame.index
@@ -241,7 +250,7 @@ def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame
 
 
 def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:
-    """Sum of operations, intensities and rate of a row with operations and bytes."""
+    """Return a row's sum of operations, intensities and rate, from its operations and bytes."""
     if not counted:
         return {}
     flops = sum(row[name] for name in counted)
@@ -262,8 +271,8 @@ def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
     durations = profile.events.groupby(profile.events["name"].astype(object))["duration_ns"]
     total, calls = durations.sum(), durations.size()
     rates = {entry["kernel"]: entry for entry in profile.meta.get("kernel_rates", [])}
-    # A database has rates and no counts: flops are rate times duration (GFLOP/s times ns), and
-    # bytes are flops over intensity.
+    # A database contains rates but no counts. Compute flops as rate times duration (GFLOP/s times
+    # ns), and bytes as flops divided by intensity.
     for kernel in total.index:
         rate = rates.get(kernel, {})
         row: dict[str, Any] = {
@@ -288,32 +297,32 @@ def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
 
 
 def roofline_ceilings(profile: Profile) -> pd.DataFrame:
-    """The peak rates of the GPU: rows of kind `bandwidth` (B/s) and `compute` (FLOP/s, or OP/s for
-    integers).
+    """Return the GPU's peak rates: rows of kind `bandwidth` (B/s) and `compute` (FLOP/s, or OP/s
+    for integers).
 
-    They are those that rocprof-compute's benchmark measured, where the recording has them
-    (roofline.csv; the median if that covers several devices), else the published rates per compute
-    unit and clock for the clock in sysinfo, or for the product's published clock.
-    `table.attrs["ceilings"]` says which. The published vector FP32 rate is that with packed
-    instructions, where the GPU has them. Raises ValueError if neither is known.
+    If the profile contains roofline.csv, the rates are those that rocprof-compute's benchmark
+    measured. The median is used if the file covers several devices. Otherwise, they are the
+    published rates per compute unit and clock cycle, multiplied by the clock in sysinfo or by the
+    product's published clock. `table.attrs["ceilings"]` names the source.
+
+    The published vector FP32 rate assumes packed instructions if the GPU has them. Raises
+    ValueError if neither source is available.
     """
     measured = profile.meta.get("roofline")
     if measured and profile.origin.kind == "modeled":
-        rows, source = _measured(measured), "peaks that the model computes with"
+        rows, source = _measured(measured), "peaks that the model uses"
     elif measured:
         rows, source = _measured(measured), "measured by rocprof-compute's benchmark"
         source += (
-            f", median of {len(measured)} devices"
-            if len(measured) > 1
-            else " in the same recording"
+            f", median of {len(measured)} devices" if len(measured) > 1 else " in the same profile"
         )
     else:
         sysinfo = profile.meta.get("sysinfo", {})
         rows, source = _published(architecture_of(profile), sysinfo, model_of(sysinfo))
     if not rows:
         raise ValueError(
-            "no ceilings: the recording has no roofline.csv, and its sysinfo no clock or number of"
-            " compute units"
+            "no ceilings are known: the profile has no roofline.csv, and its sysinfo lacks the"
+            " clock or the number of compute units"
         )
     table = result(rows, CEILING_COLUMNS, profile)
     table.attrs["ceilings"] = source
@@ -336,7 +345,7 @@ def _measured(devices: list[dict[str, float]]) -> list[dict[str, Any]]:
 
 
 def _rate_name(column: str) -> str:
-    """`MFMAF16Flops` -> `matrix fp16`, `I8Ops` -> `vector int8`."""
+    """Return the name of a rate: `MFMAF16Flops` -> `matrix fp16`, `I8Ops` -> `vector int8`."""
     unit = "matrix" if column.startswith("MFMA") else "vector"
     kind = column.removeprefix("MFMA").removesuffix("Flops").removesuffix("Ops").lower()
     if kind.startswith("bf"):
@@ -348,7 +357,9 @@ def _rate_name(column: str) -> str:
 def _published(
     architecture: Architecture, sysinfo: Mapping[str, Any], model: Model | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Ceilings from rates per compute unit and clock, and a text on what they are."""
+    """Return ceilings from rates per compute unit and clock cycle, and a text that describes
+    them.
+    """
     clock = sysinfo.get("max_sclk", model.clock_mhz if model else None)
     units = sysinfo.get("cu_per_gpu")
     bandwidth = memory_bandwidth(sysinfo) or (model.memory_gb_per_second if model else None)

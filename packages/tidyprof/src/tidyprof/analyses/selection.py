@@ -1,4 +1,4 @@
-"""Parts of a recording, by time or by steps. Every analysis takes them as it takes the whole."""
+"""Parts of a profile, selected by time or by steps. Every analysis accepts them."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 def select_time_range(
     profile: Profile, start_ns: int | None = None, end_ns: int | None = None
 ) -> Profile:
-    """A profile of the events that begin in [start_ns, end_ns), and of the samples taken in that
-    time; None is no limit.
+    """Return a profile of the events that start in [`start_ns`, `end_ns`) and the samples from that
+    time.
 
-    Times are in ns, as in `events["start_ns"]`. An event belongs to it as a whole or not at all:
-    what began before is left out even if it goes on, and what begins inside may end after end_ns.
-    So work on a GPU can be without its launch, and operators without those around them. `meta`
-    stays that of the whole recording. Raises ValueError if the time ends before it begins.
+    Times are in nanoseconds, as in `events["start_ns"]`, and None means no limit. Events are never
+    cut. An event that started earlier is left out even if it continues in this range, and an event
+    that starts in this range may end after `end_ns`. The result can therefore contain GPU work
+    without its launch, and operators without their callers. `meta` stays the same as for the whole
+    profile. Raises ValueError if the range ends before it starts.
     """
     if start_ns is not None and end_ns is not None and end_ns < start_ns:
-        raise ValueError(f"the time ends {start_ns - end_ns} ns before it begins")
+        raise ValueError(f"the time range ends {start_ns - end_ns} ns before it starts")
     return _part(profile, *(_inside(times, start_ns, end_ns) for times in _times(profile)))
 
 
 def select_steps(
     profile: Profile, first: int, last: int | None = None, mark: str | None = None
 ) -> Profile:
-    """A profile of the steps from `first` to `last`, both included, as `steps` numbers them; of the
-    first alone without `last`.
+    """Return a profile of the steps from `first` to `last`, both included, as `steps` numbers them.
 
-    Events on the host belong to the step in which they begin. Work on a GPU belongs to the step
-    that launched it, whenever it ran, and to no step if its launch was not recorded; where no
-    launch was recorded for the whole GPU, its start counts. Samples belong to the time from the
-    beginning of the first step to the end of the last. mark is as in `steps`, which numbers steps
-    between marks anew, from 0. `meta` stays that of the whole recording. Raises ValueError where no
-    steps are marked, for steps that are not there, and as `steps` does.
+    Without `last`, return the step `first` only. Events on the host belong to the step in which
+    they start. GPU work belongs to the step that launched it, even if it ran later. It belongs to
+    no step if its launch wasn't recorded, but if a GPU has no launch records at all, the work's
+    start time decides. Samples are taken from the start of the first step to the end of the last
+    one.
+
+    `mark` has the same meaning as in `steps`, which numbers steps between marks starting with 0.
+    `meta` stays the same as for the whole profile. Raises ValueError if no steps are marked, for
+    missing steps, and under the same conditions as `steps`.
     """
     last = first if last is None else last
     marked = steps(profile, mark=mark)
@@ -59,7 +62,7 @@ def select_steps(
     if last < first:
         raise ValueError(f"step {last} comes before step {first}")
     number = _step_of_each(profile, marked)
-    # By number, and not by time: work on a GPU runs behind its step.
+    # Select by number, not by time, because GPU work runs later than its step on the host.
     wanted = number.between(first, last).fillna(False)
     start, end = start_and_end(marked[marked["step"].between(first, last)])
     _, sampled = _times(profile)
@@ -67,7 +70,7 @@ def select_steps(
 
 
 def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
-    """The step that each event belongs to, as explained at `select_steps`, Int64; <NA> for none."""
+    """Return each event's step as in `select_steps`, as Int64, with `<NA>` for no step."""
     events = profile.events
     step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
@@ -83,8 +86,8 @@ def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
 
 
 def _numbers(own: pd.DataFrame, times: np.ndarray) -> pd.arrays.IntegerArray:
-    """The number of the step that each time falls in."""
-    # The last number answers the -1 of times in no step.
+    """Return the number of the step that contains each time."""
+    # step_of_time returns -1 for a time outside of all steps, which selects the last number.
     return pd.array([*own["step"], pd.NA], dtype="Int64")[step_of_time(own, times)]
 
 
@@ -102,14 +105,12 @@ def _inside(times: pd.Series, start: int | None, end: int | None) -> pd.Series:
 
 
 def _part(profile: Profile, kept: pd.Series, sampled: pd.Series) -> Profile:
-    """These events and samples, with their rows numbered anew and only the categories that are
-    left.
-    """
+    """Return these events and samples with new row numbers and without unused categories."""
     kept = kept.to_numpy(bool)
     events = profile.events[kept].reset_index(drop=True)
     for column in events.columns[events.dtypes == "category"].drop("kind"):
         events[column] = events[column].cat.remove_unused_categories()
-    # A parent is the number of a row, which has moved, or is gone.
+    # A parent is a row number, which may have changed or been removed.
     if "parent" in events:
         new_row = pd.array(np.where(kept, np.cumsum(kept) - 1, -1), "Int64")
         moved = new_row[events["parent"].fillna(0).to_numpy(np.int64)]

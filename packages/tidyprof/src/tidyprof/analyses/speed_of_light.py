@@ -1,5 +1,6 @@
-"""How near a run came to what the GPU can do: the Speed-of-Light table of rocprof-compute, from raw
-counters.
+"""The Speed-of-Light table of rocprof-compute, computed from raw counters.
+
+It compares what a run achieved with the peak rates of the GPU.
 """
 
 from __future__ import annotations
@@ -35,25 +36,27 @@ _NEVER_DEFINED = "a dispatch in which it is defined (not 0 / 0)"
 def speed_of_light(
     profile: Profile, *, kernel: str | None = None, average: str = "dispatches"
 ) -> pd.DataFrame:
-    """The Speed-of-Light table: each metric with its value, its peak and their ratio in percent.
+    """Return the Speed-of-Light table: each metric's value, its peak, and their ratio in percent.
 
-    profile -- from `read_rocprof_compute`. For an analysis database, whose counters are evaluated
-               already, the tool's own values are returned, with peaks computed here.
+    profile -- from `read_rocprof_compute`. The counters of an analysis database are already
+               evaluated, so the tool's own values are returned, with peaks that are computed here.
     kernel  -- only dispatches of kernels with this text in their name.
-    average -- `dispatches`: the mean over dispatches, in which a kernel of 3 us counts as much as
-               one of 3 ms, as rocprof-compute prints it up to release 3.6; `totals`: sum over sum,
-               as it prints it from 3.7.0 on.
+    average -- `dispatches`: the mean over dispatches, which gives a 3 us kernel the same weight as
+               a 3 ms kernel. rocprof-compute prints this mean up to release 3.6. `totals`: the
+               ratio of the sums, which rocprof-compute prints in 3.7.0 and later releases.
 
-    Rates are in 10^9 per second, peaks of rates are for the clock and the number of compute units
-    in sysinfo. `dispatches` says how many dispatches entered the value. What cannot be computed has
-    no value, and `missing` names the counters, or the entries of sysinfo, that it would take. "VALU
-    FLOPs" is divided by the unpacked rate of 128 FLOP per CU and clock, as in the tool; packed FP32
-    can exceed 100 %. "Wavefront Occupancy" is inaccurate for kernels under 1 ms.
+    Rates are in 10^9 per second. Their peaks are for the clock and the number of compute units in
+    sysinfo. `dispatches` is the number of dispatches behind the value. A metric that can't be
+    computed has no value, and `missing` names the counters or sysinfo entries that it needs.
 
-    Formulas: see counter_formulas; for "Active CUs" projects/rocprofiler-compute,
-    src/utils/parser.py (BUILD_IN_VARS). Raises ValueError for a profile without sysinfo or of an
-    unknown architecture, for a kernel that does not occur, for the totals of an analysis database,
-    and if not one metric can be computed.
+    "VALU FLOPs" is compared with the unpacked rate of 128 FLOP per CU and clock cycle, as in the
+    tool, so packed FP32 can exceed 100%. "Wavefront Occupancy" is inaccurate for kernels under 1
+    ms.
+
+    The formulas come from `counter_formulas`; the formula of "Active CUs" comes from
+    projects/rocprofiler-compute, src/utils/parser.py (`BUILD_IN_VARS`). Raises ValueError if the
+    profile has no sysinfo or an unknown architecture, if no dispatch has such a kernel, for the
+    totals of an analysis database, and if none of the metrics can be computed.
     """
     if average not in AVERAGES:
         raise ValueError(f"average must be one of {', '.join(AVERAGES)}, not {average!r}")
@@ -62,8 +65,8 @@ def speed_of_light(
     if holds_metrics(profile):
         if average != "dispatches":
             raise ValueError(
-                "an analysis database holds averages already: totals take the folder with raw"
-                " counters"
+                "an analysis database contains only averages; for totals, read the folder with the"
+                " raw counters"
             )
         rows = _evaluated(profile, formulas, kernel)
     else:
@@ -75,11 +78,13 @@ def speed_of_light(
         }
         counters = DispatchCounters(profile, names, kernel)
         rows = [_row(metric, counters, average) for metric in formulas]
-        # Where the tool's table has it.
+        # Insert the row at its position in the tool's table.
         position = [metric.name for metric in formulas].index("CU Utilization")
         rows.insert(position, _active_compute_units(counters, sysinfo))
     if not any(row.get("value") is not None for row in rows):
-        raise ValueError(f"no metric can be computed; the first one lacks {rows[0]['missing']}")
+        raise ValueError(
+            f"none of the metrics can be computed; the first one lacks {rows[0]['missing']}"
+        )
     return result(rows, SPEED_OF_LIGHT_COLUMNS, profile)
 
 
@@ -115,16 +120,16 @@ def _percent(value: float | None, peak: float | None) -> float | None:
 
 
 def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]) -> dict[str, Any]:
-    """An estimate from the mean number of busy wave slots: 8 units per full set of slots and up to
-    8 for the rest.
+    """Return an estimate from the mean number of busy wave slots.
 
-    AMD prefers "CU Utilization" now, but most published tables have this one.
+    It counts 8 units per full set of slots and up to 8 for the rest. AMD now prefers "CU
+    Utilization", but most published tables contain this metric.
     """
     names = ["SQ_BUSY_CU_CYCLES", "GRBM_GUI_ACTIVE"]
     facts: dict[str, Any] = {
         name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")
     }
-    # The row is built of numbers only, so facts that sysinfo lacks are named first.
+    # The row needs all of these numbers, so name the ones that sysinfo lacks first.
     units, chiplets, slots = facts.values()
     row = {"metric": "Active CUs", "unit": "CUs", "peak": units, "dispatches": 0}
     lacking = counters.missing(names) + [
@@ -136,7 +141,8 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
     defined = ~np.isnan(busy) & ~np.isnan(active) & (active != 0)
     if not defined.any():
         return row | {"missing": _NEVER_DEFINED}
-    # The counter is of quads of clocks, and GRBM_GUI_ACTIVE adds up all chiplets (XCDs).
+    # The counter counts units of four clock cycles, and GRBM_GUI_ACTIVE adds up all chiplets
+    # (XCDs).
     mean = round(float((4 * busy[defined] / (active[defined] / chiplets)).mean()))
     value = float(int(min(mean / slots * 8 + min(mean % slots, 8), units)))
     return row | {
@@ -149,7 +155,7 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
 def _evaluated(
     profile: Profile, formulas: Iterable[Metric], kernel: str | None
 ) -> list[dict[str, Any]]:
-    """Rows with the values of an analysis database."""
+    """Return rows with the values of an analysis database."""
     values = _values_of_workload(profile) if kernel is None else _values_of_kernel(profile, kernel)
     rows = []
     for metric in formulas:
@@ -184,8 +190,8 @@ def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
     names = [name for name in table["kernel"].cat.categories if kernel in name]
     if len(names) != 1:
         raise ValueError(
-            f"{len(names)} kernels have {kernel!r} in their name; the database has one value per"
-            " kernel, so ask for one"
+            f"{len(names)} kernels have {kernel!r} in their name; choose exactly one, because the"
+            " database has one value per kernel"
         )
     table = table[(table["kernel"] == names[0]) & (table["statistic"] == "Avg")]
     return {

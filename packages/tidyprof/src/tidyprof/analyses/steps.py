@@ -37,28 +37,32 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
-"""Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""
+"""Name of the range that torch.profiler writes for each step, with a number that fits in 64
+bits.
+"""
 
 OTHER_MARKS = (
     r"(Optimizer\.)?zero_grad(#.*)?",
     r"(DistributedDataParallel\.)?forward",
     r"Optimizer\.step#.*",
 )
-"""Names of ranges that occur once in a step. They separate steps where neither the profiler nor
-`data` does.
+"""Names of ranges that occur once per step. They separate steps if neither the profiler nor `data`
+does.
 """
 
 ROUNDS = 3
-"""Ranges must come so often in the same order to be taken for steps that nobody marked as such."""
+"""Minimum number of rounds in which ranges must repeat, in the same order, to count as unmarked
+steps.
+"""
 
 NO_MARK = (
     r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
     r" Profiler.*"
 )
-"""Ranges that PyTorch writes by itself and that may come any number of times in a step."""
+"""Names of ranges that PyTorch writes by itself, which may occur any number of times per step."""
 
 PYTHON_FUNCTION = r".*\(\d+\): .*|<.*|nn\.Module: .*"
-"""Names of Python functions in a trace with stacks; nobody marked them as ranges."""
+"""Names of Python functions in a trace with stacks, which are not marked ranges."""
 
 PHASE_PATTERNS = {
     "data": r"data|enumerate\(DataLoader\)#.*",
@@ -67,8 +71,8 @@ PHASE_PATTERNS = {
     "backward": r"backward",
     "optimizer": r"optimizer|Optimizer\.(step|zero_grad)#.*",
 }
-"""Phase of a step -> names of its ranges: those that a script marks, and those that torch.profiler
-adds.
+"""Phase of a step -> names of its ranges, both those that a script marks and those that
+torch.profiler adds.
 """
 
 STEP_COLUMNS = {
@@ -81,7 +85,7 @@ STEP_COLUMNS = {
 """Columns of `steps`."""
 
 _Columns = dict[str, np.ndarray]
-"""Columns of `steps`, int64 with ABSENT."""
+"""Columns of `steps`, as int64 with `ABSENT`."""
 
 PHASE_COLUMNS = {
     **OWNER,
@@ -96,26 +100,32 @@ PHASE_COLUMNS = {
 
 
 def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
-    """When each training step began and how long it took.
+    """Return when each training step started and how long it took.
 
-    timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. Without
-    such ranges a step lasts from one mark to the next, numbered from 0, and the last step ends with
-    its last phase, or, where it has none, with the host's last event. The mark is the range,
-    operator or call with the name `mark`. Without a name it is the first of these that occurs: a
-    range `data`; a range of OTHER_MARKS that repeats; the first of several ranges that come in the
-    same order ROUNDS times or more. Where several processes without a rank mark steps, each has
-    rows of its own, and `process` says whose they are; else it is <NA>.
+    With `timeline="host"`, the table has one row per rank and step, and `device` is `<NA>`. The
+    steps are the `ProfilerStep#N` ranges. Without such ranges, a step lasts from one mark to the
+    next, and the numbers start with 0. The last step ends with its last phase, or with the host's
+    last event if it has no phases. The mark is the range, operator or call with the name `mark`. By
+    default, it is the first of these that exists:
 
-    timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
-    the launch time decides which step a device event belongs to. A step begins with the range on
-    the host, so that idleness before its first launch is seen, but not before all work that was
-    launched earlier has ended. It lasts until the next step begins, the last step until its last
-    event and its range have ended. Steps that launched nothing have no row. An event without a
-    launch record belongs to the step on the host that it starts in.
+    - a range `data`;
+    - a range of `OTHER_MARKS` that repeats;
+    - the first of several ranges that repeat in the same order at least `ROUNDS` times.
 
-    attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in
-    words. Raises ValueError for a mark that does not occur, for timeline="device" if the recording
-    has no launch records, and as `common.owner_of` does.
+    If several processes without a rank mark steps, each has separate rows, and `process` identifies
+    it. Otherwise, `process` is `<NA>`.
+
+    With `timeline="device"`, the table has one row per rank, device and step. The host runs ahead
+    of the device, so a device event's launch time decides which step it belongs to. A step starts
+    with the host's range, so it includes the idle time before its first launch. But it doesn't
+    start before all work that was launched earlier has ended. It lasts until the next step starts.
+    The last step lasts until its last event and its range have ended. Steps that launched nothing
+    have no row. An event without a launch record belongs to the host step during which it starts.
+
+    In `attrs`, `mark` is the name of the mark, or None if nothing marks steps. The table is then
+    empty. `steps` describes the mark in words. Raises ValueError if no event has the name `mark`,
+    for `timeline="device"` if the profile has no launch records, and under the same condition as
+    `common.owner_of`.
 
     >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
     [[1, 100000]]
@@ -128,7 +138,7 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
 
 
 def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> PlainEvents:
-    """`steps` as plain arrays, with its errors."""
+    """Return the result of `steps` as plain arrays. It raises the same errors."""
 
     def build() -> PlainEvents:
         columns = (
@@ -142,24 +152,24 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
 
 
 def mark_of_steps(profile: Profile, mark: str | None) -> str:
-    """The name that steps begin with, attrs["mark"] of `steps`; "" where nothing marks them."""
+    """Return the name of the mark, `attrs["mark"]` of `steps`, or "" if there is no mark."""
     return _known_host_steps(profile, mark)[0] or ""
 
 
 def require_timeline(timeline: str) -> None:
-    """Raise ValueError unless there is such a timeline."""
+    """Raise ValueError if the timeline is unknown."""
     if timeline not in ("host", "device"):
         raise ValueError(f"timeline must be host or device, not {timeline!r}")
 
 
 def with_mark_of(marked: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the attrs of a table of `steps` that are about the mark."""
+    """Return the table with the attrs about the mark from a table of `steps`."""
     table.attrs |= {key: marked.attrs[key] for key in ("mark", "steps")}
     return table
 
 
 def _known_host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
-    """The attrs `mark` and `steps` of the host's steps, and their columns."""
+    """Return the attrs `mark` and `steps` of the host's steps, and their columns."""
     return profile.once(("steps", mark), lambda: _host_steps(profile, mark))
 
 
@@ -171,8 +181,8 @@ def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _C
     if mark := mark or _repeating_mark(host_events(profile, "annotation")):
         return mark, f"from each `{mark}` to the next", _steps_between(host_events(profile), mark)
     words = (
-        "no steps are marked, so that all of the recording counts as one; name a range or an"
-        ' operator that runs once in each step: mark="..."'
+        "no steps are marked, so the whole trace counts as one step; name a range or an"
+        ' operator that runs once per step: mark="..."'
     )
     return None, words, _no_steps()
 
@@ -187,7 +197,7 @@ def _numbered_steps(marks: PlainEvents) -> _Columns:
         [re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64
     )
     columns |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
-    # Steps without a rank or process come last, in place of ABSENT, the least number.
+    # Steps without a rank or process come last, although ABSENT is the smallest number.
     rank, process = (
         np.where(columns[column] == ABSENT, LATEST, columns[column]) for column in OWNER
     )
@@ -196,7 +206,7 @@ def _numbered_steps(marks: PlainEvents) -> _Columns:
 
 
 def _repeating_mark(annotations: pd.DataFrame) -> str | None:
-    """The name of the ranges that a step begins with; None if there are none."""
+    """Return the name of the ranges that start a step, or None if there are none."""
     if names_matching(annotations, "data").any():
         return "data"
     for pattern in OTHER_MARKS:
@@ -208,8 +218,8 @@ def _repeating_mark(annotations: pd.DataFrame) -> str | None:
 
 
 def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
-    """The name that each round begins with, if the outermost ranges come in rounds of the same
-    names.
+    """Return the name that starts each round if the outermost ranges repeat the same names in
+    rounds.
     """
     ranges = annotations[~names_matching(annotations, f"{NO_MARK}|{PYTHON_FUNCTION}")]
     if len(ranges) < ROUNDS or len(ranges.drop_duplicates(["rank", "process", "thread"])) > 1:
@@ -217,16 +227,18 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
     begin, end = start_and_end(ranges)
     outermost = begin >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end)[:-1])
     names = ranges.loc[outermost, "name"].astype(str).tolist()
-    # A round is as long as it takes for the first name to come again. The last one may be cut.
+    # A round ends when the first name repeats. The last round may be incomplete.
     length = names.index(names[0], 1) if names[0] in names[1:] else len(names)
     in_rounds = all(name == names[number % length] for number, name in enumerate(names))
     return names[0] if in_rounds and len(names) >= ROUNDS * length else None
 
 
 def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
-    """The range that steps could begin with where nothing marks any, and how often it comes: of
-    those that come ROUNDS times or more, the one with the longest sum. Where there is none, an
-    operator, by the same rule.
+    """Return the range that could mark steps if nothing else does, and the number of its
+    occurrences.
+
+    It is the range with the longest total time among the ranges that occur at least `ROUNDS` times.
+    If there is none, an operator is chosen by the same rule.
     """
     for kind in ("annotation", "operator"):
         events = host_events(profile, kind)
@@ -239,14 +251,17 @@ def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
 
 
 def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
-    """A step from each event of this name to the next. Raises ValueError if there is none."""
+    """Return one step from each event with this name to the next.
+
+    Raises ValueError if there is no such event.
+    """
     marks = host[host["name"] == mark]
     if not len(marks):
         raise ValueError(f"no range, operator or call on the host is named {mark!r}")
     tables: list[_Columns] = []
     host = host.assign(process=nullable(processes_apart(host, marks), "Int64"))
     for (rank, process), events in host.groupby(list(OWNER), dropna=False):
-        # Two marks at the same time, as of two threads, begin one step.
+        # Two marks at the same time, for example from two threads, start one step.
         begin = np.unique(events.loc[events["name"] == mark, "start_ns"])
         if len(begin):
             last = events[events["start_ns"] >= begin[-1]]
@@ -265,7 +280,7 @@ def _below_each_other(tables: Sequence[_Columns]) -> _Columns:
 
 
 def _end_of_last(events: pd.DataFrame, mark: str) -> int:
-    """When the last step ends, from one owner's events since its mark."""
+    """Return when the last step ends, from one owner's events since the step's mark."""
     phases = events[(events["kind"] == "annotation") & (events["name"] != mark)]
     phases = phases[names_matching(phases, "|".join(PHASE_PATTERNS.values()))]
     return int(start_and_end(phases if len(phases) else events)[1].max())
@@ -277,7 +292,7 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
         return _no_steps()
     if not has_launches(plain_events(profile, DEVICE_KINDS)):
         raise ValueError(
-            "the recording has no launch records, so device events cannot be given to steps"
+            "the trace has no launch records, so device events can't be assigned to steps"
         )
     tables: list[_Columns] = []
     for place, events in by_device(profile):
@@ -291,7 +306,8 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
             continue
         on_host, finish = (times[launching] for times in start_and_end(of_host))
         begin = _device_begins(events, launch, on_host)
-        # The last step has no next one that ends it: its work does, or its range, if that is later.
+        # The last step has no next step, so it ends with its work or its range, whichever ends
+        # later.
         last = max(end[step == launching[-1]].max(), finish[-1], begin[-1])
         times = {
             "step": of_host["step"][launching],
@@ -303,12 +319,12 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
 
 
 def _supposed_launches(events: PlainEvents) -> np.ndarray:
-    """Return when the events of one device were launched, int64 ns; ABSENT, the least number, for a
-    launch before the recording.
+    """Return when the events of one device were launched, in int64 nanoseconds.
 
-    An event without a launch record was launched before the recording if it has a correlation id
-    and starts before the first event of its stream that has a launch. Otherwise, the file doesn't
-    show the launch, and the event counts as launched at its own start.
+    The time is `ABSENT`, the smallest number, for a launch before the trace started. An event
+    without a launch record was launched then if it has a correlation id and starts before its
+    stream's first event with a launch. Otherwise, the file doesn't contain the launch, and the
+    event counts as launched at its own start.
     """
     start, launch = events["start_ns"], launch_times(events)
     known = launch != ABSENT
@@ -322,11 +338,10 @@ def _supposed_launches(events: PlainEvents) -> np.ndarray:
 
 
 def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """When steps that begin at these times on the host begin on the device: once all work that was
-    launched before has ended.
+    """Return when steps that start at these times on the host start on the device.
 
-    Work that the file lacks, but for whose end the step's first work waited, counts as launched
-    before.
+    A step starts on the device when all work that was launched earlier has ended. This includes
+    work that isn't in the file if the step's first work waited for its end.
     """
     start, end = start_and_end(events)
     unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
@@ -340,23 +355,28 @@ def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -
 
 
 def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
-    """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for
-    none or ABSENT.
+    """Return, for each time, the position of the step in `own` that contains it, or -1 for no step
+    or `ABSENT`.
+
+    own -- one owner's steps, in order.
     """
     begin, finish = start_and_end(own)
     step = np.searchsorted(begin, times, side="right") - 1
-    # The -1 of times before all steps reads ABSENT, the end behind the last.
+    # For a time before all steps (-1), ABSENT is used as the end of the step.
     return np.where((step >= 0) & (times < np.append(finish, ABSENT)[step]), step, -1)
 
 
 def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """How long the host spent in each phase of each step, on CPU and GPU recordings alike.
+    """Return how long the host spent in each phase of each step, with or without a GPU.
 
-    One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls
-    counts the ranges, start_ns is the start of the first range, duration_ns the time inside any of
-    them (both clipped to the step), percent the share of the step. A recording without steps has
-    one step <NA>: all of it. `process`, `mark` and attrs are as in `steps`. These are times of the
-    host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
+    The table has one row per rank, step and phase that occurs. The phases are the keys of
+    `PHASE_PATTERNS`. `calls` is the number of ranges. `start_ns` is the start of the first range,
+    and `duration_ns` is the time inside any of the ranges, both clipped to the step. `percent` is
+    the share of the step.
+
+    Without step marks, the whole profile is one step `<NA>`. `process`, `mark` and `attrs` are the
+    same as in `steps`. The host runs ahead of the GPU, so these host times show who was waiting,
+    but not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
@@ -384,11 +404,11 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns
-    and attrs are those of `steps`.
+    """Return the host's steps, with the whole profile as one step `<NA>` for each owner that marked
+    none.
 
-    Processes without a rank that neither mark steps nor use a device are left out where others mark
-    steps.
+    The columns and attrs are the same as in `steps`. If other processes mark steps, a process
+    without a rank is left out unless it marks steps or uses a device.
     """
     marked = steps(profile, mark=mark)
     tables = []
@@ -403,8 +423,9 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 
 
 def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The owners whose steps there are, or whose whole recording counts as one step: all ranks, or
-    their processes.
+    """Yield the owners with steps and the owners whose whole profile counts as one step.
+
+    The owners are all ranks, or their processes.
     """
     for rank in profile.events["rank"].drop_duplicates().sort_values():
         marking = of_rank(marked, rank)["process"].dropna()
@@ -414,6 +435,6 @@ def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
-    """The time that the host of one owner spent in a phase."""
+    """Return the time that one owner's host spent in a phase."""
     annotations = events_of_process(plain_host_events(profile, "annotation"), owner)
     return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

@@ -1,1 +1,1 @@
-"""A Profile written for other programs."""
+"""Export of a Profile for other programs."""

@@ -1,4 +1,4 @@
-"""Events, counter samples and flows as lines of a Chrome trace, a limited number at a time."""
+"""Events, counter samples and flows as lines of a Chrome trace, in chunks of limited size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidyprof.tables.codes import KIND_CODE, refined
 from tidyprof.tables.launches import launching_calls
 
 LINES_AT_ONCE = 50_000
-"""Number of lines that are made before they are written."""
+"""Number of lines per chunk."""
 
 CATEGORY_OF_KIND = {
     "kernel": "kernel",
@@ -28,8 +28,8 @@ CATEGORY_OF_KIND = {
     "annotation": "user_annotation",
     "sample": "sample",
 }
-"""Kind -> category, for events that came without a category of torch.profiler. `cuda_runtime` is
-torch.profiler's category for calls of HIP, too.
+"""Kind -> category, for events without a torch.profiler category. torch.profiler also uses
+`cuda_runtime` for HIP calls.
 """
 
 _ARGUMENTS = (
@@ -48,8 +48,9 @@ _ARGUMENTS = (
 
 
 def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Every event as a complete event (phase X), in order of time; of two events that begin at the
-    same time, the outer one comes first.
+    """Yield every event as a complete event (phase X), sorted by time.
+
+    If two events start at the same time, the outer one comes first.
     """
     start = events["start_ns"].to_numpy(np.int64)
     duration = events["duration_ns"].to_numpy(np.int64)
@@ -58,7 +59,7 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
     categories = _categories(events)
     names = events["name"].astype("category").cat
     codes = names.codes.to_numpy()
-    # The last text is that of code -1, a missing name.
+    # The last text is for code -1, a missing name.
     texts = [json.dumps(str(name)) for name in [*names.categories, ""]]
     pids, tids, moved = tracks.pid_texts(), tracks.tid_texts(), tracks.true_numbers()
     for first in range(0, len(order), LINES_AT_ONCE):
@@ -76,8 +77,9 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
 
 
 def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Every sample as a counter event (phase C); JSON has no NaN and no infinity, so these are left
-    out.
+    """Yield every sample as a counter event (phase C).
+
+    NaN and infinity are left out because JSON can't represent them.
     """
     pids: dict[int | None, str] = {}
     for first in range(0, len(counters), LINES_AT_ONCE):
@@ -97,8 +99,8 @@ def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Itera
 
 
 def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Two flow events (phases s and f) for each device event whose launching call is among the
-    events.
+    """Yield two flow events (phases s and f) per device event if the events include its launching
+    call.
     """
     launched, call = launching_calls(events)
     start = events["start_ns"].to_numpy(np.int64) - base_ns
@@ -117,8 +119,9 @@ def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[l
 
 
 def _distinct_ids(events: pd.DataFrame) -> pd.Series:
-    """The correlation ids, with new ids where processes of one rank use the same: a trace states no
-    process for an id, so its reader could not tell them apart.
+    """Return correlation ids, with new ids if processes of one rank use the same ids.
+
+    A trace doesn't state the process of an id, so a reader couldn't distinguish them.
     """
     ids = events["correlation_id"]
     if (events.groupby("rank", dropna=False)["process"].nunique() < 2).all():
@@ -134,7 +137,9 @@ def _distinct_ids(events: pd.DataFrame) -> pd.Series:
 
 
 def _categories(events: pd.DataFrame) -> np.ndarray:
-    """The category of each event: its original one if torch.profiler has it, else by its kind."""
+    """Return each event's original category if torch.profiler has it, otherwise a category by its
+    kind.
+    """
     kinds = events["kind"].astype(str).to_numpy(object)
     categories = np.array([CATEGORY_OF_KIND[kind] for kind in kinds], dtype=object)
     categories[(kinds == "collective") & _is_named_collective(events)] = "kernel"
@@ -153,8 +158,8 @@ def _categories(events: pd.DataFrame) -> np.ndarray:
 
 
 def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
-    """A mask of the events whose name alone would make the reader take them for collectives, if
-    they were kernels.
+    """Return a mask of the events that a reader would take for collectives by their name, if they
+    were kernels.
     """
     names = events["name"].astype("category").cat
     count = len(names.categories)
@@ -166,7 +171,7 @@ def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
 
 
 def _arguments(events: pd.DataFrame, moved: np.ndarray, states_rank: bool) -> list[str]:
-    """The members of `args` of each event, as JSON text that begins with a comma."""
+    """Return the members of each event's `args`, as JSON text that starts with a comma."""
     members = [
         _members(name, events[column].to_numpy(dtype=object, na_value=None), text)
         for column, name, text in _ARGUMENTS
@@ -184,7 +189,7 @@ def _members(name: str, values: Any, text: Callable[[Any], str]) -> list[str]:
 
 
 def _list(text: str) -> str:
-    """The text of a list as JSON: a list if it can be read as JSON, else text."""
+    """Return the text of a list as JSON: a list if it is valid JSON, otherwise a string."""
     try:
         return json.dumps(json.loads(text))
     except ValueError:
@@ -192,7 +197,7 @@ def _list(text: str) -> str:
 
 
 def _microseconds(nanoseconds: int) -> str:
-    """Whole nanoseconds as microseconds with three decimals."""
+    """Return integer nanoseconds as microseconds with three decimals."""
     sign = "-" if nanoseconds < 0 else ""
     whole, rest = divmod(abs(nanoseconds), 1000)
     return f"{sign}{whole}.{rest:03d}"

@@ -1,9 +1,9 @@
-"""Writes any Profile as a Chrome trace, which Perfetto (https://ui.perfetto.dev) and
-chrome://tracing open.
+"""Export of any Profile as a Chrome trace for Perfetto (https://ui.perfetto.dev) and
+chrome://tracing.
 
 The format is Google's Trace Event Format
-(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), in the dialect of
-torch.profiler, so that `read_torch_trace` reads the file again.
+(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), in
+torch.profiler's dialect, so `read_torch_trace` can read the file again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidyprof.readers.torch.meta import LATEST_BASE_NS
 from tidyprof.tables.contract import MARK, MODELED, Profile
 
 _BEFORE_FIRST_NS = 1_000
-"""The base time lies this much before the first event, since in this dialect start 0 stands for a
-time that was lost.
+"""Time between the base time and the first event, in nanoseconds. In this dialect, start 0 means
+that a time was lost.
 """
 
 _VERSION_KEYS = {
@@ -40,11 +40,10 @@ _STATED = ("tool", "tool_version", "gpu", "rocm", "torch", "host", "files")
 
 @dataclass(frozen=True)
 class Written:
-    """How many events, counter samples, and flows from launches to the work they launched a trace
-    holds.
+    """The number of events, counter samples and launch flows in a trace.
 
-    shift_ns was added to all times, because the dialect has no times at or before zero; 0 if
-    nothing had to be added.
+    `shift_ns` was added to all times because the dialect doesn't allow times at or before zero. It
+    is 0 if no shift was necessary.
     """
 
     events: int
@@ -54,15 +53,16 @@ class Written:
 
 
 def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
-    """Write the profile to a file whose name ends in .json or .json.gz; an existing file is
-    replaced once all is written.
+    """Write the profile to a file whose name ends in .json or .json.gz.
 
-    Processes, threads, devices and streams are named; times are in microseconds with three
-    decimals, which keep every nanosecond. Counters become counter tracks. Flow arrows lead from
-    each runtime call to the device events with its correlation id. The member `converted_from`
-    names the tool that wrote the profile, and its origin; a modeled profile gets the mark by which
-    readers recognize it, too. Raises ValueError for another ending, OSError if the file cannot be
-    written.
+    An existing file is replaced when the new one is complete. Processes, threads, devices and
+    streams are named. Times are in microseconds with three decimals, which keeps every nanosecond.
+    Counters become counter tracks. Flow arrows lead from each runtime call to the device events
+    with its correlation id.
+
+    The member `converted_from` contains the tool that wrote the profile, and the profile's origin.
+    A modeled profile also gets the mark that readers recognize. Raises ValueError for any other
+    file extension, and OSError if the file can't be written.
     """
     path = Path(path)
     check_name(path)
@@ -72,7 +72,7 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
         members = {
             key: value for key, value in _header(profile, base, shift).items() if value is not None
         }
-        # The list comes last, so that a reader knows all other members when it reaches the events.
+        # The list comes last, so that a reader has all other members when it reaches the events.
         file.write(msgspec.json.encode(members)[:-1] + b',"traceEvents":[\n')
         written = _write_events(file, profile, tracks, base)
         file.write(b"\n]}\n")
@@ -80,17 +80,15 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
 
 
 def check_name(path: str | PathLike[str]) -> None:
-    """Raise ValueError for the name of a file that `write_chrome_trace` does not write."""
+    """Raise ValueError if `write_chrome_trace` doesn't support this file name."""
     if not Path(path).name.endswith((".json", ".json.gz")):
-        raise ValueError(
-            f"{path}: a Chrome trace is written to a file that ends in .json or .json.gz"
-        )
+        raise ValueError(f"{path}: the name of a Chrome trace must end in .json or .json.gz")
 
 
 def _write_events(
     file: BinaryIO, profile: Profile, tracks: Tracks, base: int
 ) -> tuple[int, int, int]:
-    """Write all lines; returns how many events, samples and flows they were."""
+    """Write all lines, and return the numbers of events, samples and flows."""
     counts = []
     separator = b""
     for lines in (
@@ -111,9 +109,7 @@ def _write_events(
 
 
 def _base_time(profile: Profile) -> tuple[int, int]:
-    """The time in ns from which the trace's times count, and the shift that makes it no negative
-    time.
-    """
+    """Return the trace's base time in nanoseconds, and the shift that prevents negative times."""
     starts = [table[column].min() for table, column in _times(profile) if len(table)]
     if not starts:
         return 0, 0
@@ -121,7 +117,7 @@ def _base_time(profile: Profile) -> tuple[int, int]:
     stated = profile.meta.get("base_time_ns", 0)
     if 0 < stated < first:
         return stated, 0
-    # `read_torch_trace` takes a base after LATEST_BASE_NS for damage.
+    # `read_torch_trace` treats a base after LATEST_BASE_NS as damage.
     base = min(first - _BEFORE_FIRST_NS, LATEST_BASE_NS - 1)
     return (max(base, 0), 0) if first > 0 else (base, -base)
 
@@ -131,9 +127,7 @@ def _times(profile: Profile) -> tuple[tuple[Any, str], ...]:
 
 
 def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
-    """The members beside the events: those of torch.profiler that the profile knows, and the
-    origin.
-    """
+    """Return the members next to the events: known torch.profiler members, and the origin."""
     meta = profile.meta
     ranks = profile.events["rank"].unique()
     of_one = len(ranks) == 1 and not pd.isna(ranks[0])
@@ -155,7 +149,7 @@ def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
 
 
 def _library_version(text: str) -> dict[str, Any]:
-    """`roctracer 4.1` as the member in which torch.profiler states it."""
+    """Return a version such as `roctracer 4.1` as torch.profiler's member for it."""
     library, _, version = text.rpartition(" ")
     if library not in _VERSION_KEYS:
         return {}
@@ -166,7 +160,7 @@ def _library_version(text: str) -> dict[str, Any]:
 
 
 def _hip_number(version: str | None) -> int | None:
-    """60443483 of `6.4.43483`, see HIP_VERSION in hip/hip_version.h."""
+    """Return, for example, 60443483 for `6.4.43483` (see `HIP_VERSION` in hip/hip_version.h)."""
     if not version:
         return None
     major, minor, patch = map(int, version.split("."))
@@ -175,10 +169,11 @@ def _hip_number(version: str | None) -> int | None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that replaces `path` once it is complete, compressed if the name ends in .gz."""
+    """Yield a file that replaces `path` when it is complete, compressed if the name ends in .gz."""
     with whole_file(path) as partial, partial.open("wb") as raw:
         if path.name.endswith(".gz"):
-            # No name and no time of day in the header: the same profile gives the same bytes.
+            # The header contains neither a name nor a time, so the same profile results in the same
+            # bytes.
             with igzip.IGzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
                 yield file
         else:

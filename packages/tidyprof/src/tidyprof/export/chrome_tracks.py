@@ -1,5 +1,5 @@
-"""Which row of a Chrome trace each event goes to: process and thread, or device and stream, with
-their names.
+"""Assignment of events to the rows of a Chrome trace: process and thread, or device and stream,
+with their names.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 class Tracks:
     """Rows of a trace.
 
-    The format knows processes with threads only, so a device is a process and a stream its thread,
-    as in torch.profiler's traces. Numbers are those of the profile. If two rows would get the same
-    number, as with several ranks, new numbers replace them, and the true numbers are kept as in
-    TraceLens's TraceFuse (`pid_raw`).
+    The format only supports processes with threads, so a device is a process and a stream is its
+    thread, as in torch.profiler's traces. The numbers come from the profile. If two rows would get
+    the same number, for example with several ranks, new numbers replace them. The true numbers are
+    then kept as in TraceLens's TraceFuse (`pid_raw`).
 
-    places      -- one row per process or device: rank, on_device, number (of the process or
+    places      -- one row per process or device: rank, `on_device`, number (of the process or
                    device), pid (JSON).
-    place_row   -- for each event its row in `places`.
-    thread      -- for each event its thread or stream, Int64.
-    states_rank -- whether each event must say which rank it belongs to.
+    place_row   -- each event's row in `places`.
+    thread      -- each event's thread or stream, Int64.
+    states_rank -- True if each event must state its rank.
     """
 
     places: pd.DataFrame
@@ -37,11 +37,11 @@ class Tracks:
     states_rank: bool
 
     def pid_texts(self) -> np.ndarray:
-        """The process of each event, as JSON."""
+        """Return each event's process as JSON."""
         return self.places["pid"].to_numpy(object)[self.place_row]
 
     def tid_texts(self) -> np.ndarray:
-        """The thread of each event, as JSON."""
+        """Return each event's thread as JSON."""
         unknown = json.dumps("unknown")
         return np.array(
             [unknown if number is None else str(number) for number in _plain(self.thread)],
@@ -49,8 +49,8 @@ class Tracks:
         )
 
     def true_numbers(self) -> np.ndarray:
-        """For each event the number of its process or device if a new number replaces it, else
-        None.
+        """Return the number of each event's process or device if a new number replaces it,
+        otherwise None.
         """
         numbers = [
             number if number is not None and pid != str(number) else None
@@ -59,19 +59,19 @@ class Tracks:
         return np.array(numbers, dtype=object)[self.place_row]
 
     def counter_pid(self, device: int | None) -> str:
-        """The process, as JSON, under which a counter of this device is shown."""
+        """Return the process, as JSON, that shows the counters of this device."""
         rows = self.places[
             self.places["on_device"] & (self.places["number"] == device).fillna(False)
         ]
         if device is not None and len(rows) == 1:
             return rows["pid"].iloc[0]
-        # Counters state no rank, so with several ranks the device's number alone is no address.
+        # Counters don't state a rank, so with several ranks, the device number isn't unique.
         return json.dumps(
             "counters of the host" if device is None else f"counters of device {device}"
         )
 
     def naming_lines(self) -> list[str]:
-        """Metadata events, as JSON, that name all rows and put the host of each rank above its
+        """Return metadata events, as JSON, that name all rows and put each rank's host above its
         devices.
         """
         lines = []
@@ -95,7 +95,7 @@ class Tracks:
 
 
 def find_tracks(profile: Profile) -> Tracks:
-    """The rows that a profile's events need."""
+    """Return the rows that a profile's events need."""
     events = profile.events
     on_device = events["device"].notna() | events["kind"].isin(DEVICE_KINDS)
     keys = pd.DataFrame(
@@ -119,7 +119,9 @@ def find_tracks(profile: Profile) -> Tracks:
 
 
 def _pids(places: pd.DataFrame, several_ranks: bool) -> list[str]:
-    """A different process number for each row, as JSON; a text if the profile has no number."""
+    """Return a different process number for each row as JSON, or a text if the profile has no
+    number.
+    """
     hosts = set(places.loc[~places["on_device"], "number"].dropna()) if not several_ranks else set()
     devices = set(places.loc[places["on_device"], "number"].dropna())
     free = (number for number in count(1) if several_ranks or number not in hosts | devices)

@@ -1,1 +1,1 @@
-"""What a GPU kernel is called: short names, categories, C++ symbols taken apart."""
+"""Names of GPU kernels: short names, categories, and parsed C++ symbols."""

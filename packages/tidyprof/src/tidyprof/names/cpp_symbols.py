@@ -1,9 +1,9 @@
-"""Takes the names of kernels apart: C++ symbols, and what PyTorch's templates compute.
+"""A parser for kernel names: C++ symbols, and the operations of PyTorch's templates.
 
-A readable name needs no full demangler, but only the function's own name and the words among its
-template arguments. They are found in one pass and without recursion, in demangled names and in
-mangled ones, whose grammar is that of the Itanium C++ ABI, section 5.1 "External Names",
-https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
+A readable name doesn't need a full demangler. It only needs the function's own name and the words
+in its template arguments. The parser finds them in one pass without recursion, in both demangled
+and mangled names. The grammar of mangled names is in the Itanium C++ ABI, section 5.1 "External
+Names", https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DATA_TYPES = {
     "complex64": "complex64",
     "complex128": "complex128",
 }
-"""C++ and PyTorch spellings of number types, and the one spelling that short names use."""
+"""C++ and PyTorch spellings of number types -> the spelling in short names."""
 
 _TWO_WORD_TYPES = (
     ("unsigned char", "uint8"),
@@ -68,7 +68,7 @@ _BUILTIN_LETTERS = {
     "y": "uint64",
     "v": "void",
 }
-"""Builtin types of the Itanium ABI, section 5.1.5.2, as the words that DATA_TYPES knows."""
+"""Builtin types of the Itanium ABI, section 5.1.5.2, in the spelling of `DATA_TYPES`."""
 
 _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
 _QUALIFIER_NOISE = frozenset({"_GLOBAL__N_1", "detail", "device", "tensor_operation"})
@@ -94,17 +94,17 @@ NOISE_WORDS = frozenset(
         "fbgemm_gpu",
     }
 )
-"""Words of C++ names that don't tell what a kernel does."""
+"""Words in C++ names that don't describe a kernel's purpose."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """The parts of a kernel symbol from which a short name is made.
+    """The parts of a kernel symbol that form a short name.
 
     namespace -- the qualifiers, outermost first.
     name      -- the function's own name.
-    words     -- every word among the template arguments, in order.
-    arguments -- the template arguments at the top level as text (empty for a mangled symbol).
+    words     -- every word in the template arguments, in order.
+    arguments -- the top-level template arguments as text (empty for a mangled symbol).
     """
 
     namespace: tuple[str, ...]
@@ -114,20 +114,20 @@ class Symbol:
 
 
 def parse(text: str) -> Symbol | None:
-    """The parts of a C++ symbol, or None where `text` has no sign of being one."""
+    """Return the parts of a C++ symbol, or None if `text` doesn't look like one."""
     if text.startswith("_Z"):
         return _parse_mangled(text)
     return _parse_demangled(text) if _looks_demangled(text) else None
 
 
 def plain_arguments(symbol: Symbol) -> list[str]:
-    """The template arguments that are numbers, flags or types, each as one short word."""
+    """Return the template arguments that are numbers, flags or types, each as one short word."""
     return [text for text in map(_argument, symbol.arguments or symbol.words) if text]
 
 
 def _argument(text: str) -> str:
-    """One template argument: `c10::Half` -> fp16, `128ul` -> 128, `(ggml_type)12` -> 12, a class ->
-    nothing.
+    """Return one template argument: `c10::Half` -> fp16, `128ul` -> 128, `(ggml_type)12` -> 12, a
+    class -> "".
     """
     text = text.rpartition(")")[2] if text.startswith("(") else text
     number = re.fullmatch(r"(-?\d{1,6})u?l{0,2}", text)
@@ -142,11 +142,10 @@ def _argument(text: str) -> str:
 
 
 def _looks_demangled(text: str) -> bool:
-    """Whether a bracket stands right behind a word, and the text ends as a whole signature or a cut
-    one does.
+    """Return True if a bracket directly follows a word, and the text ends like a complete or cut
+    signature.
 
-    Names of operators, annotations and Python functions have brackets, too, and must stay as they
-    are.
+    Names of operators, annotations and Python functions also have brackets and must not be changed.
     """
     bare = text.replace("(anonymous namespace)::", "")
     brackets = [position for position in (bare.find("<"), bare.find("(")) if position >= 0]
@@ -173,14 +172,16 @@ def _parse_demangled(text: str) -> Symbol | None:
 
 
 def _function_of(text: str) -> tuple[str, str]:
-    """Qualified name without template arguments, and the template arguments of its last part."""
+    """Return the qualified name without template arguments, and the template arguments of its last
+    part.
+    """
     stack: list[str] = []
     name: list[str] = []
     opened = 0
     template = ""
     for position, character in enumerate(text):
         if character in _PAIRS:
-            # The parameters end the name: all that follows is no part of it.
+            # The parameters end the name, so the rest isn't part of it.
             if not stack and character == "(" and name:
                 return "".join(name), template
             if not stack:
@@ -190,28 +191,29 @@ def _function_of(text: str) -> tuple[str, str]:
             if _closes(stack, character, text[position - 1]) and not stack:
                 template = text[opened:position]
         elif character == " ":
-            # What came so far was the return type, such as `void`.
+            # The text so far was the return type, such as `void`.
             name, template = [], ""
         elif character.isalnum() or character in "_:~":
             if character == ":":
-                # Those template arguments were a class's, not the function's.
+                # Those template arguments belonged to a class, not to the function.
                 template = ""
             name.append(character)
-    # A tool has cut the name within its template arguments: they reach to the end.
+    # If a tool has cut the name within its template arguments, they extend to the end.
     if stack and stack[0] == "<":
         template = text[opened:]
     return "".join(name), template
 
 
 def _closes(stack: list[str], character: str, before: str) -> bool:
-    """Take the bracket that `character` closes off the stack, and return whether there was one: `>`
-    may also be an operator or the end of `->`.
+    """Remove the bracket that `character` closes from the stack, and return True if there was one.
+
+    `>` may also be an operator or the end of `->`.
     """
     if character == ">":
         if stack[-1] != "<" or before == "-":
             return False
     elif character in ")}]":
-        # A `<` within these brackets was an operator: nothing closes it.
+        # A `<` within these brackets was an operator, which isn't closed.
         while len(stack) > 1 and _PAIRS[stack[-1]] != character:
             stack.pop()
         if _PAIRS[stack[-1]] != character:
@@ -246,8 +248,8 @@ def _parse_mangled(text: str) -> Symbol | None:
     while position < len(text):
         position, item, opens = _next_mangled(text, position)
         (words if in_template else namespace).extend(item)
-        # The name ends at its template arguments (`I`), at the `E` of a nested name, and after one
-        # word if it is not nested; all later words belong to arguments.
+        # The name ends at its template arguments (`I`), at the `E` of a nested name, or after one
+        # word if it isn't nested. All later words belong to arguments.
         if (
             not in_template
             and namespace
@@ -265,7 +267,7 @@ def _parse_mangled(text: str) -> Symbol | None:
 
 
 def _merge_complex(words: list[str]) -> tuple[str, ...]:
-    """`complex<float>` is one type: complex64."""
+    """Merge `complex<float>` into one type: complex64."""
     merged: list[str] = []
     for word in words:
         if merged and merged[-1] == "complex" and word in ("float", "double"):
@@ -276,7 +278,9 @@ def _merge_complex(words: list[str]) -> tuple[str, ...]:
 
 
 def _next_mangled(text: str, position: int) -> tuple[int, list[str], bool]:
-    """The position after the next item, the words in it, and whether it opens a list of types."""
+    """Return the position after the next item, the words in it, and whether it opens a list of
+    types.
+    """
     literal = _LITERAL.match(text, position)
     if literal:
         return literal.end(), [literal.group(1)], True
@@ -293,7 +297,7 @@ def _next_mangled(text: str, position: int) -> tuple[int, list[str], bool]:
 
 
 def _builtin_types(text: str, position: int, words: list[str]) -> int:
-    """Read the builtin types that start at `position`; returns the position after them."""
+    """Read the builtin types that start at `position`, and return the position after them."""
     while position < len(text):
         if text.startswith(("DF16_", "DF16b"), position):
             words.append("BFloat16" if text[position + 4] == "b" else "Half")
@@ -327,11 +331,11 @@ _AFFIXES = re.compile(
 
 
 def native_name(symbol: Symbol, room: int) -> str | None:
-    """A name such as `elementwise mul fp32 vec4`, or None if the kernel is none of these templates.
+    """Return a name such as `elementwise mul fp32 vec4`, or None if the kernel isn't one of these
+    templates.
 
-    The templates are those of elementwise kernels, reductions and multi-tensor (foreach)
-    operations. A multi-tensor name of more than `room` characters leaves out how the operation
-    takes its operands.
+    The templates cover elementwise kernels, reductions and multi-tensor (foreach) operations. If a
+    multi-tensor name has more than `room` characters, it leaves out the form of the operands.
     """
     if symbol.name == "multi_tensor_apply_kernel":
         parts = ["multi_tensor", _wrapper(symbol), *_operation(symbol)]
@@ -349,7 +353,7 @@ def _meaningful(symbol: Symbol) -> list[str]:
 
 
 def _wrapper(symbol: Symbol) -> str:
-    """How a multi-tensor operation takes its operands: `BinaryOpScalar`,
+    """Return the form of a multi-tensor operation's operands: `BinaryOpScalar`,
     `PointwiseOpScalarList`.
     """
     return next(
@@ -358,7 +362,7 @@ def _wrapper(symbol: Symbol) -> str:
 
 
 def _operation(symbol: Symbol) -> list[str]:
-    """Operation and data type of a PyTorch template: the functor inside its wrappers."""
+    """Return the operation and data type of a PyTorch template: the functor inside its wrappers."""
     words = _meaningful(symbol)
     index = _operation_index(words)
     if index is None:
@@ -375,7 +379,9 @@ def _operation(symbol: Symbol) -> list[str]:
 
 
 def _operation_index(words: list[str]) -> int | None:
-    """Index of the word that names the operation, else of the first word that could, else None."""
+    """Return the index of the word that names the operation, of the first possible word, or
+    None.
+    """
     could = None
     for index, word in enumerate(words):
         if (
@@ -403,11 +409,11 @@ def _operation_name(word: str) -> str:
 
 
 def _data_type(words: list[str], wrappers: list[int], operation: int) -> str:
-    """The element type of an operation, or "" if the symbol does not state it.
+    """Return an operation's element type, or "" if the symbol doesn't contain it.
 
-    wrappers and operation are indices of words. A wrapper's first argument, which is the tensors'
-    type (the functor inside may compute in a wider one), goes before the functor's own argument,
-    and that before the types that the innermost lambda takes.
+    `wrappers` and `operation` are indices of words. A wrapper's first argument has priority because
+    it is the tensors' type, while the functor inside may compute in a wider type. The functor's own
+    argument is next. The parameter types of the innermost lambda are last.
     """
     for position in (*wrappers, operation):
         if position + 1 < len(words) and words[position + 1] in DATA_TYPES:

@@ -1,9 +1,9 @@
 """Short, readable names and coarse categories for GPU kernels.
 
 Kernel names come from many generators: Tensile and hipBLASLt (`Cijk_...`), MIOpen, composable
-kernel, Triton, PyTorch's C++ templates, RCCL, the ROCm runtime. A short name keeps what a reader
-needs to recognize the kernel: the operation, the data type, the tile. It loses the rest, so tables
-keep the full name beside it and `unique_short_names` keeps different kernels apart.
+kernel, Triton, PyTorch's C++ templates, RCCL, and the ROCm runtime. A short name keeps the parts
+that identify the kernel to a reader: the operation, the data type and the tile. Tables therefore
+also keep the full name, and `unique_short_names` keeps different kernels apart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidyprof.names.cpp_symbols import (
 )
 
 MAXIMUM_LENGTH = 60
-"""Characters of the longest short name: what a table or an axis label can hold."""
+"""Maximum number of characters in a short name, so that it fits in a table or an axis label."""
 
 CATEGORIES = (
     "GEMM",
@@ -38,13 +38,15 @@ CATEGORIES = (
     "collective",
     "other",
 )
-"""The categories of device events, by what they are for, that `category` returns."""
+"""Categories of device events by purpose, as returned by `category`."""
 
 _EXAMINED = 8192
-"""Characters of a name that are read; real symbols only repeat themselves long before that."""
+"""Maximum number of characters of a name that are parsed. Real symbols start to repeat long before
+this limit.
+"""
 
 _REMEMBERED = 2**12
-"""Number of names whose description is cached: one rank's kernels occur on the next rank again."""
+"""Number of names with a cached description. Kernels of one rank occur again on the next rank."""
 
 _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
@@ -70,10 +72,11 @@ _GENERIC_NAMES = frozenset(
 
 
 def short_name(name: str) -> str:
-    """A name of 1 to 60 characters for a kernel, without angle brackets or line breaks.
+    """Return a kernel's short name of 1 to 60 characters, without angle brackets or line breaks.
 
-    Works for any text: what is no kernel name comes back unchanged if it fits. A name that had
-    to be cut ends in `~` and four hexadecimal digits of the full name, so that it stays distinct.
+    Any text is accepted, and text that isn't a kernel name is returned unchanged if it fits. A name
+    that was cut ends in `~` and four hexadecimal digits of the full name's hash, which keep it
+    distinct.
 
     >>> template = "void at::native::vectorized_elementwise_kernel<4, {}>(int)"
     >>> tidyprof.short_name(template.format("at::native::FillFunctor<float> "))
@@ -83,7 +86,7 @@ def short_name(name: str) -> str:
 
 
 def _description(name: str) -> str:
-    """The short name before it is cut to length."""
+    """Return the short name before it is cut to length."""
     return _description_of_plain(plain_name(name)[:_EXAMINED])
 
 
@@ -98,8 +101,8 @@ def _description_of_plain(text: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The kernel name without what tools add: `.kd`, `[clone .kd]`, line breaks, control
-    characters.
+    """Return the kernel name without additions by tools: `.kd`, `[clone .kd]`, line breaks and
+    control characters.
     """
     if not name.isprintable():
         name = "".join(character for character in name if character.isprintable())
@@ -116,10 +119,10 @@ def plain_name(name: str) -> str:
 
 
 def unique_short_names(names: Iterable[str]) -> dict[str, str]:
-    """Short names that keep different raw names apart.
+    """Return raw name -> short name, with distinct short names for distinct raw names.
 
-    Names of the set that shorten to the same text get `#` and digits of a hash of the full name:
-    the same kernel gets the same digits in every file. Returns raw name -> short name.
+    If several names have the same short name, `#` and digits of the full name's hash are added. The
+    same kernel gets the same digits in every file.
     """
     raw = list(dict.fromkeys(names))
     short = {name: short_name(name) for name in raw}
@@ -141,8 +144,9 @@ def _digest(text: str, digits: int) -> str:
 
 
 def _fit(text: str, name: str) -> str:
-    """The text in at most MAXIMUM_LENGTH characters, its middle cut out, without the brackets that
-    HTML or a reader trips over.
+    """Return the text in at most `MAXIMUM_LENGTH` characters, without its middle if it is too long.
+
+    Angle brackets and braces are removed because they can break HTML and confuse a reader.
     """
     text = " ".join(text.translate(_UNWANTED).split())
     if not text:
@@ -153,10 +157,11 @@ def _fit(text: str, name: str) -> str:
 
 
 def _tensile(text: str) -> str | None:
-    """`Cijk_Alik_Bljk_BBS_BH_..._MT256x192x64_...` -> `GEMM TN bf16 MT256x192x64`.
+    """Return a GEMM's name: `Cijk_Alik_Bljk_BBS_BH_..._MT256x192x64_...` -> `GEMM TN bf16
+    MT256x192x64`.
 
-    Index order of A and B gives the transposes in BLAS terms, then come the data types (input,
-    output, computation) and the macro tile: https://rocm.docs.amd.com/projects/Tensile.
+    The index order of A and B determines the transposes in BLAS terms. The data types (input,
+    output, computation) and the macro tile follow: https://rocm.docs.amd.com/projects/Tensile.
     """
     text = text.removeprefix("Custom_")
     if not text.startswith(("Cijk_", "Dijk_")):
@@ -181,8 +186,8 @@ def _tensile_types(code: str, flags: str) -> str:
     if "".join(tokens) != code or not tokens:
         return code
     known = [_TENSILE_TYPES.get(token.rstrip("N"), token) for token in tokens]
-    # Only `<input><output><computation>_<flags>` names an output; older names append the flags to
-    # one type.
+    # Only names with `<input><output><computation>_<flags>` contain an output type. Older names
+    # append the flags to one type.
     if len(known) == 3 and re.fullmatch(r"B?H?", flags) and known[0] != known[1]:
         return f"{known[0]}-{known[1]}"
     if len(known) == 4:
@@ -191,7 +196,7 @@ def _tensile_types(code: str, flags: str) -> str:
 
 
 def _tensile_options(parts: list[str]) -> list[str]:
-    """Stream-K and split-K variants, which decide whether a second kernel follows."""
+    """Return stream-K and split-K variants, which determine whether a second kernel follows."""
     options = []
     for part in parts:
         if re.fullmatch(r"SK[1-9]\d*", part):
@@ -222,7 +227,7 @@ def _miopen(text: str) -> str | None:
 
 
 def _runtime(text: str) -> str | None:
-    """Copies and fills as torch.profiler names them: `Memcpy HtoD (Pinned -> Device)`."""
+    """Return torch.profiler's names for copies and fills: `Memcpy HtoD (Pinned -> Device)`."""
     match = re.fullmatch(r"(Memcpy \w+|Memset) \((.{0,60})\)", text)
     if not match:
         return None
@@ -241,7 +246,7 @@ def _from_symbol(symbol: Symbol) -> str:
 
 
 def _with_arguments(name: str, symbol: Symbol) -> str:
-    """The name and as many of the plain template arguments as fit."""
+    """Return the name with as many plain template arguments as fit."""
     for argument in plain_arguments(symbol):
         longer = f"{name},{argument}" if " " in name else f"{name} {argument}"
         if len(longer) > MAXIMUM_LENGTH:
@@ -251,8 +256,9 @@ def _with_arguments(name: str, symbol: Symbol) -> str:
 
 
 def _from_generic(symbol: Symbol) -> str:
-    """A short name for functions such as `kernel`, whose name tells nothing: made from the class
-    among the template arguments, else from the namespace.
+    """Return a short name for functions with generic names such as `kernel`.
+
+    It is built from the class among the template arguments, or else from the namespace.
     """
     inner = [word for word in symbol.words if not word[0].isdigit() and word not in NOISE_WORDS]
     inner = [word for word in inner if word not in DATA_TYPES and word not in symbol.namespace]
@@ -313,12 +319,12 @@ _CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
 
 
 def category(name: str, kind: str) -> str:
-    """The category, one of CATEGORIES, of a device event with this name and kind (see
+    """Return the category, one of `CATEGORIES`, of a device event with this name and kind (see
     contract.KINDS).
 
-    Found from words in the name, first match wins, so it is a help for reading and no proof.
-    Kernels of PyTorch's multi-tensor operations count as optimizer, where nearly all of them run.
-    Kinds that run on the host are `other`.
+    The first matching word in the name decides, so the category is only a reading aid. Kernels of
+    PyTorch's multi-tensor operations count as optimizer kernels because nearly all of them run
+    there. Kinds that run on the host are `other`.
     """
     if kind != "kernel":
         return _CATEGORY_OF_KIND.get(kind, "other")

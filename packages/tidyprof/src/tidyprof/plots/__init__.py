@@ -1,9 +1,9 @@
-"""Plots of what analyses return: color-blind safe, with their origin in the corner and a text
+"""Plots of analysis results, with color-blind safe colors, their origin in the corner and a text
 alternative.
 
-Each function returns a matplotlib figure whose `alternative_text` says in two sentences what it
-shows, and raises ValueError for data that does not say where it comes from. `title` is for the
-finding, in your words.
+Each function returns a matplotlib figure, or raises ValueError for data without an origin. The
+figure's `alternative_text` describes it in two sentences. Use `title` to state the finding in your
+own words.
 """
 
 from tidyprof.plots.call_stacks import call_stacks

@@ -1,6 +1,4 @@
-"""Bars from left to right: stacks of the parts of each row's time, and names on bars that have
-room for them.
-"""
+"""Horizontal bars: stacks of the parts of each row's time, and names on bars with enough room."""
 
 from __future__ import annotations
 
@@ -14,21 +12,19 @@ from tidyprof.plots import style
 from tidyprof.plots.figure import add_legend
 
 _LABEL_SHARE = 0.045
-"""Parts longer than this share of the axis have room for their percentage."""
+"""Minimum share of the axis for a part with a percentage label."""
 
 _SEEN_SHARE = 0.003
-"""Parts longer than this share of the axis are wider than their outline, so that a reader finds
-them.
-"""
+"""Minimum share of the axis for a visible part, that is, a part wider than its outline."""
 
 _MIN_CHARACTERS = 8
-"""A name that is cut to fewer letters than these tells nothing: `aut…`."""
+"""Minimum number of characters of a cut name. Shorter ones, such as `aut…`, aren't helpful."""
 
 FOLDED = "… "
-"""Stands before the name of a function whose callers share its box."""
+"""Prefix for the name of a function whose callers share its box."""
 
 _TELL_NOTHING = ("operator", "operator()", "call", "run", "execute")
-"""Names of functions that mean something only together with the scope before them."""
+"""Names of functions that are meaningful only with the scope before them."""
 
 
 def stack(
@@ -40,13 +36,16 @@ def stack(
     size: float,
     room: float,
 ) -> None:
-    """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen. The
-    axis ends with the longest bar.
+    """Draw a bar of parts for each row of a table, with a legend of the visible parts.
 
-    parts -- one column per part, ns. looks -- part -> color and hatch, in order from left to
-             right.
-    labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
-    room -- length of the axis over that of the longest bar, for the texts at the ends.
+    The axis ends with the longest bar.
+
+    parts        -- one column per part, in nanoseconds.
+    looks        -- part -> color and hatch, in order from left to right.
+    labels, ends -- text before and after each row's bar.
+    size         -- nanoseconds per axis unit.
+    room         -- ratio of the axis to the longest bar, which leaves room for the texts at the
+                    ends.
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)
@@ -63,12 +62,12 @@ def stack(
                     axes,
                     left + length / 2,
                     position,
-                    f"{100 * length / total:.0f} %",
+                    f"{100 * length / total:.0f}%",
                     (color, hatch),
                 )
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-        # A line across the bars goes on behind it.
+        # Hide a line across the bars behind the text.
         ground = {"facecolor": style.GROUND, "linewidth": 0, "pad": 1.5}
         axes.annotate(end, (left, position), bbox=ground, **beside)
     axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
@@ -85,23 +84,21 @@ def stack(
 def name_bar(
     axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]
 ) -> None:
-    """Write a name on a bar of this length, in the longest form that fits; nothing where no telling
-    form fits.
-    """
+    """Write a name on a bar in the longest form that fits, or nothing if no helpful form fits."""
     if text := room_for(name, inches):
         _write(axes, x, y, text, look)
 
 
 def room_for(name: str, inches: float) -> str:
-    """The form of a name that a bar of this length has room for; "" where it has none."""
+    """Return the form of a name that fits on a bar of this length, or "" if no form fits."""
     return fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1))
 
 
 def fitting(name: str, room: int) -> str:
-    """A name in at most `room` characters: as it is, without the file behind it, without outer
-    namespaces, or cut.
+    """Return a name in at most `room` characters.
 
-    "" if fewer than 8 characters of it would be left.
+    It is the whole name, the name without its file, the name without outer namespaces, or a cut
+    name. The result is "" if fewer than 8 characters would remain.
     """
     folded = name.partition(" (")[0]
     function = folded.removeprefix(FOLDED)
@@ -113,7 +110,9 @@ def fitting(name: str, room: int) -> str:
 
 
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
-    """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
+    """Write text on a bar. On a hatched bar, it gets a plain box so that the hatch doesn't cross
+    it.
+    """
     color, hatch = look
     box = (
         {"boxstyle": "square,pad=0.25", "facecolor": color, "edgecolor": "none"} if hatch else None

@@ -1,4 +1,4 @@
-"""The icicle of a call tree: callers above what they call, as wide as the time that they took."""
+"""An icicle plot of a call tree: callers above their calls, with widths proportional to time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidyprof.plots.figure import (
 )
 
 _LOOKS = {
-    "mostly in what it calls": (style.SKY_BLUE, ""),
+    "mostly in its calls": (style.SKY_BLUE, ""),
     "mostly in itself": (style.ORANGE, "///"),
     "thread": (style.GREY, ""),
 }
@@ -31,20 +31,24 @@ _ROW_INCHES = 0.27
 _AXES_INCHES = 0.95 * style.WIDTH_INCHES
 
 _NOTHING = 0.01
-"""Up to this share of a function's time, its self time counts as none."""
+"""Maximum self-time share of a function that counts as no self time."""
 
 _THREAD_COLUMNS = ["rank", "process", "thread"]
 _NUMBERS = (("total_ns", "self_ns"), ("count", "self_count"))
 _OUTLINED_PERCENT = 0.3
-"""Share of the width from which a box gets an outline and a hatch; these would fill a narrower
-box.
+"""Minimum width of a box with an outline and a hatch, in percent of the whole. In a narrower box,
+they would cover everything.
 """
 
 
 @dataclass(frozen=True)
 class _Box:
-    """A function, or a chain of functions each of which only calls the next: name, row from 0, left
-    end and width, look, the width of its self time, and the names of the whole chain.
+    """A function, or a chain of functions that each call only the next one.
+
+    row            -- counted from 0.
+    left, width    -- left end and width.
+    own            -- width of the self time.
+    whole_name     -- names of the whole chain.
     """
 
     name: str
@@ -58,8 +62,10 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Tree:
-    """A table as a tree: of each row its weight, the weight of its self time, its name, and the
-    rows right below it (-1 -> the outermost rows).
+    """A table as a tree.
+
+    weight, own, name -- each row's weight, self-time weight and name.
+    below             -- row -> the rows directly below it (-1 -> the outermost rows).
     """
 
     weight: list[float]
@@ -75,20 +81,19 @@ def call_stacks(
     smallest_percent: float = 0.2,
     title: str | None = None,
 ) -> TidyFigure:
-    """Call stacks from top to bottom: each function as wide as its time, below the one that called
-    it.
+    """Plot call stacks from top to bottom, with each function below its caller and as wide as its
+    time.
 
-    table            -- from `analyses.call_stacks`. Siblings stand in the order of their time, not
-                        in the order in which they ran. Samples without durations are counted
-                        instead.
-    levels           -- rows that are drawn. A function that does nothing but call one other (99 %
-                        of its time) shares a row with it: the row has the name of the last one,
-                        after an ellipsis.
+    table            -- from `analyses.call_stacks`. Siblings are sorted by time, not by the order
+                        in which they ran. Samples without durations are counted instead.
+    levels           -- maximum number of rows. If a function only calls one other function (99% of
+                        its time), both share a row. The row shows an ellipsis and the name of the
+                        last function.
     smallest_percent -- functions with a smaller share of the whole are left out.
 
-    A function is marked (color and hatch) if over half of its time is spent in itself. Raises
-    ValueError if the table is empty or has no origin, for levels below 1, and if every share is too
-    small.
+    A color and a hatch mark functions that spend more than half of their time in themselves. Raises
+    ValueError if the table is empty or has no origin, if `levels` is less than 1, or if every share
+    is too small.
     """
     require(
         table,
@@ -105,7 +110,7 @@ def call_stacks(
     boxes = [box for box in found if box.width >= smallest_percent / 100 * whole]
     if not boxes:
         raise ValueError(
-            f"there is nothing to plot: no function has a share of {smallest_percent:g} %"
+            f"there is nothing to plot: every function has a share below {smallest_percent:g}%"
         )
     shown = [box for box in boxes if box.row < levels]
     unit, size = axis_unit(whole) if is_time else ("", 1.0)
@@ -121,9 +126,9 @@ def call_stacks(
         axes.set_ylim(rows, 0)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        left_out = f"under {smallest_percent:g} % left out"
+        left_out = f"below {smallest_percent:g}% left out"
         left_out += f", {rows_in_all - rows} more rows not shown" if rows_in_all > rows else ""
-        axes.set_xlabel(f"{measure}; callers above what they call, the longest first; {left_out}")
+        axes.set_xlabel(f"{measure}; callers above their calls, longest first; {left_out}")
         add_legend(
             axes,
             {name: look for name, look in _LOOKS.items() if any(box.look == name for box in shown)},
@@ -134,8 +139,8 @@ def call_stacks(
 
 
 def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str:
-    """The data of the viewer: all boxes, also those that are too narrow or too deep for the
-    picture.
+    """Return the viewer's data: all boxes, including those that are too narrow or too deep for the
+    figure.
     """
     looks = {name: look for name, look in _LOOKS.items() if any(box.look == name for box in boxes)}
     table = {
@@ -156,7 +161,7 @@ def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str
         title=title,
         unit=unit,
         things="functions",
-        axis="Callers stand above what they call, the longest first",
+        axis="Callers are above their calls, longest first",
         deep=True,
         share=True,
     )
@@ -167,7 +172,9 @@ def _counted(table: pd.DataFrame) -> str:
 
 
 def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
-    """The tree of the table's rows; a row whose caller is not in the table is an outermost one."""
+    """Return the tree of the table's rows. A row whose caller isn't in the table becomes an
+    outermost row.
+    """
     row_of = {label: row for row, label in enumerate(table.index)}
     below: dict[int, list[int]] = {}
     for row, parent in enumerate(table["parent"].astype(object)):
@@ -176,8 +183,9 @@ def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
 
 
 def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
-    """The outermost rows of each thread, by a label of those columns that differ between threads;
-    one entry "" for a single thread.
+    """Return the outermost rows of each thread, by label.
+
+    The label contains the columns that differ between threads. A single thread has the label "".
     """
     keys = table[_THREAD_COLUMNS]
     differing = [column for column in keys.columns if keys[column].nunique(dropna=False) > 1]
@@ -192,8 +200,8 @@ def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
 
 
 def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
-    """All boxes, each function's after that of its caller."""
-    # A list of what waits instead of recursion: call stacks can be deeper than Python's limit.
+    """Yield all boxes, each after its caller's box."""
+    # Use an explicit stack because call stacks can exceed Python's recursion limit.
     waiting, left = [], 0.0
     for label, roots in threads.items():
         width = sum(tree.weight[root] for root in roots)
@@ -215,8 +223,9 @@ def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
 
 
 def _chain(tree: _Tree, row: int) -> list[int]:
-    """The functions, from this row on, that do nothing but call one other function, and the
-    function that the last of them calls.
+    """Return a chain of functions that starts with this row.
+
+    Each function in it only calls the next one, except the last.
     """
     chain = [row]
     while len(tree.below.get(row, [])) == 1 and tree.own[row] <= _NOTHING * tree.weight[row]:
@@ -251,7 +260,7 @@ def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str
     threads = len(table[_THREAD_COLUMNS].drop_duplicates())
     where = f"{threads} threads" if threads > 1 else "one thread"
     return (
-        f"Icicle of {len(table):,} call paths in {where}, {text(whole)} in all, up to {deepest}"
-        f" functions deep. The largest part in one function itself is {own.idxmax()} with"
-        f" {text(own.max())}, {100 * own.max() / whole:.0f} %."
+        f"Icicle plot of {len(table):,} call paths in {where}, {text(whole)} in total, up to"
+        f" {deepest} functions deep. The function with the largest self part is {own.idxmax()}"
+        f" with {text(own.max())} ({100 * own.max() / whole:.0f}%)."
     )

@@ -1,4 +1,4 @@
-"""What a monitor sampled, over time."""
+"""Values that a monitor sampled over time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidyprof.plots.figure import (
 from tidyprof.tables.contract import Profile
 
 NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
-"""The quantities of a GPU log that are drawn by default."""
+"""Quantities of a GPU log that are drawn by default."""
 
 LINES = (
     (style.BLUE, "-", "o"),
@@ -32,21 +32,23 @@ LINES = (
     (style.SKY_BLUE, "-.", "X"),
     (style.GREY, ":", "*"),
 )
-"""Color, dashes and marker of each device in order; with more devices they repeat."""
+"""Color, dashes and marker of each device in order. They repeat if there are more devices."""
 
 LIMITS = {"%": (0, 100)}
-"""Unit -> ends of its axis, which reaches further if the data do (a share of one core may exceed
-100 %). Other axes begin at 0 and fit the data.
+"""Unit -> limits of its axis, which extends further if necessary (a share of one core may exceed
+100%). Other axes start at 0 and fit the data.
 """
 
 SCALES = {"bytes": ("GB", 1e9)}
-"""Unit in the table -> unit on the axis, and its size in units of the table."""
+"""Unit in the table -> unit on the axis, and its size in table units."""
 
 LONG_NAME = 14
-"""Longer names leave no room for their unit in the same line beside a panel."""
+"""Maximum length of a name with its unit on the same line next to a panel."""
 
 MAX_MARKED_SAMPLES = 60
-"""Up to so many samples, each of them is marked: nothing was measured between two of them."""
+"""Maximum number of samples with markers. The markers show that nothing was measured between the
+samples.
+"""
 
 
 def counters(
@@ -55,15 +57,15 @@ def counters(
     devices: Sequence[int] | None = None,
     title: str | None = None,
 ) -> TidyFigure:
-    """One panel for each quantity over time, one line for each device.
+    """Plot one panel per quantity over time, with one line per device.
 
-    names   -- quantities of `profile.counters`, in the order of the panels; if None, those of NAMES
-               that the profile has.
-    devices -- numbers of GPUs, all if None. Samples of the machine itself have no device number and
+    names   -- quantities of `profile.counters`, in panel order. None: those of `NAMES` that the
+               profile contains.
+    devices -- GPU numbers, or None for all. Samples of the machine itself have no device number and
                are always drawn.
 
-    Raises ValueError for a log without GPU samples if no names are given, and for a quantity or
-    device not in it.
+    Raises ValueError if names is None but the log has no GPU samples, and for an unknown quantity
+    or device.
     """
     table, names = _chosen(profile, names, devices)
     begin, end = table["time_ns"].min(), table["time_ns"].max()
@@ -90,31 +92,32 @@ def counters(
 def _chosen(
     profile: Profile, names: Sequence[str] | None, devices: Sequence[int] | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The samples to draw and their quantities."""
+    """Return the samples to draw and their quantities."""
     table = profile.counters.astype({"name": object, "unit": object})
     known = sorted(table["name"].unique())
     chosen = [name for name in NAMES if name in known] if names is None else list(names)
     if missing := [name for name in chosen if name not in known]:
         raise ValueError(
-            f"nothing was sampled of {', '.join(missing)}; there is {', '.join(known) or 'nothing'}"
+            f"the log has no samples of {', '.join(missing)}; its quantities are"
+            f" {', '.join(known) or 'none'}"
         )
     there = table["device"].dropna().unique().tolist()
     if missing := [number for number in devices or () if number not in there]:
         raise ValueError(
-            f"there is no device {missing[0]}; there are"
+            f"unknown device {missing[0]}; the devices are"
             f" {', '.join(map(str, sorted(there))) or 'none'}"
         )
     if not chosen:
         raise ValueError(
-            "nothing was sampled of a GPU; name quantities to draw, of"
-            f" {', '.join(known) or 'none'}"
+            "the log has no GPU samples; pass the names of other quantities (in the log:"
+            f" {', '.join(known) or 'none'})"
         )
     wanted = table["device"].isna() | (devices is None) | table["device"].isin(list(devices or ()))
     return table[table["name"].isin(chosen) & wanted].sort_values("time_ns", kind="stable"), chosen
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size: float) -> None:
-    """Draw one quantity: a line for each device, or one line for the machine."""
+    """Draw one quantity, with one line per device or one line for the machine."""
     unit = "" if rows["unit"].isna().all() else str(rows["unit"].dropna().iloc[0])
     shown, scale = SCALES.get(unit, (unit, 1.0))
     for device, samples in rows.groupby("device", dropna=False):
@@ -146,19 +149,21 @@ def _look(index: int, marked: bool) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """The quantity's name for people."""
+    """Return the quantity's display name."""
     return name.replace("_", " ").replace("gpu", "GPU").replace("cpu", "CPU")
 
 
 def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
-    """Which quantities are drawn, and over how long; then the first quantity's highest and lowest
-    mean, or its mean and range for a single device.
+    """Describe the quantities and the time span.
+
+    The second sentence describes the first quantity: its highest and lowest mean, or its mean and
+    range for a single device.
     """
     moments = table["time_ns"].nunique()
     drawn = [_plain(name) for name in names]
     listed = " and ".join([", ".join(drawn[:-1]), drawn[-1]] if len(drawn) > 1 else drawn)
     begin = (
-        f"Lines of {listed} over {duration_text(length_ns)} in {moments}"
+        f"Line plot of {listed} over {duration_text(length_ns)}, {moments}"
         f" sample{'s' if moments > 1 else ''}."
     )
     first = table[table["name"] == names[0]]
@@ -166,12 +171,12 @@ def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
     if first["device"].nunique() > 1:
         means = first.groupby("device")["value"].mean()
         return (
-            f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()} with"
-            f" {means.max():.0f}{unit} and lowest on device {means.idxmin()} with"
-            f" {means.min():.0f}{unit}."
+            f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()}"
+            f" ({means.max():.0f}{unit}) and lowest on device {means.idxmin()}"
+            f" ({means.min():.0f}{unit})."
         )
     value = first["value"]
     return (
-        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, from {value.min():.0f} to"
-        f" {value.max():.0f}."
+        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, and the values range from"
+        f" {value.min():.0f} to {value.max():.0f}."
     )

@@ -1,4 +1,4 @@
-"""A figure that cannot lose where its numbers come from, and that says in words what it shows."""
+"""A figure that always keeps the origin of its numbers and describes its content in words."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SCREEN_DPI = 96
 _WIDTH_POINTS = 72 * style.WIDTH_INCHES
 _CORNER_WRAP = int(_WIDTH_POINTS / (0.56 * style.POINTS))
 _TITLE_WRAP = int(_WIDTH_POINTS / (0.7 * style.TITLE_POINTS))
-"""Characters in a line of the corner, and of the title, which is bold."""
+"""Characters per line of the corner, and of the bold title."""
 
 _CORNER = "origin"
-"""The id of the text in the corner."""
+"""ID of the text in the corner."""
 
 _LEGEND_POINTS = 0.85 * _WIDTH_POINTS
 _HANDLE_POINTS = 5 * style.POINTS
-"""Length of a line of the legend, and the length that an entry takes beside its name."""
+"""Length of a legend line, and the extra length of an entry next to its name."""
 
 
 class TidyFigure(Figure):
@@ -43,10 +43,10 @@ class TidyFigure(Figure):
 
     origin           -- the text in the corner.
     alternative_text -- sentences computed from the plotted data.
-    closer           -- the data, written by `viewer`, for the viewer that opens from the figure.
+    closer           -- data from `viewer` for the viewer that opens from the figure.
 
-    In a notebook it shows as an image whose `alt` is the alternative text, on a ground that is as
-    light or dark as the page.
+    In a notebook, it is shown as an image with the alternative text as its `alt`. Its background is
+    as light or dark as the page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
@@ -56,7 +56,9 @@ class TidyFigure(Figure):
         self.closer = ""
 
     def restate(self, origin: str) -> None:
-        """Let the corner say another text, such as a shorter one; `origin` stays."""
+        """Replace the text in the corner, for example with a shorter one. `origin` doesn't
+        change.
+        """
         for text in self.texts:
             if text.get_gid() == _CORNER:
                 text.set_text("\n".join(_corner_lines(origin)))
@@ -83,7 +85,7 @@ class TidyFigure(Figure):
 
 
 def _image(figure: Figure) -> str:
-    """The figure as PNG in base64."""
+    """Return the figure as base64-encoded PNG."""
     image = io.BytesIO()
     save(figure, image, "png")
     return base64.b64encode(image.getvalue()).decode("ascii")
@@ -91,10 +93,11 @@ def _image(figure: Figure) -> str:
 
 @contextmanager
 def in_the_dark(figure: Figure) -> Iterator[None]:
-    """Within this context the figure looks as on a dark page: its ground, texts, lines and axes are
-    turned; fills and the names on them are not.
+    """Show the figure in dark colors within this context.
+
+    The background, texts, lines and axes change. Fills and the names on them don't change.
     """
-    # All colors are read before any is set, since a marker's color can follow its line's.
+    # Read all colors before setting any, because a marker's color can follow its line's color.
     changes = []
     for artist in figure.findobj():
         inner = (
@@ -118,7 +121,7 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
 
 
 def _inks(artist: Artist | None) -> tuple[str, ...]:
-    """The properties of an artist that are turned on a dark page."""
+    """Return an artist's properties that change on a dark page."""
     if isinstance(artist, Text):
         on_fill = to_rgba(artist.get_color())[:3] in (
             to_rgba(style.BLACK)[:3],
@@ -135,24 +138,25 @@ def _inks(artist: Artist | None) -> tuple[str, ...]:
 
 
 def origin_of(table: pd.DataFrame) -> str:
-    """The origin that a table carries. Raises ValueError if it has lost it: such numbers are not
-    plotted.
+    """Return a table's origin.
+
+    Raises ValueError if the table has lost it, because such numbers must not be plotted.
     """
     origin = str(table.attrs.get("origin", "")).strip()
     if not origin:
         raise ValueError(
-            "the table does not say where its numbers come from; plot what an analysis returned, "
+            "the table has no origin for its numbers; plot the result of an analysis, "
             'or set table.attrs["origin"] to a tidyprof.Origin'
         )
     return origin
 
 
 def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
-    """Raise ValueError unless the table has rows and these columns."""
+    """Raise ValueError if the table lacks rows or one of these columns."""
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise ValueError(
-            f"the table lacks {', '.join(missing)}; make it with tidyprof.analyses.{made_by}"
+            f"the table lacks {', '.join(missing)}; create it with tidyprof.analyses.{made_by}"
         )
     if not len(table):
         raise ValueError(f"there is nothing to plot: the table of {made_by} is empty")
@@ -161,10 +165,10 @@ def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
 def new_figure(
     origin: str, height: float, rows: int = 1, title: str | None = None
 ) -> tuple[TidyFigure, list[Axes]]:
-    """A figure with `rows` axes below each other, a title that states the finding, and the origin
-    in the corner.
+    """Return a figure with `rows` axes below each other, a title that states the finding, and the
+    origin in the corner.
 
-    height is in inches, without the corner's lines. Call it inside `settings()`.
+    `height` is in inches, without the corner's lines. Call this function inside `settings()`.
     """
     lines = _corner_lines(origin)
     footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72
@@ -197,12 +201,15 @@ def new_figure(
 
 
 def _corner_lines(origin: str) -> list[str]:
-    """The lines of an origin, none of which begins with `%`, and with a minus that is one."""
+    """Return the lines of an origin with true minus signs. A line never starts with `%`."""
     return textwrap.wrap(typeset(origin), _CORNER_WRAP)
 
 
 def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
-    """A legend above the axes, where it hides no data: name -> color and hatch."""
+    """Add a legend above the axes, so that it doesn't hide data.
+
+    looks -- name -> color and hatch.
+    """
     handles = [
         Patch(facecolor=color, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
         for name, (color, hatch) in looks.items()
@@ -211,8 +218,9 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw a legend of these labeled handles above the axes, in as few lines as fit; without
-    handles none.
+    """Draw a legend of these labeled handles above the axes, in as few lines as possible.
+
+    Without handles, there is no legend.
     """
     if not handles:
         return
@@ -236,20 +244,27 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
 
 
 def settings() -> Any:
-    """A context in which matplotlib uses the settings of `style`."""
+    """Return a context in which matplotlib uses the settings of `style`."""
     return mpl.rc_context(dict(style.SETTINGS))
 
 
 def describe(figure: Figure) -> str:
-    """The text alternative of a figure. Raises ValueError for a figure that has none."""
+    """Return a figure's text alternative.
+
+    Raises ValueError if the figure has none.
+    """
     text = getattr(figure, "alternative_text", "")
     if not text:
-        raise ValueError("this figure has no text alternative: it was not made by tidyprof.plots")
+        raise ValueError(
+            "this figure has no text alternative because tidyprof.plots didn't create it"
+        )
     return text
 
 
 def save(figure: Figure, target: str | PathLike[str] | Any, format: str | None = None) -> None:
-    """Write a figure as PNG or SVG (by the file's name); the same data gives the same bytes."""
+    """Write a figure as PNG or SVG, depending on the file name. The same data results in the same
+    bytes.
+    """
     kind = format or str(target).rpartition(".")[2].lower()
     metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
     if kind not in metadata:
@@ -262,12 +277,12 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 
 
 def axis_unit(longest_ns: float) -> tuple[str, float]:
-    """The unit for an axis that reaches this far, and its length in ns."""
+    """Return the unit for an axis up to this value, and the unit's length in nanoseconds."""
     return next((unit for unit in _UNITS if longest_ns >= unit[1]), _UNITS[-1])
 
 
 def duration_text(nanoseconds: float) -> str:
-    """A duration for people: three significant digits in the unit that suits it."""
+    """Return a duration as text: three significant digits in a suitable unit."""
     for unit, size in _UNITS:
         if abs(nanoseconds) >= size:
             return f"{three_digits(nanoseconds / size)} {unit}"
@@ -275,13 +290,15 @@ def duration_text(nanoseconds: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number in three digits, or with two decimals: 0.90, 1.50, 15.0, 150."""
+    """Return a number with three digits or two decimals: 0.90, 1.50, 15.0, 150."""
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:.{digits}f}"
 
 
 def place_label(rank: Any, device: Any, several: bool) -> str:
-    """`rank 0, device 2`, or as much of it as is known; empty unless there are several."""
+    """Return `rank 0, device 2`, or the known part of it, or "" unless there are several
+    devices.
+    """
     parts = [
         f"{word} {int(value)}"
         for word, value in (("rank", rank), ("device", device))

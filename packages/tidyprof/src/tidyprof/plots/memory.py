@@ -1,4 +1,4 @@
-"""The memory that PyTorch's allocator held, change after change."""
+"""Memory of PyTorch's allocator, change by change."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ LOOKS = {
     "allocated memory": (style.BLUE, "-"),
     "requested memory": (style.BLUE, "-"),
 }
-"""Quantity, as the readers name it -> color and dashes. Reserved comes first: a segment exists
-before its tensors do.
+"""Quantity, as named by the readers -> color and dashes. Reserved memory comes first because a
+segment exists before its tensors.
 """
 
 _NAME_POINTS = style.POINTS
 _AXIS_INCHES = 0.94 * style.WIDTH_INCHES
-"""Length of the axis: the figure without the labels on its left."""
+"""Length of the axis: the figure's width without the labels on its left."""
 
 _LONGEST_ENTRY = 40
-"""Characters of an entry of the legend; the names of more phases are counted."""
+"""Maximum number of characters in a legend entry. A longer list of phases is replaced by a
+count.
+"""
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
@@ -43,18 +45,20 @@ def memory(
     title: str | None = None,
     phases: pd.DataFrame | None = None,
 ) -> TidyFigure:
-    """A stepped line for each quantity: an allocator keeps what it holds until the next change.
+    """Plot a stepped line for each quantity, because an allocator's memory stays constant between
+    changes.
 
-    The axis counts the changes, as PyTorch's own viewer does: in time, one slow first step would
-    hide all others.
+    The axis counts the changes, as PyTorch's own viewer does. On a time axis, one slow first step
+    would hide all others.
 
-    names  -- quantities of `profile.counters` that LOOKS has too; if None, all that the profile
-              has.
-    device -- number of the GPU.
-    phases -- spans to shade, in order of time: one row each, with name, start_ns and duration_ns.
+    names  -- quantities of `profile.counters` that are in `LOOKS`. None: all that the profile
+              contains.
+    device -- GPU number.
+    phases -- time spans to shade, sorted by time: one row each, with name, `start_ns` and
+              `duration_ns`.
 
-    Raises ValueError if the profile lacks one of the names or has none of LOOKS, and if it holds
-    several ranks, or several devices and none is named.
+    Raises ValueError if the profile lacks one of the names or all quantities in `LOOKS`. Also
+    raises it if the profile has several ranks, or several devices but `device` is None.
     """
     table = _changes(profile, names, device)
     largest = table["value"].max()
@@ -65,7 +69,7 @@ def memory(
         unnamed = _shade(axes, bands, len(table))
         for name, changes in table.groupby("name", sort=False):
             color, dashes = LOOKS[name]
-            # The last value lasts to the end of the axis.
+            # The last value extends to the end of the axis.
             numbers = [*changes.index, len(table)]
             values = [*changes["value"], changes["value"].iloc[-1]]
             heights = [value / size for value in values]
@@ -73,7 +77,7 @@ def memory(
                 numbers, heights, drawstyle="steps-post", color=color, linestyle=dashes, label=name
             )
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
-        axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
+        axes.set(xlabel="change number", ylabel=f"memory, {unit}")
         lines, _ = axes.get_legend_handles_labels()
         legend_above(axes, [*lines, *unnamed])
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
@@ -83,7 +87,7 @@ def memory(
     ]
     shaded = f", shaded in this order: {', '.join(name for name, *_ in bands)}" if bands else ""
     figure.alternative_text = (
-        f"Steps of memory over {len(table):,} changes{shaded}. The {', the '.join(said)}."
+        f"Memory steps over {len(table):,} changes{shaded}. The {', the '.join(said)}."
     )
     figure.closer = _closer(table, bands, str(profile.origin), title)
     return figure
@@ -101,13 +105,15 @@ def _closer(
         [(name, LOOKS[name][0], dashed[LOOKS[name][1]]) for name in names],
         origin=origin,
         title=title,
-        axis="Across: the number of the change",
+        axis="Horizontal axis: change number",
     )
 
 
 def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, int]]:
-    """Name of each phase, the number of its first change, and the number after that of its last;
-    without phases in which nothing changed.
+    """Return each phase's name, the number of its first change, and the number after its last
+    change.
+
+    Phases without changes are left out.
     """
     begin, end = phases["start_ns"], phases["start_ns"] + phases["duration_ns"]
     first_change, after_last = (table["time_ns"].searchsorted(times) for times in (begin, end))
@@ -119,13 +125,14 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 
 
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> list[Patch]:
-    """Draw a light ground for each phase, a line where it begins, and its name where there is room:
-    upright in a narrow phase. Returns the grounds of the phases that had room nowhere, each color
-    once.
+    """Draw each phase's light background, a line at its start, and its name if there is room.
+
+    In a narrow phase, the name is vertical. Returns one legend patch per color for the phases
+    without room for a name.
     """
     across_the_height = axes.get_xaxis_transform()
     grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]
-    # Two collections for all phases: an artist for each takes a minute for some thousands.
+    # Use two collections for all phases because thousands of separate artists take a minute.
     spans = [[(first, 0), (first, 1), (last, 1), (last, 0)] for _, first, last in bands]
     begins = [[(first, 0), (first, 1)] for _, first, _ in bands]
     for shades in (
@@ -138,7 +145,7 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
     unnamed = dict(zip((name for name, *_ in bands), grounds, strict=True))
     for name, first, last in bands:
         inches = (last - first) / changes * _AXIS_INCHES
-        if inches > 1.5 * _NAME_POINTS / 72:  # room for a line of text at least
+        if inches > 1.5 * _NAME_POINTS / 72:  # room for at least one line of text
             across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
             look = {
                 "va": "top",
@@ -159,7 +166,7 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
 
 
 def _entry(names: Sequence[str]) -> str:
-    """What the legend says of phases of one color."""
+    """Return the legend text for phases of one color."""
     listed = ", ".join(names)
     several = len(names) > 1 and len(listed) > _LONGEST_ENTRY
     return f"{len(names)} other phases" if several else printable(listed, _LONGEST_ENTRY)
@@ -170,23 +177,27 @@ def _color(phase: str) -> str:
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:
-    """The samples that differ from the sample of the same quantity before, numbered by time."""
+    """Return the samples that differ from the previous sample of the same quantity, numbered by
+    time.
+    """
     table = profile.counters.astype({"name": object})
     wanted = [name for name in LOOKS if names is None or name in names]
     series = [
         table[(table["name"] == name) & (device is None or table["device"] == device)]
         for name in wanted
     ]
-    # The first difference of each is NaN, which is not 0 either: a first sample is a change.
+    # Each first difference is NaN, which isn't 0, so a first sample counts as a change.
     changed = [samples[samples["value"].diff() != 0] for samples in series]
     changes = pd.concat(changed) if changed else table.iloc[:0]
     missing = sorted({*(names or ())} - {*changes["name"]})
     if missing or not len(changes):
         raise ValueError(
-            f"no {', '.join(missing) or 'memory of PyTorch'} in this profile; record with"
-            " `profile_memory=True`, or read a snapshot of the allocator"
+            f"this profile has no {', '.join(missing) or 'PyTorch memory'}; record with"
+            " `profile_memory=True`, or read an allocator snapshot"
         )
     columns = [column for column in ("rank", "device") if column in changes]
     if len(changes[columns].drop_duplicates()) > 1:
-        raise ValueError("memory of several ranks or devices: read one rank, and name the device")
+        raise ValueError(
+            "the profile has memory of several ranks or devices; read one rank, and pass the device"
+        )
     return changes.sort_values("time_ns", kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""How busy each device was, in sum and over time."""
+"""Busy time per device, compared with the sum of durations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tidyprof.plots.figure import (
 )
 
 _ROOM_PERCENT = 40
-"""A bar of this length has room for its name."""
+"""Minimum length of a bar with its name inside, in percent."""
 
 
 def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """For each device the share of time in which it was busy, and below it the sum of durations,
-    which is no share of time: events that overlap count several times.
+    """Plot each device's busy share of time, and below it the sum of durations.
 
-    table comes from `analyses.busy`. Raises ValueError if it is empty or has no origin.
+    The sum isn't a share of time because events that overlap count several times. `table` comes
+    from `analyses.busy`. Raises ValueError if it is empty or has no origin.
     """
     require(table, ["rank", "device", "span_ns", "busy_percent", "sum_percent"], "busy")
     origin = origin_of(table)
@@ -39,7 +39,7 @@ def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(table) - 0.45, -0.55)
         axes.set_xlim(0, 1.3 * max(100, table["sum_percent"].max()))
-        axes.set_xlabel("share of the time between first and last device event, %")
+        axes.set_xlabel("share of the time between the first and last device event, %")
     figure.alternative_text = _busy_words(table)
     return figure
 
@@ -49,24 +49,25 @@ def _busy_words(table: pd.DataFrame) -> str:
     first = table.iloc[0]
     begin = (
         f"Bars for {len(table)} device{'s' if several else ''} over"
-        f" {duration_text(table['span_ns'].max())}: busy for {first['busy_percent']:.0f} % of the"
-        f" time{' on the first' if several else ''}, while the durations add up to"
-        f" {first['sum_percent']:.0f} %."
+        f" {duration_text(table['span_ns'].max())}: busy for {first['busy_percent']:.0f}% of the"
+        f" time{' on the first device' if several else ''}, while the durations add up to"
+        f" {first['sum_percent']:.0f}%."
     )
     if not several:
         surplus = first["sum_percent"] - first["busy_percent"]
         return f"{begin} The sum exceeds the busy time by {surplus:.0f} percentage points."
     least = table.loc[table["busy_percent"].idxmin()]
     where = place_label(least["rank"], least["device"], True)
-    return f"{begin} The least busy is {where} with {least['busy_percent']:.0f} %."
+    return f"{begin} The least busy device is {where} with {least['busy_percent']:.0f}%."
 
 
 def _busy_bar(axes: Axes, y: float, share: float, name: str, color: str) -> None:
-    """Draw a bar with its name: at its beginning if the bar has room for it, else behind the bar,
-    and never on the line at 100 %.
+    """Draw a bar with its name inside the bar if it fits, otherwise after the bar.
+
+    The name is never on the line at 100%.
     """
     axes.barh(y, share, height=0.34, color=color, edgecolor=style.TEXT, linewidth=0.6)
     inside = share > _ROOM_PERCENT
     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center_baseline"}
     ground = style.text_on(color if inside else style.GROUND)
-    axes.annotate(f"{name} {share:.0f} %", (0 if inside else share, y), color=ground, **place)
+    axes.annotate(f"{name} {share:.0f}%", (0 if inside else share, y), color=ground, **place)

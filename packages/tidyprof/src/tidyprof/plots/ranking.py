@@ -1,4 +1,4 @@
-"""Ranked bars: the largest kernels, the largest operators."""
+"""Ranked bars of the largest kernels and operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GAP_INCHES = 0.08
 
 @dataclass(frozen=True)
 class _Bar:
-    """The length in ns of a bar, the text at its end, its color and hatch."""
+    """A bar: its length in nanoseconds, the text at its end, its color and its hatch."""
 
     length_ns: float
     text: str
@@ -35,13 +35,13 @@ class _Bar:
 
 
 _Rows = list[tuple[str, _Bar | None]]
-"""Names, and the bar below each."""
+"""Names, each with the bar below it."""
 
 
 def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """The n kernels with the largest total time, and all others in one line.
+    """Plot the n kernels with the largest total time, and all others in one line.
 
-    table comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
+    `table` comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
     """
     require(table, ["short_name", "category", "calls", "total_ns", "percent"], "kernels")
     origin = origin_of(table)
@@ -59,15 +59,15 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
     words = (
         f"{_summary(shown, table, 'total_ns', 'kernels', 'total time')}. The largest is"
         f" {first.shown_name} ({first.category}) with {duration_text(first.total_ns)},"
-        f" {first.percent:.0f} %, in {_calls(first.calls)}."
+        f" {first.percent:.0f}%, in {_calls(first.calls)}."
     )
     return _ranked(rows, origin, "total time", title, words, legend)
 
 
 def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """The n operators with the largest self time, and all others in one line.
+    """Plot the n operators with the largest self time, and all others in one line.
 
-    table comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
+    `table` comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
     """
     require(table, ["name", "calls", "self_ns", "percent"], "operators")
     origin = origin_of(table)
@@ -76,21 +76,21 @@ def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) ->
     first = shown.iloc[0]
     words = (
         f"{_summary(shown, table, 'self_ns', 'operators', 'self time')} on the host. The largest is"
-        f" {first.shown_name} with {duration_text(first.self_ns)}, {first.percent:.0f} %, in"
+        f" {first.shown_name} with {duration_text(first.self_ns)}, {first.percent:.0f}%, in"
         f" {_calls(first.calls)}."
     )
     return _ranked(rows, origin, "self time on the host", title, words, {})
 
 
 def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[_Rows, pd.DataFrame]:
-    """Rows for the n largest and one for the rest, and the table of the n largest.
+    """Return rows for the n largest and one for the rest, and the table of the n largest.
 
-    The rest has no bar: it would be the longest, and it is no kernel.
+    The rest has no bar because it would be the longest bar without being a single kernel.
     """
     ordered = ranked.sort_values(column, ascending=False, kind="stable")
     shown, rest = ordered.head(n), ordered.iloc[n:]
     rows: _Rows = [
-        (name, _Bar(length, f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}", look))
+        (name, _Bar(length, f"{duration_text(length)}   {share:.1f}%   {_calls(calls)}", look))
         for name, length, share, calls, look in zip(
             shown["shown_name"],
             shown[column],
@@ -102,7 +102,7 @@ def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[_Row
     ]
     if len(rest):
         length, share, calls = (rest[name].sum() for name in (column, "percent", "calls"))
-        text = f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}"
+        text = f"{duration_text(length)}   {share:.1f}%   {_calls(calls)}"
         rows.append((f"{len(rest)} other {what}, without a bar: {text}", None))
     return rows, shown
 
@@ -114,10 +114,10 @@ def _calls(count: int) -> str:
 def _summary(shown: pd.DataFrame, table: pd.DataFrame, column: str, what: str, measure: str) -> str:
     total = duration_text(table[column].sum())
     if len(shown) == len(table):
-        return f"Bars of all {len(table)} {what} by {measure}, {total} together"
+        return f"Bars of all {len(table)} {what} by {measure}, {total} in total"
     return (
-        f"Bars of the {len(shown)} {what} with the largest {measure} of {len(table)}; together they"
-        f" take {shown['percent'].sum():.0f} % of {total}"
+        f"Bars of the {len(shown)} {what} with the largest {measure}, out of {len(table)};"
+        f" together they take {shown['percent'].sum():.0f}% of {total}"
     )
 
 
@@ -129,9 +129,10 @@ def _ranked(
     words: str,
     legend: dict[str, tuple[str, str]],
 ) -> TidyFigure:
-    """Horizontal bars from top to bottom, each name above its bar, where a long one has room.
+    """Draw horizontal bars from top to bottom, each with its name above it, which leaves room for
+    long names.
 
-    The vertical axis counts inches, so that names and bars keep their size however many there are.
+    The vertical axis counts inches, so the size of names and bars doesn't depend on their number.
     """
     height = sum(_NAME_INCHES + (_BAR_INCHES if bar else 0) + _GAP_INCHES for _, bar in rows)
     longest = max(bar.length_ns for _, bar in rows if bar)
@@ -151,7 +152,7 @@ def _ranked(
                 top += _BAR_INCHES
             top += _GAP_INCHES
         axes.set_ylim(height, 0)
-        # A third more than the longest bar leaves room for the text at its end.
+        # Leave about a third of the longest bar's length for the text at its end.
         axes.set_xlim(0, max(longest, 1) / size * 1.35)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)

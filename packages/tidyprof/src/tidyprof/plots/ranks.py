@@ -1,4 +1,6 @@
-"""Ranks: where each one's time goes, and who waits for whom at each collective."""
+"""Plots of ranks: how each spends its time, and which rank the others wait for at each
+collective.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,14 @@ from tidyprof.plots.figure import (
 )
 
 MAX_RANKS = 24
-"""Bars that fit on a page; of more ranks, those are shown that made the others wait most."""
+"""Maximum number of bars. If there are more ranks, the ranks that made the others wait most are
+shown.
+"""
 
 WAIT_COLORS = "cividis"
-"""Color map of waiting: the same for color-blind readers, and ordered in grey too."""
+"""Color map of waiting times. It looks the same to color-blind readers and keeps its order in
+grayscale.
+"""
 
 _PARTS = {
     "computation": "compute",
@@ -42,10 +48,11 @@ _MAX_NUMBERED = 40
 
 
 def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Stacked bars: what each rank's device did, how often it came last and how long it waited.
+    """Plot stacked bars: what each rank's device did, how often it came last and how long it
+    waited.
 
-    table comes from `analyses.ranks`. Of more than MAX_RANKS rows those with the largest
-    caused_wait_ns are shown. Raises ValueError if the table is empty or has no origin.
+    `table` comes from `analyses.ranks`. If it has more than `MAX_RANKS` rows, the rows with the
+    largest `caused_wait_ns` are shown. Raises ValueError if the table is empty or has no origin.
     """
     columns = [f"{part}_ns" for part in _PARTS]
     require(
@@ -64,7 +71,7 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         parts = shown[columns].set_axis(list(_PARTS.values()), axis="columns")
         looks = {look: _LOOKS[look] for look in _PARTS.values()}
         stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.4)
-        kind = "device event" if shown["device"].notna().any() else "event of the host"
+        kind = "device event" if shown["device"].notna().any() else "host event"
         axes.set_xlabel(f"time from the first to the last {kind}, {unit}")
     figure.alternative_text = _rank_words(table, len(shown))
     return figure
@@ -80,7 +87,7 @@ def _end_text(row: dict) -> str:
 def _rank_words(table: pd.DataFrame, shown: int) -> str:
     total = table["total_ns"].sum()
     shares = [
-        f"{part_words(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %"
+        f"{part_words(look)} {100 * table[f'{part}_ns'].sum() / total:.0f}%"
         for part, look in _PARTS.items()
     ]
     word = "rank" if table["rank"].notna().all() and table["rank"].is_unique else "device"
@@ -91,21 +98,20 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     straggler = table.attrs.get("straggler")
     worst = table.loc[table["caused_wait_ns"].idxmax()]
     if not worst["compared"]:
-        return f"{begin} No collective could be compared between them."
+        return f"{begin} None of their collectives could be compared."
     if straggler is None:
-        return f"{begin} No single rank is the one that the others wait for."
+        return f"{begin} The ranks don't wait for one particular rank."
     return (
-        f"{begin} The others wait longest for rank {straggler}, which came last in"
+        f"{begin} The other ranks wait longest for rank {straggler}, which came last in"
         f" {worst['arrived_last']} of {worst['compared']} collectives."
     )
 
 
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Heat map: how long each rank waited in each collective for the last rank, which a dot marks
-    if no other rank came as late.
+    """Plot a heat map of how long each rank waited in each collective for the last rank.
 
-    table comes from `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or
-    has no origin.
+    A dot marks the last rank if no other rank came equally late. `table` comes from
+    `analyses.collectives` with `per_rank=True`. Raises ValueError if it is empty or has no origin.
     """
     require(
         table,
@@ -144,12 +150,12 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: AxesImage) -> None:
-    """A dot on the rank that came last in each collective, readable on its ground."""
+    """Draw a readable dot on the rank that came last in each collective."""
     last = table[table["arrived_last"]]
     rows = waits.index.get_indexer(pd.MultiIndex.from_frame(last[["rank", "device"]]))
     columns = waits.columns.get_indexer(last["number"])
     size = float(np.clip(200 / max(waits.shape), 1.5, 7))
-    # Dots of a scatter are fills: they stay white on a dark page, as the map does not change.
+    # Scatter dots are fills, so they stay white on a dark page, like the map.
     axes.scatter(columns, rows, s=size**2, color=style.GROUND, label="the last rank to enter")
     axes.legend(
         loc="lower left",
@@ -171,19 +177,22 @@ def _wait_words(table: pd.DataFrame) -> str:
     rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
     longest = rows.loc[rows["longest"].idxmax()]
     return (
-        f"Heat map of the waiting of {len(rows)} ranks in {table['number'].nunique()} collectives,"
-        f" {duration_text(table['wait_ns'].sum())} in all; the longest wait is {longest['label']}'s"
-        f" with {duration_text(longest['longest'])}. {_most_often_last(rows)}"
+        f"Heat map of the waiting times of {len(rows)} ranks in {table['number'].nunique()}"
+        f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
+        f" {duration_text(longest['longest'])} on {longest['label']}. {_most_often_last(rows)}"
     )
 
 
 def _most_often_last(rows: pd.DataFrame) -> str:
-    """Which rank came last most often; rows has label and arrived_last of each."""
+    """Describe which rank came last most often.
+
+    rows -- label and `arrived_last` of each rank.
+    """
     most = rows["arrived_last"].max()
     if not most:
-        return "In none of them did one rank come last alone."
+        return "In each of them, several ranks came last together."
     first, *equal = rows.loc[rows["arrived_last"] == most, "label"]
-    others = "more often than any other"
+    others = "more often than any other rank"
     if equal:
         others = f"as often as {equal[0] if len(equal) == 1 else f'{len(equal)} others'}"
-    return f"{first.capitalize()} came last in {most} of them, {others}."
+    return f"{first.capitalize()} came last in {most} collectives, {others}."

@@ -1,4 +1,4 @@
-"""Steps: where each one's time goes, and how long they take."""
+"""Plots of steps: the parts of each step, and step times."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from tidyprof.plots.figure import (
 )
 
 MAX_ROWS = 24
-"""Bars that fit on a page; a longer table is shown as the mean step of each rank and device."""
+"""Maximum number of bars. A longer table is shown as the mean step of each rank and device."""
 
 SLOW = 1.5
-"""A step that takes this many times the median is marked as slow."""
+"""Multiple of the median above which a step is marked as slow."""
 
 CUT = 4
-"""Bars end here, in medians: a first step of twenty medians would make slivers of all others."""
+"""Maximum length of a bar, in medians. A first step of twenty medians would shrink all other bars
+to slivers.
+"""
 
 _LABELED = 5
 
@@ -38,12 +40,12 @@ def step_budget(
     title: str | None = None,
     unprofiled_step_ns: float | tuple[float, float] | None = None,
 ) -> TidyFigure:
-    """Stacked bars: the parts of each step, which add up to it.
+    """Plot stacked bars of the parts of each step, which add up to the step.
 
-    table comes from `analyses.step_budget`. More than MAX_ROWS rows become the mean step of each
-    rank and device. unprofiled_step_ns is what a step takes without the profiler, or the range that
-    it lies in: a line across the bars; None takes it from the table's attrs, where the recording
-    states it. Raises ValueError if the table is empty or has no origin.
+    `table` comes from `analyses.step_budget`. If it has more than `MAX_ROWS` rows, the mean step of
+    each rank and device is shown. `unprofiled_step_ns` is the step time without the profiler, or
+    its range, and is drawn as a line across the bars. None uses the table's attrs, if the profile
+    contains the time. Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     origin = origin_of(table)
@@ -69,18 +71,19 @@ def step_budget(
 
 
 def _across(axes: Axes, unprofiled_step_ns: float | tuple[float, float], size: float) -> str:
-    """Draw a line across all bars where a step ends without the profiler, or two for a range;
-    returns the same in words.
+    """Draw a line across all bars at the step time without the profiler, or two lines for a range.
+
+    Returns the same in words.
     """
     ends = unprofiled_step_ns if isinstance(unprofiled_step_ns, tuple) else (unprofiled_step_ns,)
     text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
-    # Other programs, or another clock, may make it longer than every step that was recorded.
+    # Other programs or a different clock may make it longer than every recorded step.
     axes.set_xlim(right=max(axes.get_xlim()[1], 1.05 * ends[-1] / size))
     for end in ends:
         axes.axvline(end / size, color=style.TEXT, linewidth=1.4, linestyle="--")
     lower, upper = axes.get_ylim()
     axes.set_ylim(lower + 0.5, upper)
-    # The text stands on the side of the lines that has more room.
+    # Put the text on the side of the lines that has more room.
     before = ends[0] / size > axes.get_xlim()[1] - ends[-1] / size
     axes.annotate(
         text,
@@ -100,7 +103,7 @@ def _row_labels(rows: pd.DataFrame) -> list[str]:
     )
     labels = []
     for row in rows.itertuples():
-        number = "whole recording" if pd.isna(row.step) else f"step {row.step}"
+        number = "whole trace" if pd.isna(row.step) else f"step {row.step}"
         step = row.step if isinstance(row.step, str) else number
         place = [f"rank {row.rank}"] if several_ranks and not pd.isna(row.rank) else []
         place += [f"device {row.device}"] if several_devices and not pd.isna(row.device) else []
@@ -142,13 +145,13 @@ def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
 
 
 def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """The duration of each step, warm-up included, with the median as a line.
+    """Plot the duration of each step, including warm-up, with the median as a line.
 
-    table has the columns step and duration_ns, and rank if there are several: it comes from
-    `analyses.steps`, or holds a trainer's own timings. Steps whose `part` is warmup are shown,
-    but left out of the median. Steps that take SLOW times the median are marked and labeled; a bar
-    beyond CUT times the median is cut off, and its label says so. Raises ValueError if the table is
-    empty or has no origin.
+    `table` has the columns `step` and `duration_ns`, and `rank` if there are several. It comes from
+    `analyses.steps` or contains a trainer's own timings. Steps with the `part` warmup are shown,
+    but don't count for the median. Steps that take more than `SLOW` times the median are marked and
+    labeled. A bar longer than `CUT` times the median is cut off, and its label shows that. Raises
+    ValueError if the table is empty or has no origin.
     """
     require(table, ["step", "duration_ns"], "steps")
     origin = origin_of(table)
@@ -184,7 +187,7 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _typical(table: pd.DataFrame) -> float:
-    """The median of the steps that are not warm-up, or of all steps if all are."""
+    """Return the median of the steps without warm-up, or of all steps if all are warm-up."""
     steady = table[table["part"] != "warmup"] if "part" in table.columns else table
     return float((steady if len(steady) else table)["duration_ns"].median())
 
@@ -196,14 +199,14 @@ def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
     whose = f" of rank {slowest['rank']}" if ranks > 1 else ""
     return (
         f"Durations of {len(table)} steps{where} with a median of {duration_text(median)};"
-        f" {slow or 'none'} of them more than {SLOW} times that. The slowest is step"
+        f" {slow or 'none'} of them took more than {SLOW} times the median. The slowest is step"
         f" {int(slowest['step'])}{whose} with {duration_text(slowest['duration_ns'])}."
     )
 
 
 def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, size: float) -> None:
     slow = (table["duration_ns"] > SLOW * median).to_numpy()
-    # A few steps should not become a few walls.
+    # If there are only a few steps, keep the bars narrow.
     width = 0.75 * min(1, len(table) / 8)
     for chosen, color, hatch in ((~slow, style.BLUE, ""), (slow, style.ORANGE, "///")):
         rows = table[chosen]

@@ -1,8 +1,8 @@
 """Colors, hatches and text settings of all plots.
 
-Colors are those of Okabe and Ito, which stay apart for color-blind readers
-(https://jfly.uni-koeln.de/color/). Color never stands alone: a hatch or a direct label says the
-same. For a dark page the ground, and the text and lines on it, are turned; fills stay as they are.
+The colors are Okabe and Ito's, which color-blind readers can distinguish
+(https://jfly.uni-koeln.de/color/). A hatch or a direct label always repeats the information in a
+color. On a dark page, the background changes, with the text and lines on it. Fills stay the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BLUISH_GREEN = "#009E73"
 YELLOW = "#F0E442"
 BLUE = "#0072B2"
 LIGHTER_BLUE = "#3D9BD6"
-"""BLUE of lines on a dark page: a contrast of 6 with it."""
+"""Color that replaces `BLUE` for lines on a dark page, with a contrast of 6 to the page."""
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
@@ -30,15 +30,15 @@ TEXT = "#1A1A1A"
 MUTED_TEXT = "#4D4D4D"
 
 MINIMUM_CONTRAST = 4.5
-"""Contrast ratio for text, WCAG 2.2 success criterion 1.4.3."""
+"""Minimum contrast ratio for text (WCAG 2.2, success criterion 1.4.3)."""
 
 
 _DARK_GROUND = 17 / 255
-"""What white is turned into, 0 to 1: #111111, the ground of JupyterLab's dark theme."""
+"""Dark replacement for white, 0 to 1: #111111, the background of JupyterLab's dark theme."""
 
 _LIGHT_FILL = 0.8
-"""Greys from here to white (1) are a ground, which is turned; darker ones are a fill that stands
-for something.
+"""Threshold for grays, 0 to 1. Grays from this value up to white (1) are a background, which
+changes on a dark page. Darker grays are fills with a meaning.
 """
 
 DARK_THEMES = {
@@ -46,8 +46,8 @@ DARK_THEMES = {
     "[data-theme=dark]": "screen",
     "[data-theme=auto]": "screen and (prefers-color-scheme:dark)",
 }
-"""How JupyterLab and Furo, the theme of the book, mark a dark page -> where that holds. Paper is
-white.
+"""Selectors that mark a dark page in JupyterLab and in Furo, the book's theme -> the media for
+which they apply. Paper is white.
 """
 
 PAIR_RULES = "".join(
@@ -55,8 +55,8 @@ PAIR_RULES = "".join(
     " .tidy-dark{display:inline!important}}"
     for theme, where in DARK_THEMES.items()
 )
-"""CSS that shows one picture of a pair. JupyterLab drops it in a notebook that is not trusted: the
-light picture shows there.
+"""CSS that shows one image of a pair. JupyterLab drops it in an untrusted notebook, which then
+shows the light image.
 """
 
 CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
@@ -71,7 +71,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "collective": (ORANGE, "xx"),
     "other": (GREY, ""),
 }
-"""Kernel category (short_names.CATEGORIES) -> color and hatch."""
+"""Kernel category (`short_names.CATEGORIES`) -> color and hatch."""
 
 PART_LOOK: Mapping[str, tuple[str, str]] = {
     "compute": (BLUE, ""),
@@ -95,7 +95,7 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "backward": (SKY_BLUE, "///"),
     "optimizer": (BLUISH_GREEN, "xx"),
 }
-"""Part of a step (analyses.step_budget; diagnosis.on_device and on_host) -> color and hatch."""
+"""Part of a step (`analyses.step_budget`, `on_device` and `on_host`) -> color and hatch."""
 
 KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "kernel": (BLUE, ""),
@@ -107,19 +107,19 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "runtime": (DARK_GREY, ""),
     "sample": (YELLOW, ""),
 }
-"""Kind of event (contract.KINDS) -> color and hatch; operators and runtime calls are grey."""
+"""Kind of event (contract.KINDS) -> color and hatch. Operators and runtime calls are gray."""
 
 WIDTH_INCHES = 8.5
-"""Width of every figure: that of a notebook's cell on a screen of 1280 dots, so that no text has to
-be shrunk.
+"""Width of every figure. A notebook cell on a screen of 1280 dots has this width, so text is never
+shrunk.
 """
 
 POINTS = 10.0
 TITLE_POINTS = 12.0
-"""Sizes of text: the smallest that is read at ease on a screen, and that of a title."""
+"""Text sizes: the smallest size that is easy to read on a screen, and the size of a title."""
 
 CHARACTER_POINTS = 0.62 * POINTS
-"""Width of a character on average; measured on names of functions in DejaVu Sans."""
+"""Average width of a character, measured on function names in DejaVu Sans."""
 
 SETTINGS: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -151,20 +151,21 @@ SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "tidyprof",
     "svg.fonttype": "path",
 }
-"""matplotlib settings under which plots are made and saved; the font ships with matplotlib, so
-output is equal everywhere, and a fixed salt makes the ids in SVG files so too.
+"""matplotlib settings for creating and saving plots. The font ships with matplotlib and a fixed
+salt determines the IDs in SVG files, so the output is the same everywhere.
 """
 
 
 def contrast(first: str, second: str) -> float:
-    """Contrast ratio of two `#RRGGBB` colors, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
+    """Return the contrast ratio of two `#RRGGBB` colors, 1 to 21 (WCAG 2.2)."""
     light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
 def turned(color: RGBA) -> RGBA:
-    """The grey on a dark page for a grey on a white page; a color with a hue stays as it is.
-    Channels are 0 to 1.
+    """Return the gray for a dark page that replaces a gray on a white page.
+
+    A color with a hue is returned unchanged. Channels are 0 to 1.
     """
     value = color[0]
     if not value == color[1] == color[2]:
@@ -174,7 +175,7 @@ def turned(color: RGBA) -> RGBA:
 
 
 def turned_line(color: RGBA) -> RGBA:
-    """The same for a line, which is too thin for BLUE on a dark page."""
+    """Return the same for a line, which is too thin for `BLUE` on a dark page."""
     if list(color[:3]) == _channels(BLUE):
         red, green, blue = _channels(LIGHTER_BLUE)
         return red, green, blue, color[3]
@@ -182,13 +183,14 @@ def turned_line(color: RGBA) -> RGBA:
 
 
 def is_ground(color: RGBA) -> bool:
-    """Whether a fill is white or nearly so, or can't be seen at all."""
+    """Return True if a fill is white, nearly white or fully transparent."""
     return not color[3] or min(color[:3]) == max(color[:3]) >= _LIGHT_FILL
 
 
 def text_on(ground: str) -> str:
-    """Black or white, whichever reads better on this color; on the ground TEXT, which is turned
-    together with it.
+    """Return black or white, whichever is easier to read on this color.
+
+    On the background, return `TEXT`, which changes together with the background.
     """
     return (
         TEXT
@@ -198,12 +200,12 @@ def text_on(ground: str) -> str:
 
 
 def _channels(color: str) -> list[float]:
-    """Red, green and blue, 0 to 1."""
+    """Return red, green and blue, 0 to 1."""
     return [int(color[first : first + 2], 16) / 255 for first in (1, 3, 5)]
 
 
 def _luminance(color: str) -> float:
-    """Relative luminance, 0 to 1 (WCAG 2.2)."""
+    """Return the relative luminance, 0 to 1 (WCAG 2.2)."""
     channels = _channels(color)
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4

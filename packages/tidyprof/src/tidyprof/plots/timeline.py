@@ -1,4 +1,4 @@
-"""The timeline: what ran when, one lane per stream and per kind of host event."""
+"""The timeline: what ran when, with one lane per stream and per kind of host event."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 DENSE = 600
-"""Number of events in a lane beyond which bars would merge; the lane then shows how full it is."""
+"""Maximum number of events in a lane with separate bars. Above it, bars would merge, so the lane
+shows how full it is.
+"""
 
 SPARSE = 60
-"""The same limit once any lane is beyond DENSE: lanes that show time in two different ways can't be
-compared.
+"""Maximum number of events once any lane exceeds `DENSE`. Lanes that show time in two different
+ways can't be compared.
 """
 
 _BINS = 600
@@ -47,16 +49,18 @@ _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MAX_THREADS = 3
 _BESIDE = 12
-"""Characters of a name behind a lane at most: they take their room from the axes."""
+"""Maximum number of characters of a name after a lane. These names reduce the space for the
+axes.
+"""
 
 _TOLD_GAP = 0.1
-"""Share of the window from which the words tell of the longest gap."""
+"""Minimum share of the window for the longest gap to be described."""
 
 _OUTLINED = 0.006
-"""Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
+"""Minimum share of the window's width for a bar with an outline and a hatch: about 8 dots."""
 
 _TOLD = ("rank", "kind", "name", "short_name", "start_ns", "duration_ns", "launch_ns", "operator")
-"""Columns that the viewer needs; the last two are not in every profile."""
+"""Columns that the viewer needs. The last two aren't in every profile."""
 
 _AUTOGRAD_PREFIX = "autograd::engine::evaluate_function: "
 _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
@@ -64,8 +68,9 @@ _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline: its label, and its events, which do not nest (they are of one stream
-    or one level).
+    """A row of the timeline: its label and its events.
+
+    The events don't nest because they belong to one stream or one level.
     """
 
     label: str
@@ -74,7 +79,7 @@ class Lane:
 
     @property
     def dense(self) -> bool:
-        """Whether it has more events than bars can show."""
+        """True if it has more events than bars can show."""
         return len(self.events) > self.most
 
 
@@ -87,14 +92,15 @@ def timeline(
     rank: int | None = None,
     title: str | None = None,
 ) -> TidyFigure:
-    """What the host and each device stream did between two times, or during the host's range of one
-    step.
+    """Plot what the host and each device stream did between two times, or during the host's range
+    of one step.
 
-    Without limits the whole recording is drawn. rank chooses one rank; without it a recording of
-    several ranks shows their steps, ranges and streams. Bars are labeled where there is room. A
-    lane with more than DENSE events shows instead how full each short span was, by height; if there
-    is such a lane, every lane with more than SPARSE events does too. Raises ValueError if the step
-    does not exist or nothing happened in the window.
+    Without limits, the whole profile is drawn. `rank` selects one rank. Otherwise, a profile with
+    several ranks shows their steps, ranges and streams. Bars are labeled if there is room.
+
+    A lane with more than `DENSE` events shows how full each short time span was, as a height. If
+    there is such a lane, every lane with more than `SPARSE` events does the same. Raises ValueError
+    if the step doesn't exist or nothing happened in the window.
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
@@ -120,7 +126,7 @@ def timeline(
         _mark_idle(axes, lanes, begin, finish, size, inches)
         _name_lanes(axes, lanes)
         axes.set_xlim(0, (finish - begin) / size)
-        axes.set_xlabel(f"time since the beginning of the window, {unit}")
+        axes.set_xlabel(f"time since the start of the window, {unit}")
         add_legend(axes, _looks(lanes))
     figure.alternative_text = _words(shown, begin, finish, step)
     figure.closer = _closer(profile, lanes, begin, finish, title)
@@ -128,7 +134,7 @@ def timeline(
 
 
 def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title: str | None) -> str:
-    """The data of the viewer: the events of the lanes, each with its launch and part of a step."""
+    """Return the viewer's data: the lanes' events, each with its launch and its part of a step."""
     columns = profile.events.columns.intersection(_TOLD)
     every = pd.concat([lane.events[columns] for lane in lanes])
     row = np.repeat(np.arange(len(lanes)), [len(lane.events) for lane in lanes])
@@ -161,14 +167,15 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
         totals=np.bincount(row, minlength=len(lanes)).tolist(),
         unit="ns",
         things="events",
-        axis="Across: time since the beginning of the window",
+        axis="Horizontal axis: time since the start of the window",
     )
 
 
 def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
-    """The step and the range that the host of each event's rank was in at these times, as
-    `ProfilerStep#3, forward`; "" if it was in neither. A range itself gets its step only, and a
-    step nothing.
+    """Return the step and the range that each event's host was in at these times.
+
+    The text is, for example, `ProfilerStep#3, forward`, or "" if the host was in neither. A range
+    itself gets only its step, and a step gets "".
     """
     ranks, parts = events["rank"], np.full(len(moments), "", object)
     marks = host_events(profile, ["annotation"])
@@ -182,8 +189,8 @@ def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.nd
         chosen = equal(ranks, rank)
         step = np.where(is_itself[chosen], -1, step_of_time(outer_steps, moments[chosen]))
         part = np.where(is_mark[chosen], -1, step_of_time(outer_ranges, moments[chosen]))
-        # One number for each pair of step and range, so that each pair's text is made only once;
-        # -1 stands for none, hence the empty first name and the + 1.
+        # Give each pair of step and range one number, so that each pair's text is created only
+        # once. -1 means none, which explains the empty first name and the + 1.
         step_names = ["", *outer_steps["short_name"].astype(str)]
         range_names = ["", *outer_ranges["short_name"].astype(str)]
         pairs = (step + 1) * len(range_names) + part + 1
@@ -220,7 +227,7 @@ def _window(
     own = found[found["step"] == step]
     if not len(own):
         known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
-        raise ValueError(f"there is no step {step} in this recording; it has {known}")
+        raise ValueError(f"this profile has no step {step}; its steps are: {known}")
     starts, ends = start_and_end(own)
     return int(starts.min()), int(ends.max())
 
@@ -255,7 +262,7 @@ def _host_lanes(profile: Profile, prefix: str, ranges_only: bool) -> Iterator[La
         return
     calls = host[host["kind"].isin(list(_HOST_LANES))]
     busiest = calls["thread"].value_counts(dropna=False).index[:_MAX_THREADS]
-    # Events are sorted by time, so the thread that begins first comes first.
+    # Events are sorted by time, so the thread that starts first comes first.
     threads = calls.loc[calls["thread"].isin(busiest), "thread"].drop_duplicates()
     for number, thread in enumerate(threads):
         own = calls[_equal(calls["thread"], thread)]
@@ -271,7 +278,7 @@ def _equal(column: pd.Series, value: object) -> pd.Series:
 
 
 def _outermost(events: pd.DataFrame) -> pd.DataFrame:
-    """The events that lie inside no other event of the table."""
+    """Return the events that aren't inside another event of the table."""
     start, end = start_and_end(events)
     order = np.lexsort((-end, start))
     reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[order])[:-1]))
@@ -281,9 +288,12 @@ def _outermost(events: pd.DataFrame) -> pd.DataFrame:
 def _draw(
     axes: Axes, row: int, lane: Lane, begin: int, finish: int, size: float, width: float
 ) -> None:
-    """One lane; `width` is that of the axes in inches, for names on bars."""
+    """Draw one lane.
+
+    width -- width of the axes in inches, for names on bars.
+    """
     kinds = lane.events["kind"].astype(str)
-    filled = np.zeros(_BINS)  # the share of each bin that the kinds drawn so far take: they stack
+    filled = np.zeros(_BINS)  # share of each bin that earlier kinds fill, because kinds stack
     for kind in kinds.drop_duplicates():
         events = lane.events[kinds == kind]
         if lane.dense:
@@ -307,7 +317,7 @@ def _draw(
             (np.clip(start, begin, finish) - begin) / size,
             (np.clip(end, begin, finish) - begin) / size,
         )
-        # Outlines and hatches would paint over bars that are only a few dots wide.
+        # Outlines and hatches would cover bars that are only a few dots wide.
         wide = (right - left) / ((finish - begin) / size) > _OUTLINED
         color, hatch = style.KIND_LOOK[kind]
         bottom, height = np.full(len(left), row + 0.4), np.full(len(left), 0.8)
@@ -320,8 +330,8 @@ def _draw(
 
 
 def _beside(lane: Lane, length: int) -> str:
-    """What to write behind a lane of ranges: the name of the last one, where it has no room for
-    it.
+    """Return the text after a lane of ranges: the last range's name if it doesn't fit on its
+    bar.
     """
     if lane.dense or (lane.events["kind"].astype(str) != "annotation").any():
         return ""
@@ -346,7 +356,7 @@ def _name_beside(axes: Axes, x: float, y: float, name: str) -> None:
 def _mark_idle(
     axes: Axes, lanes: list[Lane], begin: int, finish: int, size: float, width: float
 ) -> None:
-    """Write into the long gaps of each device that it is idle, in the first of its lanes."""
+    """Label each device's long gaps as idle, in the first of its lanes."""
     rows: dict[tuple[object, object], list[int]] = {}
     for row, lane in enumerate(lanes):
         first = lane.events.iloc[0]
@@ -371,8 +381,9 @@ def _rectangles(
     color: str,
     hatch: str | None = None,
 ) -> None:
-    """Draw bars from their bottom upwards (the axis points down); if a hatch is given, which may be
-    empty, with an outline.
+    """Draw bars upward from their bottom (the axis points down).
+
+    If a hatch is given, even an empty one, the bars have an outline.
     """
     corners = [(left, bottom), (right, bottom), (right, bottom - height), (left, bottom - height)]
     shapes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
@@ -396,30 +407,30 @@ def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
 
 def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
     device = profile.device_events
-    what = f"step {step}" if step is not None else "the recording"
+    what = f"step {step}" if step is not None else "the trace"
     window = f"Timeline of {duration_text(finish - begin)} of {what}"
     if not len(device):
         host = host_events(profile)
         names = _outermost(host[host["kind"] == "operator"])
         samples = int((profile.events["kind"] == "sample").sum())
         second = (
-            f"{samples:,} frames of call-stack samples are not drawn."
+            f"{samples:,} frames of call-stack samples aren't drawn."
             if samples
-            else "No operator was recorded."
+            else "No operators were recorded."
         )
         if len(names):
             second = (
                 f"The longest operator is {names.loc[names['duration_ns'].idxmax(), 'short_name']}."
             )
-        return f"{window} on the host, without any device event: {len(host):,} events. {second}"
+        return f"{window} on the host, with {len(host):,} events and no device events. {second}"
     groups = device.groupby(["rank", "device"], dropna=False)
     shares = [
         100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups
     ]
     share = (
-        f"{shares[0]:.0f} %"
+        f"{shares[0]:.0f}%"
         if len(shares) == 1
-        else f"between {min(shares):.0f} and {max(shares):.0f} %"
+        else f"between {min(shares):.0f}% and {max(shares):.0f}%"
     )
     longest = device.loc[device["duration_ns"].idxmax()]
     where = f"{len(shares)} devices" if len(shares) > 1 else "one device"
@@ -431,8 +442,8 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
 
 
 def _gap_words(profile: Profile, begin: int, finish: int) -> str:
-    """How long the one device is idle at most, and in which range of the host; nothing of a short
-    gap.
+    """Describe the device's longest idle time and the host's range during it, or return "" if the
+    gap is short.
     """
     idle = Intervals.window(begin, finish) - occupied(profile.device_events)
     lengths = idle.ends - idle.starts
@@ -446,4 +457,4 @@ def _gap_words(profile: Profile, begin: int, finish: int) -> str:
     where = ""
     if len(shared) and shared.max() > (end - start) / 2:
         where = f", mostly in the range {ranges['short_name'].iloc[int(shared.argmax())]}"
-    return f" and idle for {duration_text(end - start)} at a stretch{where}"
+    return f" and idle for up to {duration_text(end - start)} at a time{where}"

@@ -1,14 +1,14 @@
-// The viewer below a figure: zoom, pan, and name each event. It draws on a canvas what stands as JSON in its box,
-// needs nothing from elsewhere, and makes elements and texts only, never HTML, of what came from a file.
+// The viewer below a figure: zoom, pan, and show event names. It draws the JSON data of its box on a canvas and needs
+// no other files. It creates only elements and text, never HTML, from the content of a profile.
 (function () {
   "use strict";
   const GROUNDS = { light: ["#ffffff", "#1a1a1a", "#595959", "#d0d0d0"], dark: ["#111111", "#eeeeee", "#b0b0b0", "#444444"] };
   const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
-  const AXIS = 34; // pixels above the rows: where the view lies in the whole, and the ticks
-  const LABEL = 17; // of a lane's name above its bars
+  const AXIS = 34; // pixels above the rows, for the position of the view in the whole, and for the ticks
+  const LABEL = 17; // height of a lane's name above its bars
   const CURVE = 260; // height of a curve
-  const NARROW = 2; // pixels: bars below are drawn together, as high as the share of time that they fill
-  const NEAR = 5; // pixels around the pointer in which a narrow bar is found
+  const NARROW = 2; // pixels: narrower bars are drawn together, as high as the share of time that they fill
+  const NEAR = 5; // pixels around the pointer for finding a narrow bar
   const UNITS = { ns: [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]], bytes: [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["bytes", 1]] };
   const STYLE = `
 .tidy-viewer{font:13px/1.45 system-ui,'DejaVu Sans',sans-serif;max-width:1056px;margin:.4em 0}
@@ -48,7 +48,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
   const whole = (number) => Math.round(number).toLocaleString("en-US");
 
-  // A quantity for people: three digits or more in the unit that suits it.
+  // A quantity as text: at least three digits in a suitable unit.
   function amount(value, unit) {
     if (!UNITS[unit]) return `${whole(value)} ${unit}`;
     const [name, size] = UNITS[unit].find(([, one]) => Math.abs(value) >= one) || UNITS[unit].at(-1);
@@ -57,17 +57,17 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return `${scaled.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
   }
 
-  // The moment at which something so long begins: with enough digits to tell it from its neighbors, in the unit of the
+  // The start of an event of this length, with enough digits to distinguish it from its neighbors, in the unit of the
   // whole.
   function moment(value, length, unit, span) {
     if (!UNITS[unit]) return whole(value);
     const [name, size] = UNITS[unit].find(([, one]) => span >= one) || UNITS[unit].at(-1);
-    const fine = unit === "ns" && length >= 1e3 ? 3 : 0; // neighbors in a row begin a microsecond apart or more
+    const fine = unit === "ns" && length >= 1e3 ? 3 : 0; // neighbors in a row start at least a microsecond apart
     const digits = within(Math.round(Math.log10(size)) - fine, 0, unit === "ns" ? 6 : 3);
     return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: digits })} ${name}`;
   }
 
-  // Ticks at round numbers, about one in 110 pixels, and the text of each.
+  // Ticks at round numbers, about one per 110 pixels, each with its text.
   function ticks(from, to, pixels, unit) {
     const units = UNITS[unit] || [["", 1]];
     const rough = ((to - from) * 110) / Math.max(pixels, 1);
@@ -88,7 +88,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return deltas.map((delta) => (sum += delta));
   }
 
-  // A column that may stand as runs: value, how often, value, how often ...
+  // A column that may be stored as runs: value, count, value, count ...
   function spread(column) {
     if (!column || !column.runs) return column;
     const values = [];
@@ -96,7 +96,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return values;
   }
 
-  // A pattern for a hatch, as in the picture: / \ . x +
+  // The pattern of a hatch, as in the figure: / \ . x +
   function hatch(context, kind, color, ink) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
@@ -115,7 +115,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return context.createPattern(tile, "repeat");
   }
 
-  // Items: start, length, row, and what is said of each. Both kinds of figure have them in order of their start.
+  // Items: start, length, row, and a description. Both kinds of figures have them sorted by start.
   function boxItems(data) {
     const start = summed(data.start);
     for (const column of ["row", "look", "name", "operator", "part", "known"]) data[column] = spread(data[column]);
@@ -128,12 +128,12 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       whole: (place) => data.names[data.name[place]][1],
       facts(place) {
         const facts = [amount(data.length[place], data.unit)];
-        if (data.share) facts[0] += `, ${((100 * data.length[place]) / data.span).toPrecision(3)} % of all`;
-        if (data.own && data.own[place]) facts.push(`${amount(data.own[place], data.unit)} in itself`);
-        if (!data.share) facts.push(`begins at ${moment(start[place], data.length[place], data.unit, data.span)}`);
+        if (data.share) facts[0] += `, ${((100 * data.length[place]) / data.span).toPrecision(3)}% of the total`;
+        if (data.own && data.own[place]) facts.push(`${amount(data.own[place], data.unit)} in the function itself`);
+        if (!data.share) facts.push(`starts at ${moment(start[place], data.length[place], data.unit, data.span)}`);
         const caller = part("operator", place), before = launched[place];
         if (before !== null && before !== undefined) {
-          const when = before < 0 ? `${amount(-before, data.unit)} after it began` : `${amount(before, data.unit)} earlier`;
+          const when = before < 0 ? `${amount(-before, data.unit)} after it started` : `${amount(before, data.unit)} earlier`;
           facts.push(`launched ${when}${caller ? `, in ${caller}` : ""}`);
         } else if (caller) facts.push(`in ${caller}`);
         if (part("part", place)) facts.push(`part of ${part("part", place)}`);
@@ -160,7 +160,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       facts(place) {
         const delta = change[place];
         const facts = [amount(value[place], data.unit)];
-        if (delta !== null) facts.push(`${delta < 0 ? "−" : "+"}${amount(Math.abs(delta), data.unit)} ${data.left ? "since the one before that is shown" : "by this change"}`);
+        if (delta !== null) facts.push(`${delta < 0 ? "−" : "+"}${amount(Math.abs(delta), data.unit)} ${data.left ? "since the previous one shown" : "by this change"}`);
         facts.push(`change ${whole(start[place] + 1)} of ${whole(data.span)}`);
         if (time) facts.push(`${amount(time[place], "ns")} after the first`);
         const band = data.bands.find(([, from, to]) => from <= start[place] && start[place] < to);
@@ -178,7 +178,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const opener = make("button", "", "Look closer");
     opener.type = "button";
     opener.setAttribute("aria-expanded", "false");
-    opener.title = "Zoom and pan, and name each event";
+    opener.title = "Zoom, pan, and see the name of each event";
     box.append(opener);
     let panel = null;
     opener.addEventListener("click", () => {
@@ -189,7 +189,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       opener.textContent = panel.hidden ? "Look closer" : "Close the viewer";
       if (panel.hidden) return;
       panel.querySelector(".tv-stage").focus({ preventScroll: true });
-      panel.scrollIntoView({ block: "nearest" }); // with the line that names what is chosen
+      panel.scrollIntoView({ block: "nearest" }); // including the line with the name of the selected item
     });
   }
 
@@ -198,7 +198,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const items = curve ? curveItems(data) : boxItems(data);
     const panel = make("div", "tv-panel");
     const title = data.title || box.parentElement.querySelector("h2")?.textContent || "Viewer";
-    panel.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the keys for its own
+    panel.dataset.lmSuppressShortcuts = "true"; // otherwise, JupyterLab would handle the keys
     const bar = make("div", "tv-bar");
     const stage = make("div", curve ? "tv-stage" : "tv-stage tv-rows");
     const canvas = make("canvas");
@@ -207,9 +207,9 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const note = make("div", "tv-note");
     stage.tabIndex = 0;
     stage.setAttribute("role", "application");
-    stage.setAttribute("aria-label", `${title}: ${whole(items.count)} ${data.things}. Plus and minus zoom, `
-      + "the arrows to left and right move, n and p go to the next and the previous one, up and down to another row, "
-      + "Enter zooms to it, Home shows all.");
+    stage.setAttribute("aria-label", `${title}: ${whole(items.count)} ${data.things}. Press plus or minus to zoom, `
+      + "the left or right arrow to move, n or p for the next or previous one, the up or down arrow for another row, "
+      + "Enter to zoom to the selected one, and Home to show all.");
     canvas.setAttribute("aria-hidden", "true");
     stage.append(canvas);
 
@@ -218,7 +218,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     for (let place = 0; place < items.count; place++) (perRow[items.row[place]] ||= []).push(place);
     let from = 0, to = data.span, chosen = -1, hovered = -1, waiting = false, found = "";
 
-    // --- where things are
+    // --- positions
     let width = 0, height = 0, dark = false;
     const tops = [];
     const [laneHeight, gap] = data.deep ? [20, 0] : [22, 5];
@@ -255,7 +255,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       view(items.start[place] - room, items.start[place] + items.length[place] + room);
     }
 
-    // --- choosing
+    // --- selection
     function choose(place, byKey) {
       chosen = place;
       hovered = -1;
@@ -298,23 +298,23 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       const all = [];
       for (let place = 0; place < items.count; place++) if (hit(place)) all.push(place);
       if (!all.length) {
-        said.replaceChildren(make("div", "", `No name of these ${whole(items.count)} ${data.things} holds “${words.trim()}”.`));
+        said.replaceChildren(make("div", "", `None of these ${whole(items.count)} ${data.things} has “${words.trim()}” in its name.`));
         return;
       }
       const next = wanted === found && chosen >= 0 ? all.find((place) => place > chosen) ?? all[0] : all[0];
       found = wanted;
       choose(next, true);
       if (pixel(items.start[next] + items.length[next]) - pixel(items.start[next]) < 40) fill(next);
-      said.append(make("div", "", `${whole(all.indexOf(next) + 1)} of ${whole(all.length)} found; Enter goes to the next.`));
+      said.append(make("div", "", `${whole(all.indexOf(next) + 1)} of ${whole(all.length)} found. Press Enter for the next one.`));
     }
 
-    // --- words
+    // --- texts
     function tell(place, byKey) {
       said.setAttribute("aria-live", byKey ? "polite" : "off");
       if (place < 0) {
         said.replaceChildren(make("div", "", curve
-          ? "Point at the curve or touch it, or press n, for the value after each change."
-          : `Point at one of the ${whole(items.count)} ${data.things} or touch it, or press n, for its name and length.`));
+          ? "Point at or touch the curve, or press n, to see the value after each change."
+          : `Point at or touch one of the ${whole(items.count)} ${data.things}, or press n, to see its name and length.`));
         return;
       }
       const name = make("div", "tv-name", items.name(place));
@@ -337,7 +337,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function draw() {
       width = stage.clientWidth;
       if (!width || panel.hidden) return;
-      dark = luminance(getComputedStyle(box).color) > 0.4; // light text stands on a dark page
+      dark = luminance(getComputedStyle(box).color) > 0.4; // light text means a dark page
       const [ground, ink, muted, grid] = GROUNDS[dark ? "dark" : "light"];
       panel.classList.toggle("tv-dark", dark);
       panel.style.background = ground;
@@ -483,10 +483,10 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.lineTo(x + 5, y - 9);
       pen.fill();
     }
-    const lineColor = (color) => (dark && luminance(color) < 0.17 ? "#56b4e9" : color); // blue is too dark there
+    const lineColor = (color) => (dark && luminance(color) < 0.17 ? "#56b4e9" : color); // blue is too dark on a dark page
     let lowest = 0, highest = 1;
     const across0 = (value) => height - 4 - ((value - lowest) / (highest - lowest)) * (CURVE - 26);
-    // The values of a line from the one before the view to its end.
+    // The values of a line, from the last one before the view to the end of the view.
     function visible(own) {
       const first = Math.max(0, own.findIndex((place) => items.start[place] > from) - 1);
       const begin = items.start[own[first]] > from && first === 0 ? 0 : first;
@@ -571,7 +571,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
           let away = Math.max(left - x, x - right, 0);
           if (curve) away = left <= x ? x - left + Math.abs(across0(items.value[place]) - y) * 1e-3 : Infinity;
           else if (away > NEAR) continue;
-          // Of several that are as near the shorter one: the long one can be pointed at elsewhere.
+          // At equal distance, choose the shorter one: the user can point at the longer one somewhere else.
           if (away < nearestBy || (away === nearestBy && items.length[place] < items.length[best])) [best, nearestBy] = [place, away];
         }
       }
@@ -581,7 +581,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const held = new Map();
     let moved = 0;
     stage.addEventListener("pointerdown", (event) => {
-      if (event.button || event.target !== canvas) return; // on the stage itself lies its scroll bar
+      if (event.button || event.target !== canvas) return; // the stage itself has the scroll bar
       held.set(event.pointerId, event.clientX);
       moved = 0;
       stage.setPointerCapture(event.pointerId);
@@ -631,7 +631,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     stage.addEventListener("wheel", (event) => {
       const frame = canvas.getBoundingClientRect();
       if (event.ctrlKey || event.metaKey) {
-        event.preventDefault(); // or the browser would zoom the page
+        event.preventDefault(); // otherwise, the browser would zoom the page
         zoom(Math.exp(-within(event.deltaY, -120, 120) / 200), valueAt(event.clientX - frame.left));
       } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
         event.preventDefault();
@@ -654,10 +654,10 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     });
     const buttons = {};
     for (const [label, name, act] of [
-      ["+", "Zoom in", keys["+"]], ["−", "Zoom out", keys["-"]], ["←", "Move to the left", keys.ArrowLeft],
-      ["→", "Move to the right", keys.ArrowRight], ["All", "All: the whole of it", keys.Home],
+      ["+", "Zoom in", keys["+"]], ["−", "Zoom out", keys["-"]], ["←", "Move left", keys.ArrowLeft],
+      ["→", "Move right", keys.ArrowRight], ["All", "All: show everything", keys.Home],
       ["Previous", "Previous one in the row", keys.p], ["Next", "Next one in the row", keys.n],
-      ["Zoom to it", "Zoom to it: fill the width with the one that is chosen", keys.Enter],
+      ["Zoom to it", "Zoom to it: fill the width with the selected one", keys.Enter],
     ]) {
       const button = make("button", "", label);
       button.type = "button";
@@ -671,7 +671,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       const search = make("input");
       search.type = "search";
       search.placeholder = "Find a name";
-      search.setAttribute("aria-label", "Find a name; Enter goes to the next");
+      search.setAttribute("aria-label", "Find a name. Press Enter for the next one.");
       search.addEventListener("keydown", (event) => {
         if (event.key === "Enter") (event.preventDefault(), find(search.value));
         event.stopPropagation();
@@ -679,7 +679,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       bar.append(search);
     }
 
-    // --- legend, and what else there is to know
+    // --- legend and notes
     const swatches = data.looks.map(([label]) => {
       const entry = make("span");
       const swatch = make("canvas");
@@ -699,10 +699,10 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       });
     }
     const of = curve ? "" : data.deep ? " of each row" : " of each lane";
-    const left = data.left ? `Left out are the smallest${of}: ${whole(data.left)} of ${whole(data.left + items.count)} ${data.things}, `
-      + "with which the page would be too large. " : "";
-    const low = curve ? "" : " Where bars are narrower than two pixels, their height is the share that they fill.";
-    note.append(make("div", "", `${left}${data.axis}.${low} Ctrl and wheel, two fingers, or + and − zoom; a drag or the arrows move.`), make("div", "", data.origin));
+    const left = data.left ? `To limit the size of the page, the smallest ${data.things}${of} are left out `
+      + `(${whole(data.left)} of ${whole(data.left + items.count)}). ` : "";
+    const low = curve ? "" : " If bars are narrower than two pixels, their height shows the share that they fill.";
+    note.append(make("div", "", `${left}${data.axis}.${low} To zoom, use Ctrl and the mouse wheel, two fingers, or + and −. To move, drag or use the arrow keys.`), make("div", "", data.origin));
 
     panel.append(bar, stage, legend, said, note);
     box.append(panel);

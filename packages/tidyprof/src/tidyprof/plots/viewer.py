@@ -1,7 +1,8 @@
-"""The viewer that opens from a figure in a browser: zoom, pan, and the name of each event.
+"""The viewer that opens from a figure in a browser: zoom, pan, and event names.
 
-It is one script (viewer.js) without a library, which reads JSON beside it: columns of whole
-numbers, and each text once. Without it the picture stands alone, as it does on paper.
+It is one script (viewer.js) without libraries. It reads the JSON data next to it, which contains
+columns of integers and each text only once. Without the script, the figure is shown alone, as on
+paper.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from tidyprof.escaping import printable
 from tidyprof.tables.codes import ABSENT
 
 LIMIT_BYTES = 400_000
-"""Limit for a figure's data. Beyond it only the longest events are kept, and the viewer states how
-many were left out.
+"""Size limit of a figure's data. Above it, only the longest events are kept, and the viewer shows
+how many were left out.
 """
 
 MAX_EVENTS = 24_000
-"""Events that fit into LIMIT_BYTES, at some 15 bytes each."""
+"""Number of events that fit into `LIMIT_BYTES`, at about 15 bytes each."""
 
 LONGEST_NAME = 400
-"""Characters of a name; the middle of a longer name is left out."""
+"""Maximum number of characters in a name. The middle of a longer name is left out."""
 
 MAX_BANDS = 2_000
-"""Phases that are shaded behind a curve."""
+"""Maximum number of phases that are shaded behind a curve."""
 
 _TEXTS = ("operator", "part")
-"""Columns that share their texts among many events, and may be empty."""
+"""Columns whose texts are shared by many events and may be empty."""
 
 
 def boxes(
@@ -47,15 +48,16 @@ def boxes(
     totals: Sequence[int] | None = None,
     **words: Any,
 ) -> str:
-    """The viewer's data for events, functions or blocks, as JSON that can stand in HTML.
+    """Return the viewer's data for events, functions or blocks, as JSON that is safe in HTML.
 
-    table  -- a row for each of them: row (index of its lane), start and length (whole numbers, from
-              the beginning of the figure), name, whole_name, look (index in `looks`); perhaps
-              operator and part (texts), launched (time from its launch to its start; ABSENT where
-              no launch is known) and own (the part of its length that no box within it covers).
-    span   -- length of the whole; lanes -- their names, "" for none.
-    totals -- how many events each lane has, if the table holds only the longest of them.
-    words  -- further members of the JSON: things, axis, unit, deep, share.
+    table  -- one row per item: row (index of its lane), start and length (integers, relative to the
+              start of the figure), name, `whole_name`, look (index in `looks`). Optional columns:
+              operator and part (texts), launched (time from launch to start, `ABSENT` if no launch
+              is known), and own (the part of its length that no inner box covers).
+    span   -- length of the whole.
+    lanes  -- lane names, "" for no name.
+    totals -- number of events per lane, if the table contains only the longest events.
+    words  -- additional members of the JSON: things, axis, unit, deep, share.
     """
     row, start = table["row"].to_numpy(), table["start"].to_numpy()
     order = longest_of_each(table["length"].to_numpy(), row, len(table))
@@ -83,11 +85,13 @@ def boxes(
 
 
 def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MAX_EVENTS) -> np.ndarray:
-    """Positions of the `most` events that are kept: the longest of each row, an equal number of
-    each, or all that a row has.
+    """Return the positions of the `most` events to keep.
+
+    They are the longest events of each row: an equal number per row, or all events of a row that
+    has fewer.
     """
-    # Sorted by rank within the row first, the events come in turns: the longest of every row, then
-    # the second longest of every row, and so on.
+    # Sorting by the rank within the row takes the longest event of every row, then the second
+    # longest of every row, and so on.
     order = np.lexsort((-lengths, row))
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
     within = np.arange(len(row)) - np.repeat(first, np.diff(first, append=len(row)))
@@ -109,12 +113,13 @@ def curve(
     title: str | None,
     axis: str,
 ) -> str:
-    """The viewer's data for a stepped curve of memory.
+    """Return the viewer's data for a stepped memory curve.
 
-    table -- the changes in their order, with look, value (bytes) and time_ns.
-    bands -- name, number of the first change, number after that of the last, and color.
+    table -- the changes in order, with look, value (bytes) and `time_ns`.
+    bands -- name, number of the first change, number after the last change, and color.
 
-    Of too many changes the largest are kept, of too many bands the longest.
+    If there are too many changes, the largest are kept. If there are too many bands, the longest
+    are kept.
     """
     value = table["value"].to_numpy(np.int64)
     look = table["look"].to_numpy()
@@ -131,7 +136,7 @@ def curve(
         }
 
     if len(bands) > MAX_BANDS:
-        axis += f"; shaded are the longest {MAX_BANDS:,} of {len(bands):,} phases"
+        axis += f"; only the longest {MAX_BANDS:,} of {len(bands):,} phases are shaded"
         bands = sorted(bands, key=lambda band: band[1] - band[2])[:MAX_BANDS]
     fixed = {
         "kind": "curve",
@@ -146,7 +151,7 @@ def curve(
 
 
 def panel(data: str) -> str:
-    """An HTML element with the data of a figure; the script builds the viewer in it."""
+    """Return an HTML element with a figure's data. The script builds the viewer in it."""
     return (
         f'<div class="tidy-viewer"><script type="application/json">{data}</script></div>'
         if data
@@ -156,7 +161,7 @@ def panel(data: str) -> str:
 
 @cache
 def script() -> str:
-    """The element with the script, which has to stand behind the panels."""
+    """Return the element with the script, which must come after the panels."""
     source = resources.files("tidyprof").joinpath("plots/viewer.js").read_text(encoding="utf-8")
     return f"<script>{source}</script>"
 
@@ -168,7 +173,7 @@ def _facts(
 
 
 def _columns(kept: pd.DataFrame) -> dict[str, object]:
-    # One number for each pair of short and whole name, so that each pair is written once.
+    # Give each pair of short and whole name one number, so that each pair is written once.
     short, shorts = pd.factorize(kept["name"])
     long, longs = pd.factorize(kept["whole_name"])
     names, pairs = pd.factorize(short * len(longs) + long)
@@ -195,7 +200,7 @@ def _columns(kept: pd.DataFrame) -> dict[str, object]:
 
 
 def _names(short: str, long: str) -> tuple[str, str]:
-    """A name as it is drawn, and the whole name, or "" if both are the same."""
+    """Return a name as it is drawn, and the whole name, or "" if both are the same."""
     return _text(short), "" if long == short else _text(long)
 
 
@@ -205,20 +210,21 @@ def _bounded(
     count: int,
     total: int,
 ) -> str:
-    """JSON of as many of `count` rows as fit into LIMIT_BYTES; `encoded(n)` returns the columns of
-    the n rows that matter most.
+    """Return JSON with as many of `count` rows as fit into `LIMIT_BYTES`.
+
+    `encoded(n)` returns the columns of the n most important rows.
     """
     kept = min(count, MAX_EVENTS)
     while True:
         text = _in_html({**fixed, "left": total - kept, **encoded(kept)})
         if len(text) <= LIMIT_BYTES or not kept:
             return text
-        # Bytes are not spread evenly over the rows: 5 % fewer rows save further tries.
+        # The rows differ in size, so 5% fewer rows save additional attempts.
         kept = int(0.95 * kept * LIMIT_BYTES / len(text))
 
 
 def _in_html(data: object) -> str:
-    """JSON in ASCII without characters that would end an element or begin one."""
+    """Return JSON in ASCII without characters that would start or end an HTML element."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -228,7 +234,7 @@ def _text(text: object) -> str:
 
 
 def _runs(values: np.ndarray) -> list[int] | dict[str, list[int]]:
-    """A column as it is, or as runs (value, how often, value, ...) where these are fewer."""
+    """Return a column unchanged, or as runs (value, count, value, ...) if that is shorter."""
     first = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
     if 2 * len(first) > len(values):
         return values.tolist()
@@ -241,5 +247,7 @@ def _deltas(values: np.ndarray) -> list[int]:
 
 
 def _differences(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Each value less the value before it in its group; the first of a group stays as it is."""
+    """Return each value minus the previous value of its group. The first value of a group is
+    unchanged.
+    """
     return values - pd.Series(values).groupby(group).shift(fill_value=0).to_numpy()

@@ -1,1 +1,1 @@
-"""The one contract of all readers and analyses, and how tables that keep it are built."""
+"""The contract between readers and analyses, and functions that build its tables."""

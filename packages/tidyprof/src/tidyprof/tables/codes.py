@@ -1,5 +1,5 @@
-"""Columns of numbers: the values that stand for nothing, for texts and for kinds of events, and how
-they become columns of pandas.
+"""Numeric columns: codes for missing values, texts and event kinds, and their conversion to
+pandas.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from tidyprof.names.cpp_symbols import parse
 from tidyprof.names.short_names import plain_name
 
 ABSENT = int(np.iinfo(np.int64).min)
-"""Stands in int64 columns where the file states nothing."""
+"""Missing value in int64 columns."""
 
 NO_TEXT = -1
-"""Stands in int32 columns of codes where there is no text."""
+"""Missing text in int32 code columns."""
 
 
 class Codes(dict[Any, int]):
-    """Numbers values in the order of their first appearance; looking up an unknown value adds
-    it.
+    """A dict that numbers values in order of first appearance.
+
+    Looking up an unknown value adds it.
     """
 
     def __missing__(self, value: Any) -> int:
@@ -33,35 +34,35 @@ class Codes(dict[Any, int]):
         return code
 
     def of(self, values: Iterable[Any]) -> np.ndarray:
-        """The codes of `values`, int32."""
+        """Return the codes of `values` as int32."""
         return np.fromiter(map(self.__getitem__, values), np.int32)
 
 
 def counted(codes: np.ndarray, texts: Iterable[str]) -> Counter[str]:
-    """How often each text occurs; rows without a text are not counted."""
+    """Return how often each text occurs. Rows without a text aren't counted."""
     texts = list(texts)
     numbers = np.bincount(codes[codes >= 0], minlength=len(texts)).tolist()
     return Counter({text: number for text, number in zip(texts, numbers, strict=True) if number})
 
 
 def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
-    """The number in `numbers` for each value, ABSENT where there is none."""
+    """Return the number in `numbers` for each value, or `ABSENT` if there is none."""
     positions, unique = pd.factorize(values)
     found = [numbers.get(value, ABSENT) for value in unique.tolist()]
     return np.array([*found, ABSENT], np.int64)[positions]
 
 
 def by_code(values: Iterable[Any], codes: np.ndarray, absent: Any, dtype: Any = None) -> np.ndarray:
-    """The value at the position of each code, `absent` where the code is NO_TEXT."""
-    # The code -1 takes the last element, so `absent` is put there.
+    """Return the value at the position of each code, or `absent` for `NO_TEXT`."""
+    # The code -1 selects the last element, so `absent` goes there.
     return np.array([*values, absent], dtype)[codes]
 
 
 def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
-    """Codes of `[x, y, z]` as text for the numbers of each row, int32; NO_TEXT where one is
-    missing.
+    """Return int32 codes of `[x, y, z]` texts for the numbers of each row, or `NO_TEXT` if a number
+    is missing.
     """
-    # Numbered anew after each axis, so that the product of all axes never outgrows 64 bits.
+    # Renumber after each axis, so that the product of all axes never exceeds 64 bits.
     key = np.zeros(len(axes[0]), np.int64)
     for axis in axes:
         position, unique = pd.factorize(axis)
@@ -75,12 +76,10 @@ def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
 
 
 def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each wanted identifier the first row of `identifiers` that has it, -1 where there is
-    none.
-    """
+    """Return the first row of `identifiers` with each wanted identifier, or -1 if there is none."""
     if not len(identifiers):
         return np.full(len(wanted), -1, np.int64)
-    # Tables are mostly in the order of their identifiers already.
+    # Most tables are already sorted by identifier.
     rows = None
     if (identifiers[1:] < identifiers[:-1]).any():
         rows = np.argsort(identifiers, kind="stable")
@@ -93,7 +92,7 @@ def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndarray:
-    """values[rows], `absent` where a row is -1."""
+    """Return values[rows], with `absent` if a row is -1."""
     if not len(values):
         return np.full(len(rows), absent, values.dtype)
     result = values[rows]
@@ -102,8 +101,9 @@ def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndar
 
 
 def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
-    """Codes of `texts` as a column whose categories are the texts in use, sorted; NO_TEXT becomes
-    missing.
+    """Return codes of `texts` as a categorical column.
+
+    The categories are the texts in use, sorted. `NO_TEXT` becomes a missing value.
     """
     used = used_codes(codes, len(texts)).tolist()
     categories = sorted({texts[code] for code in used})
@@ -111,30 +111,37 @@ def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
     translation = np.full(len(texts) + 1, -1, np.int8 if len(categories) < 2**7 else np.int32)
     for code in used:
         translation[code] = position[texts[code]]
-    # The code -1 reads the last element of `translation`, which stays -1.
+    # The code -1 selects the last element of `translation`, which stays -1.
     dtype = category_type(tuple(categories), "str")
     return pd.Categorical.from_codes(translation[codes], dtype=dtype, validate=False)
 
 
 @lru_cache(2**6)
 def category_type(categories: tuple[str, ...], dtype: str) -> pd.CategoricalDtype:
-    """The type of a column with these categories, which are kept as `dtype`: `str` or `object`.
+    """Return the dtype of a column with these categories, which are stored as `dtype`: `str` or
+    `object`.
 
-    Ranks of a job have the same names, and to make the type takes longer than to fill the column.
+    The results are cached because the ranks of a job have the same names. Creating the dtype takes
+    longer than filling the column.
     """
     return pd.CategoricalDtype(pd.Index(categories, dtype=dtype))
 
 
 def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
-    """The codes that occur, in order, without NO_TEXT. texts -- how many texts there are."""
+    """Return the codes that occur, in order, without `NO_TEXT`.
+
+    texts -- the number of texts.
+    """
     is_used = np.zeros(texts + 1, bool)
     is_used[codes] = True
     return np.flatnonzero(is_used[:-1])
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
-    """int64 as a nullable type: <NA> for ABSENT and for numbers that the type cannot hold, which
-    are overwritten in `values`.
+    """Return int64 values as a nullable dtype.
+
+    `ABSENT` and numbers that don't fit into the dtype become `<NA>`. They are overwritten in
+    `values`.
     """
     target = np.dtype(dtype.lower())
     limits = np.iinfo(target)
@@ -155,16 +162,16 @@ KINDS = (
     "annotation",
     "sample",
 )
-"""Kinds of events. The first four run on a device, the rest on a host thread."""
+"""Kinds of events. The first four run on a device and the others on a host thread."""
 
 DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
-"""Kinds that occupy a device; their union over time is what `busy` measures."""
+"""Kinds that occupy a device. `busy` measures their union over time."""
 
 KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
-"""Position of every kind in KINDS."""
+"""Position of every kind in `KINDS`."""
 
 ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
-"""For every position in KINDS, whether that kind occupies a device."""
+"""Mask of the `KINDS` that occupy a device."""
 
 _COLLECTIVE_KERNEL = re.compile(
     r"(void )?(nccl|rccl|msccl|uccl|oneccl|oneapi::ccl|nvshmem|rocshmem)", re.IGNORECASE
@@ -172,9 +179,9 @@ _COLLECTIVE_KERNEL = re.compile(
 _EXPERT_PARALLEL = re.compile(
     r"(\w+::)*(mori::|deep_ep::(?!layout::)|hybrid_ep::|Ep(Dispatch|Combine)[A-Z])"
 )
-"""Functions that send tokens to their experts and back: https://github.com/ROCm/mori
-(src/ops/dispatch_combine) and https://github.com/deepseek-ai/DeepEP (csrc/kernels), whose `layout`
-counts on one device.
+"""Functions that send tokens to their experts and back, from https://github.com/ROCm/mori
+(src/ops/dispatch_combine) and https://github.com/deepseek-ai/DeepEP (csrc/kernels). DeepEP's
+`layout` functions only count on one device.
 """
 
 _OWN_COLLECTIVE = re.compile(
@@ -183,10 +190,13 @@ _OWN_COLLECTIVE = re.compile(
     r"|(all_reduce|all_gather|all_to_all|reduce_scatter)_iris|cross_device_reduce_\dstage"
     r"|reduce_scatter_cross_device|allreduce_prototype_(one|two)shot|allreduce_fusion_kernel"
 )
-"""All-reduces that engines bring along: symmetric memory of PyTorch
-(torch/csrc/distributed/c10d/symm_mem), custom all-reduce and quick reduce of vLLM and SGLang
-(csrc/custom_all_reduce.cuh, csrc/quickreduce), AITER's (csrc/include/custom_all_reduce.cuh of
-https://github.com/ROCm/aiter), and iris's (iris/ccl of https://github.com/ROCm/iris).
+"""All-reduce kernels of inference engines:
+
+- PyTorch's symmetric memory (torch/csrc/distributed/c10d/symm_mem).
+- The custom all-reduce and quick reduce of vLLM and SGLang (csrc/custom_all_reduce.cuh,
+  csrc/quickreduce).
+- AITER (csrc/include/custom_all_reduce.cuh in https://github.com/ROCm/aiter).
+- iris (iris/ccl in https://github.com/ROCm/iris).
 """
 
 _LIKE_COMMUNICATION = re.compile(
@@ -196,8 +206,8 @@ _LIKE_COMMUNICATION = re.compile(
 _ON_ONE_DEVICE = re.compile(
     r"split_?k|attn|attention|fmha|flash|mla_|layout|block_?(all)?reduce", re.IGNORECASE
 )
-"""Words in names of kernels that do not communicate: combining the parts of a product or of
-attention, or counting for a later dispatch.
+"""Words in the names of kernels that don't communicate. They combine the parts of a product or of
+attention, or count for a later dispatch.
 """
 
 _COPY_KERNEL = "__amd_rocclr_copyBuffer"
@@ -206,10 +216,10 @@ _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 
 @lru_cache(2**12)
 def kind_of_kernel(name: str) -> str:
-    """The kind of a kernel with this name: `kernel`, `collective`, `copy` or `fill`.
+    """Return the kind of a kernel with this name: `kernel`, `collective`, `copy` or `fill`.
 
     Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with
-    kernels of its own, which some back ends list as kernels
+    separate kernels, which some backends list as kernels
     (https://github.com/pytorch/pytorch/pull/179815).
     """
     function = _function_of(name)
@@ -225,16 +235,16 @@ def kind_of_kernel(name: str) -> str:
 
 
 def _function_of(name: str) -> str:
-    """The function's name with its namespaces and without all else; mangled names are
-    understood, too.
-    """
+    """Return the function's name with only its namespaces. Mangled names are also accepted."""
     symbol = parse(plain_name(name))
     return "::".join((*symbol.namespace, symbol.name)) if symbol else name
 
 
 @lru_cache(2**12)
 def is_like_communication(name: str) -> bool:
-    """Whether a kernel of no known library is named as if it communicated with other ranks."""
+    """Return True if a kernel of an unknown library has a name that suggests communication with
+    other ranks.
+    """
     function = _function_of(name)
     return bool(_LIKE_COMMUNICATION.search(function)) and not _ON_ONE_DEVICE.search(function)
 
@@ -245,14 +255,14 @@ def refined(
     texts: Iterable[str],
     has_collective: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Kinds (positions in KINDS) after a look at the names of kernels.
+    """Return kinds (positions in `KINDS`), refined by kernel names.
 
-    name           -- codes of the names, whose texts are `texts`; NO_TEXT is none.
-    has_collective -- mask of the events to which the file attached a collective operation: these
-                      are `collective`.
+    name           -- codes of the names in `texts`, `NO_TEXT` for a missing name.
+    has_collective -- mask of the events with a collective operation in the file. They become
+                      `collective`.
     """
     texts, is_kernel = list(texts), kind == KIND_CODE["kernel"]
-    # The last element answers the code -1 of kernels without a name.
+    # The last element is for kernels without a name (code -1).
     of_text = np.full(len(texts) + 1, KIND_CODE["kernel"], kind.dtype)
     for code in used_codes(name[is_kernel], len(texts)).tolist():
         of_text[code] = KIND_CODE[kind_of_kernel(texts[code])]

@@ -1,4 +1,4 @@
-"""The table contract that every reader fulfils and every analysis relies on."""
+"""The table contract that every reader fulfills and every analysis relies on."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ import pandas as pd
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
 MODELED = "modeled"
-"""Kind of the origin of computed numbers."""
+"""Origin kind of computed numbers."""
 
 MARK = "modelled"
-"""Member, tag or part of a file name by which files that a model wrote are marked, with the known
-`error` of the model.
+"""Name of the member, tag or part of a file name that marks files from a model. The mark includes
+the model's known `error`.
 """
 
 ORDER = "order"
-"""Entry `times` in the meta of a profile whose starts are no times: they number the events in their
-order.
-"""
+"""Value of `times` in `Profile.meta` if the starts aren't times but numbers in event order."""
 
 _LONGEST_DETAIL = 300
 _LARGEST_MARKER = 2**16
@@ -35,11 +33,14 @@ ORIGIN_KINDS = ("measured", "recorded", MODELED, "compiled")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where numbers come from, to be printed in the corner of every figure.
+    """The source of numbers, which is printed in the corner of every figure.
 
-    kind is `measured` (this machine, now), `recorded` (a named machine and day), `modeled`
-    (computed; `detail` then states the known error) or `compiled` (what a compiler says of its code
-    for a GPU, on which nothing ran).
+    `kind` is one of these:
+
+    - `measured`: on this machine, now.
+    - `recorded`: on a named machine and day.
+    - `modeled`: computed. `detail` then contains the known error.
+    - `compiled`: reported by a compiler for GPU code that wasn't run.
     """
 
     kind: str
@@ -53,19 +54,20 @@ class Origin:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
     def __deepcopy__(self, _: Any) -> Origin:
-        """The same object, which cannot be changed: pandas copies `attrs` with each step from table
-        to table.
+        """Return the same object, which is immutable.
+
+        pandas copies `attrs` with each operation on a table.
         """
         return self
 
 
 NOT_STATED = Origin("recorded", "machine not stated")
-"""The origin of a file that has no mark of a model and does not name its GPU."""
+"""The origin of a file that isn't marked as a model's output and doesn't name its GPU."""
 
 
 def recorded_on(meta: Mapping[str, Any]) -> Origin:
-    """The origin of a file without a mark of a model: the GPU and the ROCm that it names, or
-    NOT_STATED.
+    """Return the origin of a file without a model's mark: the GPU and ROCm release that it names,
+    or `NOT_STATED`.
     """
     gpu, rocm = meta.get("gpu"), meta.get("rocm")
     if not isinstance(gpu, str) or not gpu.strip():
@@ -76,8 +78,9 @@ def recorded_on(meta: Mapping[str, Any]) -> Origin:
 
 
 def stated_origin(marker: Any) -> Origin | None:
-    """The origin that a marker states: an object with `error`, or such an object as JSON. None if
-    it is no marker.
+    """Return the origin that a marker states, or None if it isn't a marker.
+
+    A marker is an object with `error`, or such an object as JSON.
     """
     if isinstance(marker, str):
         try:
@@ -92,10 +95,11 @@ def stated_origin(marker: Any) -> Origin | None:
 
 
 def origin_of_files(files: Iterable[str]) -> Origin:
-    """`modeled` where a marker beside one of these files says so, else NOT_STATED.
+    """Return a `modeled` origin if a marker next to one of these files says so, otherwise
+    `NOT_STATED`.
 
-    `modelled.json` marks every file in its folder, `<start>_modelled.json` the files whose names
-    start so.
+    `modelled.json` marks every file in its folder. `<start>_modelled.json` marks the files whose
+    names start with `<start>`.
     """
     paths = [Path(file) for file in files]
     markers = {
@@ -141,8 +145,8 @@ EVENT_DTYPES: dict[str, str] = {
     "duration_ns": "int64",
     "correlation_id": "Int64",
 }
-"""Columns of `Profile.events` in order. Int types with a capital hold <NA> where a file states
-nothing.
+"""Columns of `Profile.events` in order. Int types with a capital letter contain `<NA>` for missing
+values.
 """
 
 IDENTIFIERS = frozenset(
@@ -152,11 +156,11 @@ IDENTIFIERS = frozenset(
         *("parent", "address", "line"),
     }
 )
-"""Columns, also of tools, whose numbers name something and count nothing."""
+"""Columns, including tools' columns, whose numbers are identifiers, not quantities."""
 
 
 def is_identifier(column: str) -> bool:
-    """Whether a column's numbers are written without separators of thousands."""
+    """Return True if a column's numbers are written without thousands separators."""
     return column in IDENTIFIERS or column.endswith("_id")
 
 
@@ -181,13 +185,14 @@ EVENT_COLUMNS: dict[str, str] = {
     "queue": "Int64",
     "dispatch_id": "Int64",
 }
-"""Columns that the events of every reader have, in order.
+"""Event columns of every reader, in order.
 
-source_category -- the file's name for this sort of event.
-operator        -- name of the operator around a launch, for device and runtime events.
-bytes           -- of copies, fills and allocations, and of a collective's message: the larger of
-                   what a rank gives to it and gets from it.
-grid, block     -- of kernels, as `[x, y, z]`, or `[n]` where the file has only the product.
+source_category          -- the file's name for this type of event.
+operator                 -- operator around a launch, for device and runtime events.
+bytes                    -- size of a copy, fill, allocation or collective message. For a
+                            collective, it is the larger of what a rank sends and receives.
+grid, block              -- kernel dimensions as `[x, y, z]`, or `[n]` if the file has only the
+                            product.
 launch_ns, launch_thread -- start and thread of the call that launched an event.
 queue, dispatch_id       -- hardware queue, and number of a kernel in its process.
 """
@@ -222,15 +227,17 @@ FURTHER_COLUMNS: dict[str, str] = {
     "instruction_type": "category",
     "stall_reason": "category",
 }
-"""Columns that follow where a file states them, in order; the docstring of each reader has what is
-special in its format. A reader may have further columns in its records: only those that are listed
-here get into the table.
+"""Additional columns in order, for files that contain them. Each reader's docstring describes what
+is special in its format. A reader may use other columns in its records, but only columns in this
+list get into the table.
 
-collective, group_size      -- operation of a collective, and ranks that take part in it.
-address                     -- in the memory of a device, of an allocator's action.
-lds_bytes, scratch_bytes    -- of a workgroup and of a work-item of a kernel.
-vgprs, accum_vgprs, sgprs   -- registers of a kernel.
-source_device, destination_device, memory_device -- of a copy; of an allocation on the host.
+collective, group_size -- operation of a collective, and number of participating ranks.
+address                -- device memory address of an allocator action.
+lds_bytes              -- of a kernel's workgroup.
+scratch_bytes          -- of a kernel's work-item.
+vgprs, accum_vgprs, sgprs -- registers of a kernel.
+source_device, destination_device -- devices of a copy.
+memory_device          -- device of an allocation on the host.
 """
 
 COUNTER_COLUMNS: dict[str, str] = {
@@ -252,10 +259,11 @@ COUNTER_COLUMNS: dict[str, str] = {
     "sgprs": "Int32",
     "replay_pass": "Int32",
 }
-"""Columns of counters: the contract's, and those that follow where a file states them, in order.
+"""Counter columns in order: the contract's columns, and additional columns for files that contain
+them.
 
-kernel, dispatch_id, ... -- of the kernel that a hardware counter was collected for.
-duration_ns              -- how long a value held or the kernel ran, from time_ns on.
+kernel, dispatch_id, ... -- the kernel that a hardware counter was collected for.
+duration_ns              -- how long a value was valid or the kernel ran, starting at `time_ns`.
 """
 
 
@@ -263,15 +271,15 @@ duration_ns              -- how long a value held or the kernel ran, from time_n
 class Profile:
     """One profiler output as tables.
 
-    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by start_ns;
-                a reader may append further columns, which its docstring lists.
+    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by `start_ns`. A reader may
+                append columns, which its docstring lists.
     counters -- one row per sample, columns `COUNTER_DTYPES`.
     meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`, `files`,
-                `ignored_files` (path -> why), `origin` (an `Origin`), `rank` or `ranks`,
+                `ignored_files` (path -> reason), `origin` (an `Origin`), `rank` or `ranks`,
                 `processes`, `events_total`, `events_by_category`, `not_kept`,
                 `device_events_without_launch`, `shared_launch_records`, `repairs` (what was dropped
-                or mended and how often), `warnings` (sentences) and what else the format states. A
-                key whose value the file does not state is absent, never guessed.
+                or repaired, and how often), `warnings` (sentences), and other values of the format.
+                If the file doesn't contain a value, its key is absent. Values are never guessed.
     """
 
     events: pd.DataFrame
@@ -296,20 +304,20 @@ class Profile:
         )
         return (
             f"Profile of {self.meta.get('tool', 'an unknown tool')}: {len(self.events):,} events"
-            f" ({counts or 'none'}), {len(self.counters):,} counter samples; {self.origin}; see"
-            " .events, .counters and .meta"
+            f" ({counts or 'none'}), {len(self.counters):,} counter samples; {self.origin};"
+            " see .events, .counters and .meta"
         )
 
     @property
     def origin(self) -> Origin:
-        """Where these numbers come from."""
+        """Source of these numbers."""
         return self.meta["origin"]
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """The result of `find`, which is called once: analyses ask for steps and ranges again and
-        again.
+        """Return the result of `find`, which is called only once.
 
-        Results are forgotten as soon as `events` is another table. The caller must not change them.
+        Analyses use the same steps and ranges many times. The results are discarded when `events`
+        becomes another table. Callers must not change them.
         """
         if self._found.get("events") is not self.events:
             self._found.clear()
@@ -320,41 +328,43 @@ class Profile:
 
     @property
     def device_events(self) -> pd.DataFrame:
-        """The rows that occupy a device: kernels, copies, fills and collectives."""
+        """Rows that occupy a device: kernels, copies, fills and collectives."""
         return self.of_kind(DEVICE_KINDS)
 
     def of_kind(self, kinds: tuple[str, ...]) -> pd.DataFrame:
-        """The rows of these kinds."""
+        """Return the rows of these kinds."""
         return self.once(kinds, lambda: rows(self.events, is_one_of(self.events["kind"], kinds)))
 
 
 def is_one_of(column: pd.Series | pd.Categorical, values: Iterable[str]) -> np.ndarray:
-    """Mask of the rows of a column of categories that have one of these values."""
+    """Return a mask of the rows of a categorical column that have one of these values."""
     categorical, wanted = categorical_of(column), frozenset(values)
     is_wanted = [category in wanted for category in categorical.categories.tolist()]
-    # The last element answers the code -1, which stands for <NA>.
+    # The last element is for the code -1, which means <NA>.
     return np.array([*is_wanted, False])[categorical.codes]
 
 
 def categorical_of(column: pd.Series | pd.Categorical) -> pd.Categorical:
-    """A column as codes and categories; a column of texts is made into one."""
+    """Return a column as codes and categories, after converting a text column."""
     if isinstance(column, pd.Categorical):
         return column
     return column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)
 
 
 def whole_numbers(column: pd.Series | np.ndarray) -> np.ndarray:
-    """A column of whole numbers as int64, ABSENT for <NA>."""
+    """Return a column of integers as int64, with `ABSENT` for `<NA>`."""
     return column if isinstance(column, np.ndarray) else column.to_numpy(np.int64, na_value=ABSENT)
 
 
 def rows(table: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
-    """The rows of a mask; the table itself, and no copy, where the mask takes all rows."""
+    """Return the rows of a mask, or the table itself without a copy if the mask selects all
+    rows.
+    """
     return table if chosen.all() else table[chosen]
 
 
 def empty_counters() -> pd.DataFrame:
-    """A counter table without rows, in the contract's columns."""
+    """Return a counter table without rows, with the contract's columns."""
     return _empty_counters().copy()
 
 

@@ -1,6 +1,4 @@
-"""Events that cannot be right: what is wrong with them, and how many of them a file may have before
-none of its events is trusted.
-"""
+"""Detection of invalid events, and the limit on how many of them a file may contain."""
 
 from __future__ import annotations
 
@@ -18,56 +16,56 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
-"""Share of a file's events that may be left out. What is left of a recording that lost more can
-mislead.
+"""Share of a file's events that may be left out. If a trace loses more events, the rest can be
+misleading.
 """
 
 LATEST_START_NS = 2**62
 LONGEST_NS = 2**53
-"""Starts from 146 years after the clock began on, and durations from 104 days on, are damage. Ends
-of events below fit into 64 bits.
+"""Smallest start and duration that count as damage, in nanoseconds: 146 years after the start of
+the clock, and 104 days. The ends of events below these limits fit into 64 bits.
 """
 
-UNFINISHED = "unfinished when the recording ended"
-"""The reason to drop an event that still ran when the recording ended: its end is not known. On the
-host that is usual.
+UNFINISHED = "unfinished when the trace ended"
+"""Reason to drop an event that was still running at the end of the trace, so its end is unknown.
+This is common on the host.
 """
 
-REPEATED = "that are there twice"
-"""The reason to drop an event: an earlier event has the same values in all columns."""
+REPEATED = "that occur twice"
+"""Reason to drop an event if an earlier event has the same values in all columns."""
 
-OUTLYING = "that last a thousand times as long as all the rest"
-"""The reason to drop an event: the rest of the recording is short beside it, see `outlying`."""
+OUTLYING = "that last a thousand times as long as the rest of the trace"
+"""Reason to drop an event if the rest of the trace is short in comparison (see `outlying`)."""
 
 OUTLYING_FACTOR = 1000
 OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
-"""Shortest durations that can be outlying: an hour on a device, a day on the host."""
+"""Shortest durations that can be outliers: an hour on a device, a day on the host."""
 
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
 _NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
 _MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
-"""How many events at least, and which part of all (one in so many), must be alike but for their
-numbers before chance is ruled out.
+"""Minimum number and minimum share (one in N) of events that must be alike, apart from their
+numbers, to rule out chance.
 """
 _MIXING = 0x9E3779B97F4A7C15
-"""An odd number with bits everywhere (the golden ratio as in Knuth's multiplicative hashing): it
-spreads close numbers.
+"""Odd number with bits spread everywhere (the golden ratio, as in Knuth's multiplicative hashing).
+It spreads numbers that are close to each other.
 """
 
 ROUNDING_NS = 2_000
-"""Kernels can seem to overlap by so much in files of whole microseconds, where start and duration
-are rounded.
+"""Apparent overlap of kernels, in nanoseconds, in files with start and duration rounded to whole
+microseconds.
 """
 
 EARLY_NS = 100_000
-"""A kernel can begin so long before the kernel ahead has ended (programmatic dependent launch): in
-public recordings, and those of the course's H200, by 34 microseconds at most, and none outlasts the
-next kernel.
+"""Overlap of consecutive kernels, in nanoseconds, that is allowed because a kernel can start before
+the previous one has ended (programmatic dependent launch). In the public traces and in the course's
+H200 traces, the overlap is at most 34 microseconds, and kernels never outlast the next kernel.
 """
 
 OTHER_UNIT = 10
-"""Where the kernels of a stream add up to so many times its span, durations are in another unit
-than starts.
+"""Ratio of a stream's total kernel time to its span that shows that durations and starts have
+different units.
 """
 
 CAUSE = "the profiler lost times or records, or the file was damaged"
@@ -75,7 +73,7 @@ NEXT_STEP = "record again"
 
 
 _SHOWN = 3
-"""The most categories that a warning names."""
+"""Maximum number of categories in a warning."""
 
 
 def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[str]:
@@ -85,23 +83,23 @@ def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[
     shown = ", ".join(f"{name!r} {count:,} times" for name, count in unread.most_common(_SHOWN))
     more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
     return [
-        f"{path.name}: {unread.total():,} events are left out, since tidyprof doesn't read their"
+        f"{path.name}: {unread.total():,} events are left out because tidyprof doesn't read their"
         f" {named}: {shown}{more}."
     ]
 
 
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """Ends minus starts, int64; ABSENT where one of the two is."""
+    """Return ends minus starts as int64, or `ABSENT` if one of them is `ABSENT`."""
     unknown = (start_ns == ABSENT) | (end_ns == ABSENT)
     return np.where(unknown, ABSENT, end_ns - start_ns)
 
 
 def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
-    """Reasons to leave an event out -> mask of the events that they concern.
+    """Return reasons to leave out events -> mask of the affected events.
 
-    A duration of 0 is no reason: profilers lose the times of kernels, and `Profile.meta` warns of
-    it. Profilers write start 0 for an event that never got a time
-    (https://github.com/pytorch/pytorch/issues/188481), and end 0 for one that did not end.
+    A duration of 0 isn't a reason, because profilers lose kernel times and `Profile.meta` warns
+    about that. Profilers write start 0 for an event that never got a time
+    (https://github.com/pytorch/pytorch/issues/188481), and end 0 for an event that didn't end.
     """
     return {
         "without start or end": (start_ns == ABSENT) | (duration_ns == ABSENT),
@@ -113,14 +111,14 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
 
 
 def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
-    """Mask of the events among the sound ones that last OUTLYING_FACTOR times as long as all others
-    together, and OUTLYING_NS or longer.
+    """Return a mask of the valid events that last `OUTLYING_FACTOR` times as long as the rest
+    together, and at least `OUTLYING_NS`.
 
-    One wrong digit of a start makes days of microseconds. But a true event can be far longer than
-    the rest, too: a collective waits for another rank for up to 30 minutes (the longest default of
-    `timeout` in https://docs.pytorch.org/docs/stable/distributed.html), a call on the host can last
-    for the whole job. In the public recordings at hand no event lasts a minute. Ranges that a
-    program marked, and samples, may last as long as they like.
+    One wrong digit in a start can turn microseconds into days. But a valid event can also be far
+    longer than the rest. A collective waits for another rank for up to 30 minutes (the longest
+    default of `timeout` in https://docs.pytorch.org/docs/stable/distributed.html), and a call on
+    the host can last for the whole job. In the available public traces, all events are shorter than
+    a minute. Samples, and ranges that a program marked, may have any duration.
     """
     on_device = ON_DEVICE[records["kind"]]
     is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
@@ -138,18 +136,19 @@ def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
 
 
 def repeated(records: Records) -> np.ndarray:
-    """Mask of the records that repeat an earlier record in every column but the numbers of rows and
-    records (_NUMBERS_OF_ROWS).
+    """Return a mask of the records that repeat an earlier record in all columns except row and
+    record numbers (_NUMBERS_OF_ROWS).
 
-    Records that also have the same identifier, such as a correlation id, cannot be alike by chance.
-    Others can, where a clock counts microseconds, above all if they have no duration: they count as
-    repeated only if many are alike, see _MANY_ALIKE. In the public recordings at hand no events
-    with a duration are alike, and one in forty of those without. Samples are never repeated: a
-    sample has a frame for each call of a function that calls itself.
+    Records that also have the same identifier, such as a correlation id, can't be equal by chance.
+    Other records can be, because some clocks count microseconds, and most of all if they have no
+    duration. These count as repeated only if many are equal (see _MANY_ALIKE). In the available
+    public traces, events with a duration are never equal, and one in forty events without a
+    duration is equal to another. Samples never count as repeated because a recursive function has a
+    frame for each of its calls.
     """
     nothing_repeated = np.zeros(len(records), bool)
-    # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a
-    # hash table.
+    # Nearly all records differ in their times alone. Sorting takes a fifth of the time of a hash
+    # table.
     key = _mixed(records[name] for name in ("start_ns", "duration_ns"))
     in_order = np.sort(key)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
@@ -164,7 +163,7 @@ def repeated(records: Records) -> np.ndarray:
             values[candidates] for name, values in records.columns.items() if name not in left_out
         )
         mask[candidates] = pd.Series(_mixed(compared)).duplicated()
-    # Without any identifier there is nothing that chance could not make equal.
+    # Records without identifiers can be equal by chance.
     numbers = [records.get(name) for name in _IDENTIFIERS]
     numbered &= np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
     lasting = records["duration_ns"] > 0
@@ -176,8 +175,9 @@ def repeated(records: Records) -> np.ndarray:
 
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """A number for each row that depends on all columns, uint64: two rows that differ share it in
-    one of 2**64 cases.
+    """Return a uint64 number for each row that depends on all columns.
+
+    Two different rows share a number in one of 2**64 cases.
     """
     key: Any = np.uint64(0)
     for values in columns:
@@ -189,11 +189,11 @@ def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
 def without_damage(
     path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None
 ) -> None:
-    """Leave out the events of a file or table that cannot be right, and count why in
-    `records.dropped`.
+    """Leave out invalid events of a file or table, and count the reasons in `records.dropped`.
 
-    faults -- further reasons -> mask of events; those by their times come first.
-    Raises ProfileReadError if they are too many of the events of the device or of the host.
+    faults -- additional reasons -> mask of events. The reasons by time come first.
+
+    Raises ProfileReadError if too many device events or host events are invalid.
     """
     sound = np.ones(len(records), bool)
     on_device = ON_DEVICE[records["kind"]]
@@ -201,7 +201,7 @@ def without_damage(
     reasons = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
     reasons[OUTLYING] = outlying(records, sound & ~np.any([*reasons.values()], axis=0))
     reasons[REPEATED] = repeated(records)
-    # An event with several faults counts for the first of them only.
+    # An event with several faults counts only for the first one.
     for reason, affected in reasons.items():
         affected = affected & sound
         sound &= ~affected
@@ -223,10 +223,10 @@ def refuse_damage(
     cause: str = CAUSE,
     next_step: str = NEXT_STEP,
 ) -> None:
-    """Raise ProfileReadError if more than MAXIMUM_DROPPED of `total` events were left out.
+    """Raise ProfileReadError if more than `MAXIMUM_DROPPED` of `total` events were left out.
 
     what    -- the name of the events, in the plural.
-    dropped -- reason -> number of events; reasons read as in "3 <what> <reason>".
+    dropped -- reason -> number of events, with reasons that fit into "3 <what> <reason>".
     """
     count = dropped.total()
     if count <= MAXIMUM_DROPPED * total:
@@ -238,8 +238,9 @@ def refuse_damage(
 
 
 def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarray) -> None:
-    """Refuse a file in which two rows have the same identifier: links between its tables mean
-    nothing then.
+    """Raise ProfileReadError if two rows have the same identifier.
+
+    The links between such a file's tables are meaningless.
     """
     repeated = 0
     if (identifiers[1:] <= identifiers[:-1]).any():
@@ -247,22 +248,25 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
     if repeated:
         raise ProfileReadError(
             path,
-            f"{repeated} of {len(identifiers)} {what} have an identifier that another one has",
+            f"{repeated} of {len(identifiers)} {what} have the same identifier as another one",
             "files of several runs were merged without renumbering",
             "read the files one by one",
         )
 
 
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
-    """`cut_overlaps` for the files of ROCm's tools, whose durations are ends minus starts. Returns
-    its warning, or one where it refuses.
+    """Apply `cut_overlaps` to files of ROCm's tools, whose durations are ends minus starts.
 
-    stream -- of each event as HIP numbers it; the column `stream` if None. A hardware queue is no
-    stream: HIP puts several streams on one queue, and without a barrier bit its kernels run beside
-    each other. 0 to 2 may stand for a default stream (hipStreamLegacy is 1, hipStreamPerThread 2 in
-    hip_runtime_api.h), and each thread can have one of its own. 0 also stands for work that HIP did
-    not launch, such as kernels of OpenMP, which need no order: it counts only where the call is in
-    the file.
+    Returns its warning, or a warning if it rejects the file.
+
+    stream -- each event's stream number in HIP; None: the column `stream`.
+
+    A hardware queue can't replace the stream. HIP maps several streams to one queue, and without a
+    barrier bit, kernels of a queue run at the same time. Numbers 0 to 2 may mean a default stream
+    (hipStreamLegacy is 1, hipStreamPerThread 2 in hip_runtime_api.h), and each thread can have a
+    separate default stream. Number 0 also means work that HIP didn't launch, such as OpenMP
+    kernels, which need not run in order. Number 0 therefore counts as a stream only if the call is
+    in the file.
     """
     stream = records.get("stream") if stream is None else stream
     stream = np.where((stream == 0) & (records.get("launch_ns") == ABSENT), ABSENT, stream)
@@ -271,8 +275,8 @@ def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = N
         warning = cut_overlaps(path, records, {"stream": stream, "launch_thread": thread})
     except ProfileReadError as error:
         warning = (
-            f"{path.name}: {error.finding}. Likely cause: the file's streams are none. Nothing was"
-            " cut."
+            f"{path.name}: {error.finding}. Likely cause: the file's stream numbers don't identify"
+            " streams. Nothing was cut."
         )
     return [warning] if warning else []
 
@@ -280,14 +284,17 @@ def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = N
 def cut_overlaps(
     path: Path, records: Records, streams: dict[str, np.ndarray] | None = None
 ) -> str | None:
-    """Cut kernels that last beyond the next kernel of their stream at the start of that, and return
-    a warning if there are any.
+    """Cut kernels that last beyond the start of their stream's next kernel, and return a warning if
+    there are any.
 
-    A stream runs one kernel at a time. Only the kernels of one launch, that of a graph, may run
-    beside each other.
-    streams -- columns that together identify the stream of an event; `stream` is ABSENT where it is
-    not known. Raises ProfileReadError where most of a stream's kernels last too long, and add up to
-    OTHER_UNIT times its span.
+    A stream runs one kernel at a time. Only kernels of a single launch, such as a graph launch, may
+    run at the same time.
+
+    streams -- columns that together identify the stream of an event. `stream` is `ABSENT` if it is
+               unknown.
+
+    Raises ProfileReadError if most kernels of a stream last too long and add up to `OTHER_UNIT`
+    times its span.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
@@ -295,7 +302,7 @@ def cut_overlaps(
     start, duration = records["start_ns"], records["duration_ns"]
     if len(rows) < 2:
         return None
-    # With one process alone, events without a number are of it, too.
+    # If there is only one process, events without a process number also belong to it.
     processes = np.unique(records.get("process")[rows])
     others = ("device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
     owner = [*streams.values(), *map(records.get, others)]
@@ -303,8 +310,9 @@ def cut_overlaps(
     owner = [values[rows] for values in owner]
     later, same = _next_launch(owner, records.get("correlation_id")[rows])
     first, then = rows[same], rows[later[same]]
-    # Too long is a kernel that outlasts the next one, or ends far behind its start: a next kernel
-    # may begin a bit early. One that begins at the same time leaves nothing to cut to.
+    # A kernel is too long if it outlasts the next one, or ends long after the next one starts. The
+    # next kernel may start slightly early. If both start at the same time, the first one can't be
+    # cut.
     end, limit = start[first] + duration[first], start[then]
     over = (end > start[then] + duration[then] + ROUNDING_NS) | (end > limit + EARLY_NS)
     over &= (end > limit + ROUNDING_NS) & (limit > start[first])
@@ -314,23 +322,23 @@ def cut_overlaps(
     longest = (end - limit)[over].max() / 1e6
     duration[first[over]] = (limit - start[first])[over]
     return (
-        f"{path.name}: {over.sum():,} of {len(rows):,} kernels last beyond the start of the next"
-        f" one on their stream, by up to {longest:,.3f} ms, and were cut there: a stream runs one"
-        " kernel at a time."
+        f"{path.name}: {over.sum():,} of {len(rows):,} kernels end up to {longest:,.3f} ms after"
+        " the start of the next kernel on their stream. They were cut there because a stream runs"
+        " one kernel at a time."
     )
 
 
 def _begins(columns: list[np.ndarray]) -> np.ndarray:
-    """Mask of the rows, in order, that differ from the row before in a column."""
+    """Return a mask of the rows that differ from the previous row in any column."""
     differs = [values[1:] != values[:-1] for values in columns]
     return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
 
 
 def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each kernel, in order, the position of the next kernel of another launch, and whether
-    that is on its stream.
+    """Return, for each kernel in order, the position of the next kernel from a different launch,
+    and whether that kernel is on the same stream.
 
-    launch -- correlation ids; a kernel without one counts as a launch of its own.
+    launch -- correlation ids. A kernel without one counts as a separate launch.
     """
     stream, each = _begins(owner), _begins([*owner, launch]) | (launch <= 0)
     number = np.cumsum(each)
@@ -343,18 +351,20 @@ def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarra
 def _refuse_other_unit(
     path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray
 ) -> None:
-    """Raise ProfileReadError if durations of one stream are evidently in another unit than its
-    starts. rows -- kernels in order; stream -- mask of the first kernel of each stream; over --
-    rows that are too long.
+    """Raise ProfileReadError if durations and starts of one stream evidently have different units.
+
+    rows   -- kernels in order.
+    stream -- mask of the first kernel of each stream.
+    over   -- rows that are too long.
     """
     for kernels in np.split(rows, np.flatnonzero(stream)[1:]):
         start, total = records["start_ns"][kernels], int(records["duration_ns"][kernels].sum())
         span = max(int(start[-1] - start[0]), 1)
-        # The last kernel has no next one that it could reach over.
+        # The last kernel has no next kernel that it could overlap.
         if 2 * np.isin(kernels, over).sum() >= len(kernels) - 1 and total >= OTHER_UNIT * span:
             raise ProfileReadError(
                 path,
-                f"kernels of one stream last {total / span:,.0f} times as long as all of its time",
-                "durations are in another unit than starts: another tool wrote or changed the file",
-                "export it again with ts and dur both in microseconds",
+                f"kernels of one stream last {total / span:,.0f} times as long as the stream",
+                "durations and starts have different units because another tool changed the file",
+                "export it again with both ts and dur in microseconds",
             )

@@ -1,7 +1,7 @@
 """Sets of half-open time intervals [start, end) in int64 nanoseconds.
 
-Every statement about overlap (busy, exposed, idle) is a union, an intersection or a
-difference of such sets; adding durations instead counts overlapping work twice.
+Every statement about overlap (busy, exposed, idle) is a union, an intersection or a difference of
+such sets. Adding durations instead would count overlapping work twice.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """A set of time points as sorted, disjoint, non-empty intervals that do not touch.
+    """A set of time points as sorted, disjoint, non-empty intervals that don't touch.
 
-    starts, ends -- int64 arrays of equal length, nanoseconds. Make one with `union` or
-    `window`; the constructor trusts its input to be in this form.
+    starts, ends -- int64 arrays of equal length, in nanoseconds.
+
+    Create a set with `union` or `window`. The constructor doesn't check that its input has this
+    form.
     """
 
     starts: Times
@@ -27,7 +29,8 @@ class Intervals:
 
     @classmethod
     def union(cls, starts: ArrayLike, ends: ArrayLike) -> Intervals:
-        """The set covered by any of the given intervals, in any order; empty ones add nothing.
+        """Return the set covered by any of the given intervals, in any order. Empty intervals are
+        ignored.
 
         Raises ValueError if the lengths differ or an interval ends before it starts.
         """
@@ -43,8 +46,7 @@ class Intervals:
         starts, ends = starts[order], ends[order]
         if not len(starts):
             return cls(starts, ends)
-        # How far the intervals so far reach: an interval that begins beyond that starts a new
-        # stretch.
+        # An interval that starts after the latest end so far starts a new stretch.
         reach = np.maximum.accumulate(ends)
         first = np.concatenate(([True], starts[1:] > reach[:-1]))
         last = np.concatenate((first[1:], [True]))
@@ -52,12 +54,12 @@ class Intervals:
 
     @classmethod
     def window(cls, start: int, end: int) -> Intervals:
-        """The one interval [start, end); the empty set if end is not after start."""
+        """Return the interval [start, end), or the empty set if end isn't after start."""
         return cls.union([start], [max(start, end)])
 
     @classmethod
     def empty(cls) -> Intervals:
-        """The set without any point."""
+        """Return the empty set."""
         return cls.union([], [])
 
     def __len__(self) -> int:
@@ -65,11 +67,13 @@ class Intervals:
 
     @property
     def length(self) -> int:
-        """Covered time in ns."""
+        """Covered time in nanoseconds."""
         return int((self.ends - self.starts).sum())
 
     def contains(self, times: ArrayLike) -> NDArray[np.bool_]:
-        """For each time in ns whether it lies in the set; the end of an interval does not."""
+        """Return whether each time in nanoseconds is in the set. The end of an interval isn't in
+        the set.
+        """
         times = np.asarray(times, dtype=np.int64)
         if not len(self):
             return np.zeros(times.shape, dtype=bool)
@@ -77,7 +81,7 @@ class Intervals:
         return (index >= 0) & (times < self.ends[np.maximum(index, 0)])
 
     def covered_before(self, times: ArrayLike) -> Times:
-        """For each time in ns how much of the set lies before it, in ns."""
+        """Return the covered time before each time, in nanoseconds."""
         times = np.asarray(times, dtype=np.int64)
         if not len(self):
             return np.zeros(times.shape, dtype=np.int64)
@@ -85,16 +89,16 @@ class Intervals:
         before = np.concatenate(([0], np.cumsum(lengths)))
         begun = np.searchsorted(self.starts, times, side="right")
         latest = np.maximum(begun - 1, 0)
-        # The latest interval that begins before the time may end after it: that part is taken off.
+        # The latest interval that starts before the time may end after it, so subtract that part.
         beyond = np.where(begun > 0, np.maximum(self.ends[latest] - times, 0), 0)
         return before[begun] - beyond
 
     def covered_within(self, starts: ArrayLike, ends: ArrayLike) -> Times:
-        """For each window [start, end) the covered time in it, in ns."""
+        """Return the covered time in each window [start, end), in nanoseconds."""
         return self.covered_before(ends) - self.covered_before(starts)
 
     def clip(self, start: int, end: int) -> Intervals:
-        """The part of the set inside [start, end)."""
+        """Return the part of the set inside [start, end)."""
         return self & Intervals.window(start, end)
 
     def __or__(self, other: Intervals) -> Intervals:
@@ -117,17 +121,18 @@ class Intervals:
         return _from_mask(cuts, self.contains(cuts) & ~other.contains(cuts))
 
     def _cuts(self, other: Intervals) -> Times:
-        """All times at which either set begins or ends, sorted: between two of them nothing
-        changes.
+        """Return all times when an interval of either set starts or ends, sorted.
+
+        Between two of these times, nothing changes.
         """
         return np.sort(np.concatenate((self.starts, self.ends, other.starts, other.ends)))
 
 
 def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
-    """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds; the last cut is not
-    inside.
+    """Return the set of segments [cuts[i], cuts[i + 1]) for which inside[i] is True. The last cut
+    is never inside.
     """
-    # Changes alternate, beginning with one to inside: the even ones begin an interval, the odd ones
-    # end it.
+    # Changes alternate, and the first one enters the set. Even changes therefore start an interval,
+    # and odd changes end it.
     changes = np.flatnonzero(np.diff(inside, prepend=False))
     return Intervals(cuts[changes[::2]], cuts[changes[1::2]])

@@ -1,4 +1,6 @@
-"""Which call on the host launched each event on a device, and how calls are nested on a thread."""
+"""Links between device events and the host calls that launched them, and the nesting of calls on a
+thread.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,21 @@ _Threads = tuple[np.ndarray, np.ndarray]
 def callers(
     start: np.ndarray, end: np.ndarray, thread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """An order of calls by thread and start, outer before inner; and for each call in this order
-    the position of its caller in it.
+    """Return an order of calls by thread and start, outer before inner, and each call's caller.
 
-    start, end -- in ns; thread -- a number for each thread. The caller, -1 for none, is the
-    innermost call that was running on the thread when this call began; of two with the same times
-    the first is the outer one.
+    start, end -- in nanoseconds.
+    thread     -- a number for each thread.
+
+    The second array contains, for each call in this order, the position of its caller, or -1 if it
+    has no caller. The caller is the innermost call that was running on the thread when this call
+    started. If two calls have the same times, the first one is the outer call.
     """
     order = np.lexsort((-end, start, thread))
     start, end, thread = start[order], end[order], thread[order]
     caller = np.arange(len(order)) - 1
     caller[np.append(True, thread[1:] != thread[:-1])[: len(order)]] = -1
-    # The call before is the caller, unless it has ended: then its own caller is tried, and so on.
-    # Callers that are found on the way serve all calls after, so there are few rounds.
+    # The previous call is the caller unless it has ended. If it has ended, its own caller is tried,
+    # and so on. Each caller that is found also serves all later calls, so there are few rounds.
     while (wrong := np.flatnonzero((caller >= 0) & (end[caller] <= start))).size:
         caller[wrong] = caller[caller[wrong]]
     return order, caller
@@ -41,11 +45,13 @@ def innermost(
     inner: tuple[np.ndarray, np.ndarray],
     inner_threads: _Threads,
 ) -> np.ndarray:
-    """For each inner interval the row of the shortest outer interval of the same thread around it,
-    -1 for none.
+    """Return, for each inner interval, the row of the shortest outer interval around it on the same
+    thread, or -1.
 
-    outer, inner -- starts and ends in ns; threads -- process and thread of each.
-    The outer intervals of a thread are nested, as calls are. An interval may enclose an equal one.
+    outer, inner -- starts and ends in nanoseconds.
+    outer_threads, inner_threads -- process and thread of each interval.
+
+    The outer intervals of a thread are nested like calls. An interval may enclose an equal one.
     """
     found = np.full(len(inner[0]), -1, np.int64)
     inner_rows = _rows_of_threads(inner_threads)
@@ -54,8 +60,8 @@ def innermost(
         start, end = outer[0][rows], outer[1][rows]
         order, caller = callers(start, end, np.zeros(len(rows)))
         start, end = start[order], end[order]
-        # The last interval that began before; where it ended too early, the one around it, and so
-        # on outwards.
+        # Start with the last interval that started earlier. If it ended too early, try the interval
+        # around it, and so on.
         around = np.searchsorted(start, inner[0][asked], side="right") - 1
         while (wrong := np.flatnonzero((around >= 0) & (end[around] < inner[1][asked]))).size:
             around[wrong] = caller[around[wrong]]
@@ -69,14 +75,14 @@ def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
 
 @dataclass(frozen=True)
 class Launches:
-    """The calls that launched events, and how sure their correlation ids are.
+    """The calls that launched events, and the reliability of their correlation ids.
 
-    call     -- for each event the row of the call that launched it, -1 for host events and where
-                there is none.
+    call     -- for each event, the row of the call that launched it. -1 for host events and for
+                events without a known call.
     shared   -- number of calls with the correlation id of an enclosing call, which counts as the
                 launch.
-    repeated -- number of calls with the id of a call that had ended, or is of another process: ids
-                that came twice.
+    repeated -- number of calls whose id was used before, by a call that had ended or by another
+                process.
     """
 
     call: np.ndarray
@@ -85,17 +91,16 @@ class Launches:
 
 
 def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
-    """Add `launch_ns`, `launch_thread` and `process` to the events on a device of one file or
-    process.
+    """Add `launch_ns`, `launch_thread` and `process` to the device events of one file or process.
 
     is_call -- mask of the calls that can launch.
-    group   -- a number for each group of rows within which correlation ids are unique, such as a
-               rank; all rows are one group if None.
+    group   -- a number for each row; correlation ids are unique within each group, such as a rank.
+               None: all rows are one group.
 
-    The launch is the call with the same correlation id, the outermost of several: the HIP runtime
-    calls itself, and hipMemsetAsync and a call within it can share a start and an id. Where an id
-    came again, in another process or later, it is the last call that began before the event. What a
-    record itself states about its launch stays.
+    The launch is the outermost call with the same correlation id, because the HIP runtime calls
+    itself. hipMemsetAsync and a call within it can share a start and an id. If an id was used
+    again, in another process or later, the launch is the last such call that started before the
+    event. Values that a record itself states about its launch are kept.
     """
     if group is None:
         group = np.zeros(len(records), np.int64)
@@ -118,8 +123,8 @@ def _launch_of_each(
     events: np.ndarray,
     group: np.ndarray,
 ) -> tuple[np.ndarray, int, int]:
-    """For the rows `events` the row of their call, -1 for all others; and the counts `shared` and
-    `repeated` of `Launches`.
+    """Return each row's call for the rows `events` and -1 for all others, plus the counts `shared`
+    and `repeated` of `Launches`.
     """
     calls, others = first_of_each(records, identifier, is_call, group)
     call = rows_of(identifier, group, events, calls)
@@ -136,8 +141,9 @@ def _launch_of_each(
 def _come_again(
     records: Records, identifier: np.ndarray, is_call: np.ndarray, group: np.ndarray
 ) -> np.ndarray:
-    """Rows of calls with the group and identifier of an earlier call that they are no part of: it
-    is of another process, or had ended when they began.
+    """Return the rows of calls that reuse the group and identifier of an earlier, unrelated call.
+
+    The earlier call belongs to another process, or it had ended when the later call started.
     """
     rows = np.flatnonzero(is_call & (identifier != ABSENT))
     start, end = records["start_ns"][rows], (records["start_ns"] + records["duration_ns"])[rows]
@@ -150,8 +156,8 @@ def _come_again(
     table = table.sort_values(
         ["group", "identifier", "start", "end"], ascending=[True, True, True, False]
     )
-    # The latest end of the earlier calls of the same process; 0 if there are none, so that a call
-    # of another process always counts.
+    # This is the latest end of earlier calls in the same process. If there are none, it is 0, so
+    # that a call of another process always counts.
     latest = table.groupby([*columns], sort=False)["end"].cummax()
     latest = latest.groupby([table[name] for name in columns], sort=False).shift(fill_value=0)
     is_first = ~table.duplicated(["group", "identifier"])
@@ -165,11 +171,11 @@ def _last_before(
     events: np.ndarray,
     first: np.ndarray,
 ) -> np.ndarray:
-    """For each event the last call that began before it and has the same numbers, `first` where
-    there is none.
+    """Return, for each event, the last earlier call with the same numbers, or `first` if there is
+    none.
     """
-    # Calls and events in one order, a call before an event of the same time: the last call so far
-    # is each event's, if it is of the same group and identifier.
+    # Sort calls and events together, with calls first at equal times. The most recent call is then
+    # the event's call if the group and the identifier match.
     rows = np.concatenate([calls, events])
     is_event = np.arange(len(rows)) >= len(calls)
     order = np.lexsort((is_event, start[rows], *(numbers[rows] for numbers in same)))
@@ -182,21 +188,22 @@ def _last_before(
 
 
 def unlaunched(records: Records) -> int:
-    """Number of events on a device whose launch is not in the file."""
+    """Return the number of device events whose launch isn't in the file."""
     return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
 
 
 def first_of_each(
     records: Records, identifier: np.ndarray, chosen: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """The chosen rows without those that share group and identifier with another: of these the
-    first to begin is kept, and of several the longest. Sorted by group and identifier.
+    """Return one chosen row per group and identifier, and the number of rows that were left out.
 
-    Also how many rows were left out.
+    The first row to start is kept; on a tie, the longest one. The rows are sorted by group and
+    identifier.
     """
     start, duration = records["start_ns"], records["duration_ns"]
     rows = np.flatnonzero(chosen & (identifier != ABSENT))
-    # lexsort takes the last key first: by group, identifier and start, and from the longest down.
+    # lexsort sorts by the last key first: here by group, identifier and start, and then by
+    # descending duration.
     rows = rows[np.lexsort((-duration[rows], start[rows], identifier[rows], group[rows]))]
     identifier, group = identifier[rows], group[rows]
     first = np.ones(len(rows), bool)
@@ -207,15 +214,16 @@ def first_of_each(
 def rows_of(
     identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candidates: np.ndarray
 ) -> np.ndarray:
-    """For each wanted row the candidate with its group and identifier; -1 for all others.
+    """Return, for each wanted row, the candidate with its group and identifier, and -1 for all
+    other rows.
 
-    Candidates are those of `first_of_each`.
+    candidates -- the rows from `first_of_each`.
     """
     found = np.full(len(identifier), -1, np.int64)
     for number in np.unique(group[candidates]):
         in_group = candidates[group[candidates] == number]
         rows = wanted[group[wanted] == number]
-        # After the last candidate there is none to compare with, hence the minimum.
+        # The minimum avoids an index after the last candidate.
         index = np.searchsorted(identifier[in_group], identifier[rows])
         index = np.minimum(index, len(in_group) - 1)
         same = identifier[in_group[index]] == identifier[rows]
@@ -224,11 +232,11 @@ def rows_of(
 
 
 def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of device events in a table of events and, beside them, of the runtime calls that
+    """Return the positions of device events in a table of events, and of the runtime calls that
     launched them.
 
-    The call has the event's rank, process and correlation id; of several such calls it is the one
-    that `link` takes.
+    The call has the event's rank, process and correlation id. If there are several such calls, the
+    one that `link` would choose is used.
     """
     on_device = is_one_of(events["kind"], DEVICE_KINDS)
     is_call = is_one_of(events["kind"], ["runtime"])
@@ -240,8 +248,8 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
     group = np.zeros(len(rows), np.int64)
     for values in owner:
         number = pd.factorize(values)[0]
-        # Digits of a number with a base for each column: equal only for rows of equal rank and
-        # process.
+        # Combine the columns like digits, with one base per column, so that numbers are equal only
+        # for rows with equal rank and process.
         group = group * (number.max(initial=0) + 1) + number
     times = Records({"start_ns": start, "duration_ns": duration})
     launched = np.flatnonzero(on_device[rows])

@@ -1,5 +1,5 @@
-"""One Profile from the parts that a reader found in several files or processes: their ranks, the
-tables, and what was not read.
+"""Build one Profile from parts of several files or processes: ranks, tables, and what wasn't
+read.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ _Content = TypeVar("_Content")
 _NUMBER = r"[-_.=\[(]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
 _EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
-"""`trace_{epoch}_{step}_{rank}.json`, as AMD's example trainer names its traces."""
+"""Trace names of AMD's example trainer: `trace_{epoch}_{step}_{rank}.json`."""
 
 
 _SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
-"""`{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`, as SGLang names its recordings
-(scheduler_profiler_mixin.py of https://github.com/sgl-project/sglang). With stages of a pipeline
-(`PP-`) several ranks have that number.
+"""Trace names of SGLang: `{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`
+(scheduler_profiler_mixin.py in https://github.com/sgl-project/sglang). With pipeline stages
+(`PP-`), several ranks share this number.
 """
 
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
-    """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`, `rank[2]`), or else in the
-    name of the nearest folder that has one, up to `root`.
+    """Return the rank in a file's name, or in the name of its nearest folder with a rank, up to
+    `root`.
 
-    Letters before the word make it another word: `frank2` is no rank.
+    Accepted forms are `rank2`, `rank_2`, `rank-2`, `rank.2` and `rank[2]`. The word can't start in
+    the middle of another word, so `frank2` isn't a rank.
     """
     if found := _EXAMPLE_TRACE.match(path.name):
         return int(found[1])
@@ -79,20 +80,21 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
 
 
 def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
-    """Raise ProfileReadError if the files do not state the rank that was asked for."""
+    """Raise ProfileReadError if the files don't contain the requested rank."""
     known = sorted(known)
     if rank not in known:
         raise ProfileReadError(
             path,
             f"no rank {rank}, only {', '.join(map(str, known))}",
-            "a wrong rank was asked for, or that rank was not recorded",
-            "leave rank out to read them all",
+            "you passed the wrong rank, or that rank wasn't recorded",
+            "leave out the rank to read all of them",
         )
 
 
 def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) -> None:
-    """Raise ProfileReadError unless each of several files in a folder, given by name and rank,
-    states a rank of its own.
+    """Raise ProfileReadError unless each of several files in a folder states a different rank.
+
+    files -- name and rank of each file.
     """
     if len(files) < 2:
         return
@@ -100,9 +102,9 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(files)} files, of which {len(unknown)} do not state their rank ({unknown[0]!r}"
-            " for one)",
-            "they are separate runs, or were recorded without the rank in their names",
+            f"{len(files)} files, but {len(unknown)} of them don't state their rank (for example"
+            f" {unknown[0]!r})",
+            "the files come from separate runs, or their names don't contain the rank",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
     for rank, count in Counter(rank for _, rank in files).items():
@@ -111,21 +113,25 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
             raise ProfileReadError(
                 folder,
                 f"{count} files of rank {rank} ({names})",
-                "a copy of a file, or files of several runs in one folder",
-                "keep one run in a folder, and each of its files once",
+                "the folder contains a copy of a file, or files of several runs",
+                "keep only one run in a folder, with each file once",
             )
 
 
 def within(folder: Path, file: Path) -> str:
-    """The path of a file below a folder; its name if it is not below."""
+    """Return the path of a file relative to a folder, or its name if it is outside of the
+    folder.
+    """
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
 
 
 def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) -> None:
-    """Raise ProfileReadError for files of a folder that cover the same rank or process, unless they
-    follow each other within a day.
+    """Raise ProfileReadError if files in a folder cover the same rank or process.
 
-    spans -- what a file covers (`rank 0`), start and end in ns, and the file.
+    Files that follow each other within a day are allowed.
+
+    spans -- for each file, what it covers (`rank 0`), its start and end in nanoseconds, and the
+             file.
     """
     for (what, _, end, file), (next_what, start, _, next_file) in pairwise(sorted(spans)):
         if what == next_what and not 0 <= start - end <= A_DAY_NS:
@@ -135,32 +141,32 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
                 + (
                     "at the same time"
                     if start < end
-                    else f"and lie {(start - end) / A_DAY_NS:,.0f} days apart"
+                    else f"and are {(start - end) / A_DAY_NS:,.0f} days apart"
                 ),
-                "a copy of a file, or files of several runs or machines in one folder",
-                "keep one run in a folder, each of its files once, and put rank0, rank1, ... into"
-                " their names",
+                "the folder contains a copy of a file, or files of several runs or machines",
+                "keep only one run in a folder, with each file once, and put rank0, rank1, ..."
+                " into the file names",
             )
 
 
 A_DAY_NS = 24 * 3600 * 10**9
-"""No files of one job are so far apart: one of their clocks counts from the start of a machine, the
-other since 1970.
+"""Maximum distance in time between files of one job, in nanoseconds. If the distance is larger, one
+clock counts from the start of a machine and the other one from 1970.
 """
 
 _SHOWN = 8
 
 
 ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
-"""Files of `tidyprof run` beside its traces."""
+"""Files that `tidyprof run` writes next to its traces."""
 
 
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
-    """A line on the entry `ignored_files` of `Profile.meta`, with the first files for each reason;
-    none where there are none. It ends with SAME only if that holds for all of them.
+    """Return a line about `ignored_files` in `Profile.meta`, with the first files for each reason.
 
-    The mark of a model is not named, since its content is in the origin; nor are files in which
-    `tidyprof run` describes a run, which are no profiles.
+    The list is empty if no files were ignored. The line ends with `SAME` only if `SAME` applies to
+    all files. It leaves out a model's mark because the mark is part of the origin. It also leaves
+    out files in which `tidyprof run` describes a run because they aren't profiles.
     """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
@@ -170,18 +176,20 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     own = [reason for reason in by_reason if reason.startswith(OWN)]
     if len(own) > 1:
         others = [name for reason in own for name in by_reason.pop(reason)]
-        by_reason["recordings of their own, by other tools"] = others
+        by_reason["separate profiles by other tools"] = others
     if not by_reason:
         return []
     number = sum(map(len, by_reason.values()))
-    count = f", {number} in all" if number > 1 else ""
+    count = f" ({number} in total)" if number > 1 else ""
     ordered = sorted(by_reason.items(), key=lambda one: one[0] != SAME)
     listed = "; ".join(f"{_some(names)} ({reason})" for reason, names in ordered)
     return [f"not read{count}: {listed}"]
 
 
 def warning_lines(meta: Mapping[str, Any]) -> list[str]:
-    """The lines that a command shows before any number: warnings, and files that were not read."""
+    """Return the lines that a command shows before any number: warnings, and files that weren't
+    read.
+    """
     return [*meta.get("warnings", []), *ignored_lines(meta)]
 
 
@@ -195,12 +203,15 @@ _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
 
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
-    """Events in order of start, an enclosing event first, in EVENT_COLUMNS and those of
-    FURTHER_COLUMNS that are there.
+    """Return the event table, sorted by start, with an enclosing event before its inner events.
 
-    texts -- what the codes in columns of texts stand for. Empties the records.
+    The columns are `EVENT_COLUMNS` and the available `FURTHER_COLUMNS`.
+
+    texts -- the texts for the codes in text columns.
+
+    The function empties the records.
     """
-    # Each column is dropped once it is converted, so that a large file is not in memory twice.
+    # Drop each column after its conversion, so that a large file isn't in memory twice.
     columns, records.columns = records.columns, {}
     starts = columns["start_ns"]
     keys = (columns["depth"], starts) if "depth" in columns else (starts,)
@@ -224,8 +235,10 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
 
 
 def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Samples in order of time, in COUNTER_DTYPES and those of COUNTER_COLUMNS that a part has; in
-    all of these where samples are of kernels.
+    """Return samples sorted by time.
+
+    The columns are `COUNTER_DTYPES` and those of `COUNTER_COLUMNS` that a part has. If the samples
+    belong to kernels, the table has all of these columns.
     """
     parts = [part for part in parts if len(part)]
     if not parts:
@@ -241,7 +254,9 @@ def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
-    """The columns of the table, with those of FURTHER_COLUMNS in which something is known."""
+    """Return the columns of the table, including `FURTHER_COLUMNS` with at least one known
+    value.
+    """
     stated = {
         name: dtype
         for name, dtype in FURTHER_COLUMNS.items()
@@ -251,8 +266,8 @@ def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
-    """The texts, those that name work on a device shortened; names on the host are readable as they
-    are.
+    """Return the texts, with shortened names for device work. Host names are readable without
+    this.
     """
     result = list(texts)
     for code in used.tolist():
@@ -261,7 +276,7 @@ def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
 
 
 def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
-    """Numbers of rows after the rows were put into this order."""
+    """Return row numbers after the rows were put into this order."""
     if isinstance(order, slice):
         return rows
     new_row = np.empty(len(order), np.int64)
@@ -273,15 +288,18 @@ def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
 class Part:
     """The content of one file, or of one process in it.
 
-    path     -- the file, for messages.
-    records  -- its events, linked with their launches; codes of texts that all parts share.
-    counters -- tables of samples in columns of COUNTER_COLUMNS.
-    facts    -- entries of `Profile.meta`; those that all parts state alike are kept.
-    rank     -- None if unknown, or if the records themselves state it.
-    files    -- files that were read, `path` if None; ignored -- files that were not -> why.
-    processes -- numbers of processes that may have no event.
-    total, by_category -- numbers of events in the file, if it had more than became records.
-    shared_launches    -- number of calls with the correlation id of another call.
+    path            -- the file, for messages.
+    records         -- its events, linked with their launches. Their text codes are common to all
+                       parts.
+    counters        -- tables of samples with columns of `COUNTER_COLUMNS`.
+    facts           -- entries of `Profile.meta`. An entry is kept if all parts have the same value.
+    rank            -- None if unknown, or if the records themselves contain it.
+    files           -- files that were read; None: `path`.
+    ignored         -- file that wasn't read -> reason.
+    processes       -- process numbers, including processes without events.
+    total           -- number of events in the file, if it had more than became records.
+    by_category     -- the same number by category.
+    shared_launches -- number of calls with the correlation id of another call.
     """
 
     path: Path
@@ -298,7 +316,7 @@ class Part:
     warnings: list[str] = field(default_factory=list)
 
     def ranks(self) -> set[int | None]:
-        """The ranks of its events; None stands for an unknown rank."""
+        """Return the ranks of its events, with None for an unknown rank."""
         if "rank" not in self.records or not len(self.records):
             return {self.rank}
         return {
@@ -306,7 +324,7 @@ class Part:
         }
 
     def extent(self) -> Extent:
-        """The ranks and times of its events."""
+        """Return the ranks and times of its events."""
         return extent_of(
             self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns"))
         )
@@ -315,8 +333,9 @@ class Part:
 def read_recorded(
     files: Iterable[_File], read: Callable[[_File], _Content]
 ) -> tuple[list[_Content], dict[Path, str]]:
-    """Return what `read` returns of each file, and the files in which nothing was recorded -> why
-    they are left out. Raises the first NothingRecordedError if all files are such.
+    """Return the results of `read` for all files with data, and file -> reason for the empty files.
+
+    If all files are empty, the first NothingRecordedError is raised.
     """
     found, empty = [], []
     for file in files:
@@ -330,8 +349,10 @@ def read_recorded(
 
 
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:
-    """The parts with only the events of `rank`; where no part states a rank, all events get it.
-    Raises ProfileReadError if the files state only other ranks.
+    """Return the parts with only the events of `rank`.
+
+    If the parts don't contain any ranks, all events get this rank. Raises ProfileReadError if the
+    files contain only other ranks.
     """
     if rank is None:
         return list(parts)
@@ -353,12 +374,14 @@ def profile_of(
     meta: dict[str, Any] | None = None,
     origin: Origin | None = None,
 ) -> Profile:
-    """One profile of all parts. meta -- the entries that the format adds; the common entries are
-    made here.
+    """Return one profile of all parts.
+
+    meta -- additional entries of the format. The common entries are added here.
     """
     texts, meta = list(texts), meta or {}
     stated = common_facts([part.facts for part in parts if part.facts])
-    # `meta` comes first, so that its entries are in front, and last, so that they win.
+    # `meta` comes first so that its entries are in front, and again last so that they override
+    # others.
     facts = meta | stated | _sources(parts) | _counts(parts, texts) | meta
     facts["warnings"] = [warning for part in parts for warning in part.warnings]
     facts["warnings"] += suspicions(part.extent() for part in parts)
@@ -374,7 +397,7 @@ def profile_of(
     device = records.get("device")[ON_DEVICE[records["kind"]]]
     if 0 < (without := int((device == ABSENT).sum())) < len(device):
         facts["warnings"].append(
-            f"{without:,} of {len(device):,} device events state no device, so the tables of each"
+            f"{without:,} of {len(device):,} device events don't name their device, so tables per"
             " device leave them out."
         )
     return Profile(event_table(records, texts), counters, facts)
@@ -384,11 +407,11 @@ _NEVER_ZERO = re.compile(
     r"(SQ_(WAVES|WAVE_CYCLES|CYCLES|BUSY_CYCLES|BUSY_CU_CYCLES)|GRBM_(COUNT|GUI_ACTIVE))(_sum|_avr)?"
     r"|Wavefronts"
 )
-"""Counters that count in each kernel that runs."""
+"""Counters that can't be 0 for a kernel that ran."""
 
 
 def impossible_zeros(counters: pd.DataFrame) -> list[str]:
-    """Return a warning if counters of kernels are 0 that can't be."""
+    """Return a warning if kernel counters that can't be 0 are 0."""
     if "kernel" not in counters:
         return []
     names = counters["name"].cat.categories
@@ -401,13 +424,14 @@ def impossible_zeros(counters: pd.DataFrame) -> list[str]:
     if not listed:
         return []
     return [
-        f"counters that can't be 0 for a kernel that ran are 0 ({listed}), so the others are"
-        " doubtful, too. Likely cause: this release of ROCm doesn't support them on this GPU."
+        f"counters that can't be 0 for a kernel that ran are 0 ({listed}), so the other"
+        " counters may also be wrong. Likely cause: this ROCm release doesn't support them on"
+        " this GPU."
     ]
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The entries that all of these state alike."""
+    """Return the entries that all of these mappings have in common."""
     first = stated[0] if stated else {}
     return {
         key: value
@@ -417,7 +441,7 @@ def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _sources(parts: Sequence[Part]) -> dict[str, Any]:
-    """Entries of `Profile.meta` on files, ranks and processes."""
+    """Return the entries of `Profile.meta` about files, ranks and processes."""
     files = [file for part in parts for file in ([part.path] if part.files is None else part.files)]
     entries: dict[str, Any] = {"files": list(dict.fromkeys(map(str, files)))}
     ignored = {str(file): reason for part in parts for file, reason in part.ignored.items()}
@@ -434,12 +458,12 @@ def _sources(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
-    """Entries of `Profile.meta` on how many events there were, by category, and what became of
-    them.
+    """Return the entries of `Profile.meta` about the number of events by category, and what was
+    dropped.
     """
     not_kept = sum((part.records.not_kept for part in parts), Counter())
     dropped = sum((part.records.dropped for part in parts), Counter())
-    # Where a reader did not count all events of the file, its records are all there were.
+    # If a reader didn't count the file's events, its records contain all events.
     categories = (
         counted(part.records.get("source_category"), texts) + part.records.not_kept
         if part.by_category is None
@@ -460,13 +484,13 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Extent:
-    """The facts of one file or process that are compared with those of all others. Times are in ns,
-    from the first start to the last end.
+    """Facts about one file or process that are compared with all others.
 
-    ranks   -- of its events; None stands for an unknown rank.
-    span    -- time of all its events, (0, 0) without any; device -- time of those on a device, None
-               without any.
-    kernels -- how many it has; instant -- how many of these have no duration.
+    ranks   -- ranks of its events, with None for an unknown rank.
+    span    -- first start and last end of its events in nanoseconds, (0, 0) without events.
+    device  -- the same for device events, None without device events.
+    kernels -- number of kernels.
+    instant -- number of kernels without a duration.
     """
 
     ranks: frozenset[int | None]
@@ -479,7 +503,7 @@ class Extent:
 def extent_of(
     ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray
 ) -> Extent:
-    """The extent of events with these kinds (positions in KINDS) and times."""
+    """Return the extent of events with these kinds (positions in `KINDS`) and times."""
     is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
     on_device, end = ON_DEVICE[kind], start_ns + duration_ns
     return Extent(
@@ -496,7 +520,7 @@ def _span(start: np.ndarray, end: np.ndarray) -> tuple[int, int]:
 
 
 def extent_of_profile(profile: Profile) -> Extent:
-    """The extent of a profile that is one part of a run."""
+    """Return the extent of a profile that is one part of a run."""
     events = profile.events
     ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()] or [
         profile.meta.get("rank")
@@ -506,23 +530,25 @@ def extent_of_profile(profile: Profile) -> Extent:
 
 
 def suspicions(extents: Iterable[Extent]) -> list[str]:
-    """Sentences on what makes otherwise sound events doubtful, whatever the format."""
+    """Return sentences about what makes otherwise valid events doubtful, for any format."""
     found, kernels, instant = [], 0, 0
     spans: dict[Any, tuple[int, int]] = {}
     for extent in extents:
         kernels, instant = kernels + extent.kernels, instant + extent.instant
         if extent.device:
-            # Files of one rank may follow each other; each file without a rank counts for itself.
+            # Files of one rank may follow each other. Each file without a rank counts separately.
             owner = extent.ranks - {None} or len(spans)
             first, last = spans.get(owner, extent.device)
             spans[owner] = (min(first, extent.device[0]), max(last, extent.device[1]))
     if instant:
-        found.append(f"{instant} of {kernels} kernels last 0 ns: their times were not recorded.")
+        found.append(
+            f"{instant} of {kernels} kernels last 0 ns because their times weren't recorded."
+        )
     in_order = sorted(spans.values())
     ends = np.maximum.accumulate([end for _, end in in_order])
     if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
         found.append(
-            "not all processes overlap in time: they are separate runs, or of nodes whose clocks"
-            " differ (times count from the start of each node)."
+            "not all processes overlap in time. Either they are separate runs, or the clocks of"
+            " their nodes differ (times count from the start of each node)."
         )
     return found

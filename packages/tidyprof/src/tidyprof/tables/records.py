@@ -18,19 +18,19 @@ from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS, categorical
 TEXT_COLUMNS = {
     name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"
 } - {"kind"}
-"""Columns that hold codes of texts."""
+"""Columns that contain text codes."""
 
 
 @dataclass
 class Records:
     """Events as columns of equal length.
 
-    columns  -- name in the event table -> int64, ABSENT where the file states nothing; for texts
-                int32 codes, NO_TEXT where there is none; `kind` int8, position in KINDS. start_ns,
-                duration_ns, kind, name are always there. A reader may keep columns of its own
-                beside them; they do not get into the table.
-    dropped  -- reason -> number of events that cannot be right and were left out.
-    not_kept -- category -> number of events that were left out since they are no work, such as
+    columns  -- name in the event table -> int64 values, `ABSENT` for missing values. Texts are
+                int32 codes, `NO_TEXT` for missing texts. `kind` is the int8 position in `KINDS`.
+                `start_ns`, `duration_ns`, `kind` and `name` are always present. A reader may store
+                additional columns here, which don't get into the table.
+    dropped  -- reason -> number of invalid events that were left out.
+    not_kept -- category -> number of events that were left out because they aren't work, such as
                 barriers.
     """
 
@@ -52,22 +52,23 @@ class Records:
 
     @property
     def total(self) -> int:
-        """Number of events that the file had, kept or not."""
+        """Number of events in the file, whether kept or not."""
         return len(self) + self.dropped.total() + self.not_kept.total()
 
     def get(self, column: str) -> np.ndarray:
-        """A column; one without any value if it is not there."""
+        """Return a column. A missing column has no values."""
         return self.columns[column] if column in self.columns else nothing(column, len(self))
 
     def keep(self, rows: np.ndarray) -> None:
-        """Leave only the rows of a mask."""
+        """Keep only the rows of a mask."""
         if not rows.all():
             self.columns = {name: values[rows] for name, values in self.columns.items()}
 
 
 class GrowingRecords:
-    """Batches of records with the same columns, put below each other as they come, so that no event
-    is held twice.
+    """Batches of records with the same columns.
+
+    Each batch is appended when it arrives, so events aren't stored twice.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class GrowingRecords:
         self._rows = 0
 
     def append(self, batch: Records) -> None:
-        """Copy a batch below those that are there."""
+        """Append a copy of a batch."""
         end = self._rows + len(batch)
         for name, values in batch.columns.items():
             column = self._columns.setdefault(name, np.empty(0, values.dtype))
@@ -85,20 +86,20 @@ class GrowingRecords:
         self._rows = end
 
     def collected(self) -> Records:
-        """All records, in arrays without room for more."""
+        """Return all records, in arrays without spare capacity."""
         for column in self._columns.values():
             column.resize(self._rows, refcheck=False)
         return Records(self._columns)
 
 
 def nothing(column: str, rows: int) -> np.ndarray:
-    """A column of so many rows without any value."""
+    """Return a column with this number of rows and no values."""
     is_text = column in TEXT_COLUMNS
     return np.full(rows, NO_TEXT if is_text else ABSENT, np.int32 if is_text else np.int64)
 
 
 def no_records() -> Records:
-    """Records without a row."""
+    """Return records without rows."""
     none = np.empty(0, np.int64)
     return Records(
         {
@@ -111,7 +112,7 @@ def no_records() -> Records:
 
 
 def joined(parts: Sequence[Records]) -> Records:
-    """All records one after the other, with the columns that any of them has."""
+    """Return all records in order, with every column that any of them has."""
     if len(parts) == 1:
         return parts[0]
     parts = parts or [no_records()]
@@ -125,9 +126,7 @@ def joined(parts: Sequence[Records]) -> Records:
 
 
 def _number_on(parts: Sequence[Records]) -> None:
-    """Let the numbers of rows in `parent`, and the numbers of samples, continue from part to
-    part.
-    """
+    """Continue row numbers (`parent`) and sample numbers from part to part."""
     rows = samples = 0
     for part in parts:
         for name, first in (("parent", rows), ("sample", samples)):
@@ -141,10 +140,11 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 
 
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
-    """Columns of a table of events or of steps, each made when it is first asked for.
+    """Columns of a table of events or steps, each created on first use.
 
-    Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories
-    plain strings.
+    Integers are int64, with `ABSENT` for `<NA>`. Texts and kinds stay categorical, with plain
+    strings as categories.
+
     table -- the table, or arrays of such numbers.
     """
 
@@ -164,11 +164,13 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
 
 @dataclass(frozen=True, eq=False)
 class PlainEvents:
-    """Some events of a table, which helpers such as `occupied` and `names_matching` take in its
-    place.
+    """Some events of a table, which helpers such as `occupied` and `names_matching` accept instead
+    of the table.
 
-    columns -- of the whole table. rows -- positions of these events in it.
-    A column that is asked for again is the same array, which nobody may change.
+    columns -- the columns of the whole table.
+    rows    -- the positions of these events in it.
+
+    Each column is the same array every time, so callers must not change it.
     """
 
     columns: PlainColumns
@@ -188,7 +190,7 @@ class PlainEvents:
     def __getitem__(self, key: np.ndarray | slice) -> PlainEvents: ...
 
     def __getitem__(self, key: str | np.ndarray | slice) -> Any:
-        """A column by its name, or the events of a mask or of positions."""
+        """Return a column by its name, or the events of a mask or of positions."""
         if not isinstance(key, str):
             return PlainEvents(self.columns, self.rows[key])
         if key not in self._taken:

@@ -133,7 +133,7 @@ class TestKinds:
             analysis(two_streams, "kernel"), analysis(two_streams, ["kernel"])
         )
         for unknown in ("kernels", ["kernel", "kernels"]):
-            with pytest.raises(ValueError, match="no kind 'kernels'"):
+            with pytest.raises(ValueError, match="'kernels'"):
                 analysis(two_streams, unknown)
 
 
@@ -284,7 +284,7 @@ class TestProcessesWithoutARank:
     def test_work_of_an_unknown_process_is_refused(self, marks):
         profile = two_processes(marks, device_process=False)
         for analysis in (analyses.step_budget, lambda profile: analyses.gaps(profile, 1)):
-            with pytest.raises(ValueError, match="whose work device 1 did is not clear"):
+            with pytest.raises(ValueError, match="device 1"):
                 analysis(profile)
 
     def test_a_process_that_marks_nothing_belongs_to_the_one_that_does(self, marks):

@@ -74,13 +74,13 @@ def write(
             "skipped",
             kinds.SKIPPED,
             (1,),
-            ["at collective 2: at hangs.py(28)", "while ranks 0, 2 are at hangs.py(27)"],
+            ["at collective 2", "at hangs.py(28)", "ranks 0, 2 are at hangs.py(27)"],
         ),
         (
             "other_size",
             kinds.OTHER_SIZE,
             (1,),
-            ["Rank 1 calls gloo:all_reduce of 6 elements (Float)"],
+            ["Rank 1 calls gloo:all_reduce", "6 elements (Float)"],
         ),
         (
             "other_order",
@@ -104,15 +104,15 @@ def test_what_gloo_recorded(
 def test_a_rank_that_has_not_come_may_still_come(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {0: [call(1), call(2, line=9)], 1: [call(1)]}))
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
-    assert "with last call number 1 at train.py(7): step" in hang.sentence
-    assert "late, stuck or dead" in hang.sentence
+    assert "number 1 at train.py(7): step" in hang.sentence
+    assert "py-spy" in hang.sentence
     assert hang.table["number"].tolist() == [2, 1]
 
 
 def test_of_two_ranks_that_differ_none_is_blamed(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {0: [call(1, size=6)], 1: [call(1)]}))
     assert (hang.kind, hang.ranks) == (kinds.OTHER_SIZE, ())
-    assert "can't say who is wrong" in hang.sentence
+    assert all(f"Rank {rank} calls" in hang.sentence for rank in (0, 1))
 
 
 def test_sizes_may_differ_where_the_collective_allows_it(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_dumps_without_calls_tell_nothing(tmp_path: Path) -> None:
 def test_a_rank_without_any_call_is_behind(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {0: [call(1)], 1: []}))
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
-    assert "no call at all" in hang.sentence
+    assert hang.table["number"].isna().tolist() == [False, True]
 
 
 def test_the_group_with_a_finding_is_told_and_messages_of_gloo_are_left_out(tmp_path: Path) -> None:
@@ -227,12 +227,11 @@ def hsdp(skips: int | None = None, sleeps: int | None = None) -> dict[int, list[
 def test_of_three_groups_the_rank_that_left_a_call_out_is_named(tmp_path: Path) -> None:
     hang = found(write(tmp_path, hsdp(skips=5)))
     assert (hang.kind, hang.ranks) == (kinds.SKIPPED, (5,))
-    missing = (
-        "Rank 5 is missing in collective 3 of group 4, gloo:all_reduce at train.py(18): step, in"
-        " which rank 1 waits"
-    )
-    left = "and left the others' path: after gloo:all_reduce of group 2 at train.py(16)"
-    assert hang.sentence.startswith(f"{missing}, {left}")
+    missing, waiting = "collective 3 of group 4, gloo:all_reduce at train.py(18)", "rank 1 waits"
+    left = "after gloo:all_reduce of group 2 at train.py(16)"
+    assert hang.sentence.startswith("Rank 5")
+    places = [hang.sentence.index(words) for words in (missing, waiting, left)]
+    assert places == sorted(places)
     own = (
         "Rank 5 waits for rank 1 in collective 3 of group 0, gloo:all_reduce at train.py(19): step."
     )
@@ -295,10 +294,10 @@ def test_two_receives_wait_for_each_other(tmp_path: Path) -> None:
         (
             [DONE],
             (1,),
-            "rank 1 has not made the other end: its last call is nccl:all_reduce at train.py(7)",
+            "its last call is nccl:all_reduce at train.py(7)",
         ),
-        ([DONE, message("nccl:send 1->0")], (), "rank 1 made its call, too"),
-        ([DONE, message("nccl:send 1->0", state="completed")], (), "rank 1 made its call, too"),
+        ([DONE, message("nccl:send 1->0")], (), "rank 1"),
+        ([DONE, message("nccl:send 1->0", state="completed")], (), "rank 1"),
     ],
 )
 def test_a_pending_receive_names_both_ends(
@@ -459,7 +458,7 @@ def test_a_dump_that_cannot_be_read_is_told_from_none(make, words: str, tmp_path
     make(folder / "trace_rank_0")
     hang = found(folder)
     assert (hang.kind, hang.ranks) == (kinds.UNKNOWN, ())
-    assert f"the dump is there and can't be read: trace_rank_0, {words}" in hang.sentence
+    assert f"trace_rank_0, {words}" in hang.sentence
 
 
 def test_dumps_in_json_are_read(tmp_path: Path) -> None:
@@ -478,7 +477,9 @@ def test_dumps_in_json_are_read(tmp_path: Path) -> None:
 def test_a_gap_of_one_rank_is_no_verdict(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {0: [call(1), call(2), call(3)], 1: [call(1), call(3)]}))
     assert hang.kind == kinds.UNKNOWN
-    assert "Rank 1 has no record of collective 2" in hang.sentence
+    assert "Rank 1" in hang.sentence
+    assert "collective 2" in hang.sentence
+    assert "TORCH_FR_BUFFER_SIZE" in hang.sentence
 
 
 def test_the_line_is_the_callers_and_not_a_librarys(tmp_path: Path) -> None:

@@ -79,13 +79,13 @@ def test_shapes_by_hand(forward_and_backward):
 def test_traces_without_functions_and_shapes(tmp_path):
     profile = read_torch_trace(write_trace(tmp_path / "trace.json", small_step()))
     assert len(modules(profile)) == 0
-    with pytest.raises(ValueError, match="no shapes of inputs"):
+    with pytest.raises(ValueError, match="record_shapes=True"):
         operators(profile, by_shape=True)
 
 
 def test_shapes_that_no_tool_recorded(forward_and_backward):
     events = forward_and_backward.events.drop(columns="input_shapes")
-    with pytest.raises(ValueError, match="no shapes of inputs"):
+    with pytest.raises(ValueError, match="record_shapes=True"):
         operators(Profile(events), by_shape=True)
 
 

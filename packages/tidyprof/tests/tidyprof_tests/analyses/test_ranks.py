@@ -153,7 +153,7 @@ class TestCollectives:
         table = collectives(profile)
         assert table["order_possible"].tolist() == [False]
         assert table.attrs["clock_error_ns"] == 1140 - 150
-        assert "do not trust" in table.attrs["clocks"].lower()
+        assert "1.0 µs" in table.attrs["clocks"]
         found = ranks(profile)
         assert found.attrs["straggler"] is None
         assert found["exit_offset_ns"].tolist() == [-500, 500]
@@ -167,7 +167,7 @@ class TestCollectives:
         with pytest.raises(ValueError, match="rank 0 is in two"):
             collectives([one, one])
         nameless = Profile(one.events.assign(rank=pd.array([pd.NA], dtype="Int32")))
-        with pytest.raises(ValueError, match="does not state its rank"):
+        with pytest.raises(ValueError, match="rank="):
             collectives([one, nameless])
 
     def test_nobody_comes_last_where_two_do(self):
@@ -177,7 +177,7 @@ class TestCollectives:
         table = ranks(profile)
         assert table["caused_wait_ns"].tolist() == [0, 0, 0]
         assert table.attrs["straggler"] is None
-        assert "to blame: none of them came last alone." in table.attrs["evidence"]
+        assert "caused the most" not in table.attrs["evidence"]
 
     def test_tables_of_several_files_need_ranks_of_their_own(self):
         """What `map_profiles` gives: the tables with the column `file` in front."""
@@ -202,8 +202,8 @@ class TestCollectives:
 
         assert len(compare_ranks(*tables(0, 1))) == 2
         for files, match in (
-            ((0, 1, 0, 1), "rank 0 is in 0.json and in 2.json"),
-            ((0, None), "1.json does not state its rank"),
+            ((0, 1, 0, 1), r"rank 0 is in .*0\.json and .*2\.json"),
+            ((0, None), r"1\.json.*rank="),
         ):
             overlaps, entries = tables(*files)
             good_overlaps, good_entries = tables(0, 1)
@@ -280,7 +280,7 @@ class TestRanks:
         attrs = ranks(three_ranks).attrs
         assert attrs["straggler"] == 2
         assert "last in 1 of 2" in attrs["evidence"]
-        assert "91 % of all waiting" in attrs["evidence"], "150 of 165"
+        assert "91% of all waiting" in attrs["evidence"], "150 of 165"
         assert "computes longer" in attrs["evidence"]
 
     def test_straggler_that_gets_its_work_later(self):
@@ -289,7 +289,7 @@ class TestRanks:
         )
         attrs = ranks(profile).attrs
         assert attrs["straggler"] == 1
-        assert "device is not slower" in attrs["evidence"]
+        assert "computes longer" not in attrs["evidence"]
 
     def test_taking_turns_makes_no_straggler(self):
         rows = [
@@ -299,7 +299,7 @@ class TestRanks:
         ]
         attrs = ranks(profile_of(*rows)).attrs
         assert attrs["straggler"] is None
-        assert "no single one is to blame: rank 0 caused the most, 33 % of it" in attrs["evidence"]
+        assert "rank 0 caused the most, 33%" in attrs["evidence"]
 
     def test_a_little_waiting_makes_no_straggler(self):
         profile = profile_of(
@@ -319,7 +319,7 @@ class TestRanks:
         attrs = ranks(profile_of(*rows)).attrs
         assert attrs["impossible_orders"] == 0
         assert attrs["straggler"] is None
-        assert "clock may explain" in attrs["evidence"]
+        assert "clock" in attrs["evidence"]
 
     def test_rows_without_collectives_change_no_verdict(self, three_ranks):
         """Rank 0 copied to two more devices, and a rank 3 only computed: for the collectives all
@@ -334,10 +334,10 @@ class TestRanks:
         found, expected = ranks(profile).attrs, ranks(three_ranks).attrs
         assert found["straggler"] == expected["straggler"] == 2
         assert found["ranks"] == 4
-        assert found["evidence"] == expected["evidence"] + (
-            " Without a collective in its recording: rank 3."
-            " Only 4 of 5 ranks are here: an absent one may have come later still."
-        )
+        assert found["evidence"].startswith(expected["evidence"])
+        added = found["evidence"].removeprefix(expected["evidence"])
+        assert "rank 3" in added
+        assert "4 of 5 ranks" in added
 
     def test_one_rank_and_no_collective(self):
         table = ranks(profile_of(entry(0, 0, 10)))
@@ -387,7 +387,7 @@ class TestRecording:
         assert table.attrs["straggler"] == 3
         assert table["arrived_last"].tolist() == [0, 0, 0, 21]
         assert table.loc[3, "wait_ns"] == 0
-        assert "device is not slower" in table.attrs["evidence"]
+        assert "computes longer" not in table.attrs["evidence"]
         assert table["exit_offset_ns"].abs().max() < 24_000, (
             "one node: clocks agree to a few microseconds"
         )

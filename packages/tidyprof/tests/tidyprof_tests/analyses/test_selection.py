@@ -57,7 +57,7 @@ class TestBetween:
         pd.testing.assert_frame_equal(three_steps.events, before)
 
     def test_a_time_that_ends_before_it_begins(self, three_steps):
-        with pytest.raises(ValueError, match="the time ends 1 ns before it begins"):
+        with pytest.raises(ValueError, match="1 ns before"):
             select_time_range(three_steps, 5, 4)
 
     def test_samples_and_callers_of_stacks(self):

@@ -192,7 +192,7 @@ def test_the_published_example_of_an_mi300a(tmp_path):
 
 
 def test_a_database_has_averages_of_one_kind(profile_of):
-    with pytest.raises(ValueError, match="holds averages already"):
+    with pytest.raises(ValueError, match="averages"):
         speed_of_light(profile_of(DATABASE), average="totals")
 
 
@@ -218,9 +218,7 @@ def test_only_some_kernels(tmp_path):
     assert by_metric(speed_of_light(profile, kernel="gemm"))["MFMA FLOPs (F16)"][
         "value"
     ] == pytest.approx(512)
-    with pytest.raises(
-        ValueError, match=r"no kernel has 'norm' in its name; there are: copy; gemm<float>"
-    ):
+    with pytest.raises(ValueError, match=r"'norm'.*: copy; gemm<float>"):
         speed_of_light(profile, kernel="norm")
 
 
@@ -246,14 +244,12 @@ def test_rates_need_times(tmp_path):
 
 def test_refusals(tmp_path):
     dispatch = Dispatch(1, "a", 0, 1000, {"SQ_WAVES": 1})
-    with pytest.raises(
-        ValueError, match="no metric can be computed; the first one lacks SQ_INSTS_VALU_ADD_F16"
-    ):
+    with pytest.raises(ValueError, match="lacks SQ_INSTS_VALU_ADD_F16"):
         speed_of_light(profile_with(tmp_path / "a", dispatch))
-    with pytest.raises(ValueError, match="no peaks and formulas for gfx1151"):
+    with pytest.raises(ValueError, match="gfx1151"):
         speed_of_light(profile_with(tmp_path / "b", dispatch, gpu_arch="gfx1151"))
     folder = write_folder(tmp_path / "c", wide_rows([dispatch]), sysinfo=None)
-    with pytest.raises(ValueError, match="does not say which GPU"):
+    with pytest.raises(ValueError, match=r"sysinfo\.csv"):
         speed_of_light(read_rocprof_compute(folder))
     empty = Profile(
         profile_with(tmp_path / "d", dispatch).events, meta={"sysinfo": {"gpu_arch": "gfx942"}}

@@ -290,7 +290,7 @@ class TestConvert:
 
     @pytest.mark.parametrize(
         ("target", "words"),
-        [("out.pb", "ends in .json"), ("no/out.json", "its folder does")],
+        [("out.pb", ".json or .json.gz"), ("no/out.json", "its folder does")],
     )
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
         monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read

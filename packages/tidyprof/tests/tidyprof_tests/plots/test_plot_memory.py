@@ -78,7 +78,7 @@ def test_the_figure_is_sound(shaded: pd.DataFrame | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [(None, "no memory of PyTorch"), (["requested memory"], "no requested")]
+    ("names", "words"), [(None, "PyTorch"), (["requested memory"], "requested memory")]
 )
 def test_a_profile_without_it_is_not_drawn(names: list[str] | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):

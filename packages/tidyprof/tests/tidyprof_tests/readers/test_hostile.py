@@ -235,15 +235,15 @@ def test_what_is_no_file_is_refused_at_once(reader, kind, tmp_path):
         os.mkfifo(path)
     else:
         path = Path("/dev/zero")
-    assert refused(getattr(tidyprof, reader), path) == "a pipe, socket or device"
+    assert "pipe, socket or device" in refused(getattr(tidyprof, reader), path)
 
 
 @pytest.mark.parametrize(
     ("error", "found"),
     [
-        (PermissionError(13, "Permission denied"), "reading it is not permitted"),
-        (OSError(5, "Input/output error"), "(Input/output error)"),
-        (MemoryError(), "more than fits into the memory at hand"),
+        (PermissionError(13, "Permission denied"), "permission"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (MemoryError(), "memory"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -317,7 +317,7 @@ DOUBLED = [name for name in test_rocprofv3_bad_input.SEEDS if name.endswith("_tr
 def test_a_file_in_which_everything_is_there_twice(name, tmp_path):
     (tmp_path / name).write_bytes(doubled(name))
     found = refused(tidyprof.read, tmp_path / name)
-    assert "that are there twice" in found or "dispatch id" in found
+    assert "twice" in found or "dispatch id" in found
 
 
 def with_new_ids(table: str, version: int = 3) -> str:
@@ -338,7 +338,7 @@ def test_rows_of_rpd_that_are_there_twice_with_new_numbers(table, tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(with_new_ids(table, 2))
         connection.commit()
-    assert "10 that are there twice" in refused(tidyprof.read, path)
+    assert "(10 that occur twice)" in refused(tidyprof.read, path)
 
 
 @pytest.mark.parametrize("table", ["rocpd_monitor", "rocpd_counter"])
@@ -358,7 +358,7 @@ def test_samples_of_rpd_that_are_there_twice_count_once(table, tmp_path):
     pd.testing.assert_frame_equal(once.counters, twice.counters)
     assert len(once.counters)
     (reason,) = set(twice.meta["repairs"]) - set(once.meta["repairs"])
-    assert "that are there twice" in reason
+    assert "twice" in reason
 
 
 def test_readings_that_are_there_twice_count_once(tmp_path):
@@ -459,9 +459,7 @@ def test_a_kernel_of_sixteen_days_among_microseconds(tmp_path):
     first = test_rocprofv3_bad_input.FIRST
     days = str(int(first) - 16 * 86400 * 10**9).encode()
     (tmp_path / "1_kernel_trace.csv").write_bytes(trace.replace(first, days, 1))
-    assert "1 that last a thousand times as long as all the rest" in refused(
-        tidyprof.read, tmp_path
-    )
+    assert "1 that last a thousand times" in refused(tidyprof.read, tmp_path)
 
 
 def test_a_kernel_of_sixty_years(tmp_path):

