@@ -89,7 +89,9 @@ def _refuse_copies(runs: Sequence[RunTimes]) -> None:
             "one run is a copy of the other, or a link to it",
             "record each repeat separately, or leave out the copy",
         )
-        raise UserError(one_line("; ".join(pairs[:NAMED]) + rest, "the same run", cause, next_step))
+        raise UserError(
+            one_line("; ".join(pairs[:NAMED]) + rest, "these are the same run", cause, next_step)
+        )
 
 
 def _show(verdict: Verdict) -> None:

@@ -72,7 +72,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
         elif number <= len(lines):
             raise ProfileReadError(
                 file,
-                f"line {number} isn't a step with a rank and seconds, or repeats an earlier step",
+                f"line {number} isn't a step with a rank and seconds, or isn't the next step",
                 "two runs wrote to the same file, or another program changed it",
                 "run it again, with a separate STEP_TIMER_DIR for each run",
             )

@@ -411,7 +411,7 @@ def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Interva
 
 
 def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
-    """Return what the judged steps did, per step.
+    """Return the counts of kernels, copies, batches and calls per judged step.
 
     count -- the number of steps, added up over devices.
     """

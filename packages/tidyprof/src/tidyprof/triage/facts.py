@@ -233,7 +233,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts of one rank. They are small even for a long trace.
+    """The facts of one rank, which are small even for a long trace.
 
     rank     -- `rank 3`, or empty if unknown.
     budget   -- a table with one row per device and step. Its columns are rank, process, device,

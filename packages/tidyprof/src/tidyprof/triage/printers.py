@@ -22,7 +22,7 @@ NAME, MS, PERCENT = 22, 9, 6
 """The widths of the columns in the table of parts."""
 
 PAGE = "docs/triage.md"
-"""The page that explains each cause and shows its fix in code. Each cause is an anchor on it."""
+"""The page that explains each cause and shows its fix in code, with an anchor for each cause."""
 
 Line = tuple[str, str]
 """A line of the report, and its style: bold or empty."""

@@ -165,21 +165,23 @@ class TestTables:
 
         paths = recorded("before.json", 4, 10_000), recorded("after.json", 2, 30_000)
         total, steps, _, row, rest, _ = call("table", "compare", *paths).splitlines()
-        assert total == "3 kernels, 0.011 ms a step before and 0.031 ms after: +0.020 ms (+181.2 %)"
+        assert (
+            total == "3 kernels, 0.011 ms per step before and 0.031 ms after: +0.020 ms (+181.2%)"
+        )
         assert steps == (
             "steps: 4 of 900.0 µs before and 2 of 900.0 µs after (median, on the host, over all"
-            " ranks); calls and times are those of one"
+            " ranks); calls and times are per step"
         )
         assert row.split() == ["long_one", "1", "1", "0.010", "0.030", "+0.020"]
         assert rest.startswith(
-            "2 others, each changed by less than 1 % of the time (0.000 ms), together +0.000 ms"
+            "2 others, each changed by less than 1% of the time (0.000 ms), together +0.000 ms"
         )
         assert len(call("table", "compare", *paths, "--top", "0").splitlines()) == 7
 
     def test_equal_recordings_have_no_row(self, call, trace):
         total, _, rest, _ = call("table", "compare", trace, trace).splitlines()
-        assert total.endswith(": +0.000 ms (+0.0 %)")
-        assert rest.startswith("3 kernels, each changed by less than 1 % of the time")
+        assert total.endswith(": +0.000 ms (+0.0%)")
+        assert rest.startswith("3 kernels, each changed by less than 1% of the time")
 
     def test_two_recordings_of_a_processor_are_compared_by_operator(self, call, tmp_path):
         names = ("torch-cpu-vit", "torch-cpu-vit-compiled")
@@ -236,16 +238,16 @@ class TestTables:
     def test_nothing_to_show(self, call, recordings, tmp_path):
         gpu_only = recordings / "torch-mi210-gpu-only" / "gpu_only_trace.json.gz"
         text = call("table", "steps", gpu_only, "--timeline", "device")
-        assert text.startswith("No steps are marked")
+        assert text.startswith("This profile has no marked steps")
         empty = recordings / "rocprofv3-csv-docs" / "counter_collection.csv"
-        assert call("table", "steps", empty).startswith("There are no events in this recording.")
+        assert call("table", "steps", empty).startswith("This profile contains no events.")
         cpu = write_trace(
             tmp_path / "cpu.json",
             [operator("aten::linear", 1000, 2000, 1)],
             header={"schemaVersion": 1},
         )
         for name in ("kernels", "busy"):
-            assert call("table", name, cpu).startswith("There ")
+            assert call("table", name, cpu).startswith("This profile contains no ")
 
 
 class TestSteps:
@@ -288,7 +290,7 @@ class TestConvert:
 
     @pytest.mark.parametrize(
         ("target", "words"),
-        [("out.pb", ".json or .json.gz"), ("no/out.json", "its folder is not there")],
+        [("out.pb", ".json or .json.gz"), ("no/out.json", "its folder does")],
     )
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
         monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
@@ -315,9 +317,11 @@ class TestRecordingsAreKept:
         return main
 
     def test_the_file_itself(self, refused, trace):
-        assert "would be lost" in refused("table", "kernels", trace, "--json", trace, kept=trace)
-        assert "would be lost" in refused("convert", trace, trace, kept=trace)
-        assert "would be lost" in refused(
+        assert "replace an input file" in refused(
+            "table", "kernels", trace, "--json", trace, kept=trace
+        )
+        assert "replace an input file" in refused("convert", trace, trace, kept=trace)
+        assert "replace an input file" in refused(
             "table", "compare", trace, trace, "--csv", trace, kept=trace
         )
 

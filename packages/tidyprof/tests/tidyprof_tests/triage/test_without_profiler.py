@@ -5,6 +5,7 @@ ms.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import tidyprof
 from tidyprof.cli.main import main
 from tidyprof.triage.profiler_overhead import Estimate, Overhead, steps_to_judge
+from tidyprof.triage.verdict import WrongStepError
 from tidyprof_tests.triage.traces import (
     MS,
     NEXT,
@@ -232,7 +234,7 @@ def test_a_step_that_these_can_not_be_is_refused(
     step: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = trace(tmp_path / "trace.json", 1, short)
-    with pytest.raises(ValueError, match=r"no step takes|recorded steps take"):
+    with pytest.raises(WrongStepError, match=re.escape(f"{step:g} ms")):
         diagnosed(path, step_time_ms=step)
     try:
         code = main(["triage", str(path), f"--step-time-ms={step}"])
