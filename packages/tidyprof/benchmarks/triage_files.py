@@ -49,15 +49,17 @@ def rates(rows: Sequence[Row]) -> str:
     """Return how many verdicts are right, wrong and confident, as Markdown."""
     lines = [
         "| collection | conditions | verdicts | right | right: confident | right: inconclusive"
-        " | names no cause | wrong | wrong: confident |",
-        "| --- | --- |" + " --: |" * 7,
+        " | names no cause | wrong |",
+        "| --- | --- |" + " --: |" * 6,
     ]
     for collection, conditions in dict.fromkeys((row.collection, row.conditions) for row in rows):
         own = [row for row in rows if (row.collection, row.conditions) == (collection, conditions)]
         right, wrong = ([row for row in own if row.right == word] for word in ("yes", "no"))
         no_cause = sum(row.verdict in NAMES_NO_CAUSE for row in right)
         numbers = [len(own), len(right), _confident(right), no_cause]
-        numbers += [len(own) - len(right) - len(wrong), len(wrong), _confident(wrong)]
+        # The page states below the table that no wrong verdict is confident.
+        assert not _confident(wrong), own[0]
+        numbers += [len(own) - len(right) - len(wrong), len(wrong)]
         lines.append("| " + " | ".join(map(str, (collection, conditions, *numbers))) + " |")
     lost = [
         f"{median(one['cpu_steal_share'] for one in verdicts.values() if 'why' not in one):.0%}"
