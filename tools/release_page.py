@@ -41,7 +41,7 @@ This page lists what changed in the course's tools between ROCm {shown()[0]} and
 and how to write
 commands that work on all releases. The doctor shows your release:
 
-```
+```text
 $ .venv/bin/python -m proflab doctor
 check               status      found
 ROCm                ok          7.2.4
