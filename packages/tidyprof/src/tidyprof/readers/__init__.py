@@ -1,1 +1,1 @@
-"""Readers of profiler files, one folder per format; `registry` lists them."""
+"""Readers for profiler files. Each format has its own folder, and `registry` lists the formats."""

@@ -1,11 +1,13 @@
-"""Reader for AMD GPU assembly from LLVM (`.amdgcn`, `.s`): compiler metadata of each kernel, and
-instruction counts.
+"""Reader for LLVM assembly for AMD GPUs (`.amdgcn`, `.s`). It reads the compiler's metadata for
+each kernel and counts instructions.
 
-Code objects contain the same metadata but no text in which to count instructions.
+A code object contains the same metadata, but it has no assembly text in which to count
+instructions.
 
-LLVM's "User Guide for AMDGPU Backend" describes the metadata at the end of a file (code object V3
-and later, https://llvm.org/docs/AMDGPUUsage.html). Triton leaves out the LDS that it requests at
-launch. It writes that number and the workgroup size to a JSON file of the same name in its cache.
+LLVM's "User Guide for AMDGPU Backend" describes the metadata at the end of an assembly file
+(https://llvm.org/docs/AMDGPUUsage.html, code object V3 and later). The metadata doesn't include the
+LDS that Triton requests at launch. Triton writes this LDS size and the workgroup size to a JSON
+file with the same name in its cache.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from tidyprof.readers.code_objects import ENDINGS as OF_CODE_OBJECTS
 from tidyprof.tables.contract import Origin
 
 LARGEST_BYTES = 256 * 2**20
-"""Size limit of a file: a thousand times the largest kernel of lesson 16."""
+"""Maximum file size. The largest kernel in lesson 16 is a thousand times smaller."""
 
 LARGEST_NUMBER = 2**32 - 1
-"""Upper bound of every number: a kernel descriptor stores sizes in 32 bits (LLVM's guide), and
-counts are far smaller.
+"""Maximum value of any number. LLVM's guide says that kernel descriptors store sizes in 32 bits,
+and instruction counts are far smaller.
 """
 
 STATED = {
@@ -44,7 +46,7 @@ STATED = {
     "lds_bytes": "group_segment_fixed_size",
     "lanes": "wavefront_size",
 }
-"""Column -> key of LLVM's metadata."""
+"""LLVM's metadata key for each column."""
 
 COLUMNS = {
     **dict.fromkeys(("file", "kernel", "target"), "string"),
@@ -77,31 +79,45 @@ _WIDTHS = {
     "short|[bui]16": 2,
     "": 1,
 }
-"""Part of a load's name -> bytes loaded per lane. The first match counts."""
+"""Number of bytes that a load instruction loads per lane, by a part of its name. The first match
+applies.
+"""
 
 
 @guarded
 def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
-    """Read the kernels in an assembly file, or in all assembly files below a folder such as
-    Triton's cache. Also accept a code object (ELF), such as one from rocprofv3 --att, or a folder
-    with code objects but no assembly.
+    """Read the kernels from an assembly file or from all assembly files in a folder, such as
+    Triton's cache.
+
+    The path can also be a code object (ELF), such as one from `rocprofv3 --att`, or a folder that
+    contains code objects but no assembly.
 
     Each row describes one kernel:
-      - file: path below the folder
-      - kernel, target: name of the kernel, and GPU such as gfx942
-      - vgprs: registers per work-item, including accum_vgprs, the accumulation registers
-      - sgprs: registers per wavefront
-      - spilled_vgprs, spilled_sgprs: register stores anywhere in the code, which can exceed the
-        number of registers that are in scratch memory at one time
-      - scratch_bytes, lds_bytes: scratch memory per work-item, and LDS per workgroup
-      - lanes, warps: number of lanes per wavefront, and of wavefronts per workgroup
-      - matrix_instructions, spill_instructions, loads (such as `12 x 16 B`): numbers of lines in
-        the code, not of executions; <NA> for a code object
 
-    Without Triton's JSON file, `warps` is <NA> and `lds_bytes` excludes the LDS requested at
-    launch.
+    - file: path relative to the folder
+    - kernel: kernel name
+    - target: GPU architecture, such as gfx942
+    - vgprs: number of vector registers per work-item, including the accumulation registers
+    - accum_vgprs: number of accumulation registers per work-item
+    - sgprs: number of scalar registers per wavefront
+    - spilled_vgprs: number of stores in the code that spill a vector register
+    - spilled_sgprs: number of stores in the code that spill a scalar register
+    - scratch_bytes: scratch memory per work-item
+    - lds_bytes: LDS per workgroup
+    - lanes: number of lanes per wavefront
+    - warps: number of wavefronts per workgroup
+    - matrix_instructions: number of matrix instructions in the code
+    - spill_instructions: number of spill instructions in the code
+    - loads: number of load instructions of each width, such as `12 x 16 B`
 
-    Raises ProfileReadError if there is no assembly, if a file contains no kernel, or if a file
+    A register can be spilled several times, so the number of spills can exceed the number of
+    registers that are in scratch memory at the same time. The last three columns count lines of
+    code, not executions. For a code object, these columns are `<NA>`.
+
+    Without Triton's JSON file, `warps` is `<NA>`, and `lds_bytes` excludes the LDS that Triton
+    requests at launch.
+
+    Raises ProfileReadError if there is no assembly, if a file contains no kernels, or if a file
     doesn't have LLVM's structure.
     """
     path = Path(path)
@@ -111,12 +127,12 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
         file for file in _files(path, OF_CODE_OBJECTS) if _is_elf(file)
     ]
     if not files:
-        cause = "the kernels are in another folder, or none was compiled for an AMD GPU"
+        cause = "the kernels are in another folder, or no kernel was compiled for an AMD GPU"
         next_step = (
             "pass Triton's cache (~/.triton/cache, or the folder `triton` in torch.compile's cache)"
         )
         raise ProfileReadError(
-            path, f"no file ends in {', '.join(ENDINGS)}, and no code object", cause, next_step
+            path, f"no assembly ({', '.join(ENDINGS)}) and no code object", cause, next_step
         )
     rows = []
     for file in files:
@@ -131,7 +147,9 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _files(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Return the file itself, or all files below the folder with one of these endings."""
+    """Return the file itself, or all files in the folder and its subfolders that have one of these
+    endings.
+    """
     if not path.is_dir():
         return [path]
     return sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(endings))
@@ -142,7 +160,9 @@ def _is_elf(file: Path) -> bool:
 
 
 def _asked(file: Path) -> dict[str, Any]:
-    """Return the content of the Triton JSON file next to a file, or {} if there is none."""
+    """Return the contents of the Triton JSON file next to this file, or {} if there is no such
+    file.
+    """
     beside = file.with_name(re.sub(r"\.\w+(\.gz)?$", ".json", file.name))
     if not beside.is_file():
         return {}
@@ -159,7 +179,9 @@ def _asked(file: Path) -> dict[str, Any]:
 
 
 def _kernels(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of one file, each with Triton's `version`, or None if unknown."""
+    """Return one row per kernel in a file. Each row includes Triton's `version`, which is None if
+    unknown.
+    """
     data = read_bytes(file, LARGEST_BYTES)
     if data.startswith(ELF):
         target, kernels = stated_kernels(file, data)
@@ -177,8 +199,8 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
             else "the file contains no AMD GPU kernel"
         )
         cause = (
-            "the file is cut off, is for another GPU, or comes from a disassembler, which writes"
-            " no metadata"
+            "the file is cut off, was compiled for another GPU, or comes from a disassembler, which"
+            " doesn't write metadata"
         )
         raise ProfileReadError(
             file, found, cause, "compile again, and pass the file that the compiler writes"

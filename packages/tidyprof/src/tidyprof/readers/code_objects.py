@@ -1,7 +1,7 @@
-"""Reader for AMD GPU code objects (ELF): the compiler's metadata of each kernel.
+"""Reader for AMD GPU code objects (ELF files). It reads the compiler's metadata for each kernel.
 
-The metadata is a MessagePack note of type NT_AMDGPU_METADATA with the same keys as in assembly
-(https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
+The metadata is a MessagePack note of type NT_AMDGPU_METADATA. It has the same keys as the metadata
+in assembly (https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Object V4 Metadata").
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from tidyprof.errors import DAMAGED, ProfileReadError
 
 ELF = b"\x7fELF"
 ENDINGS = (".out", ".hsaco", ".co")
-"""File name endings of code objects from rocprofv3 --att, Triton and hipcc."""
+"""File name endings of code objects from `rocprofv3 --att`, Triton and hipcc."""
 
 _CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
-"""ELFCLASS64, ELFDATA2LSB, EM_AMDGPU, PT_NOTE and NT_AMDGPU_METADATA."""
+"""Values of `ELFCLASS64`, `ELFDATA2LSB`, `EM_AMDGPU`, `PT_NOTE` and `NT_AMDGPU_METADATA`."""
 
 _MAX_SEGMENTS = 1000
 
 _GPUS = {0x30: "gfx908", 0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}
-"""Lowest byte of e_flags -> the GPU (EF_AMDGPU_MACH in LLVM's guide), for AMD Instinct."""
+"""AMD Instinct GPU for each value of the lowest byte of `e_flags` (`EF_AMDGPU_MACH` in LLVM's
+guide).
+"""
 
 
 def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
-    """Return the GPU of a code object, such as `gfx942`, and the metadata of its kernels. The keys
-    have no leading dot.
+    """Return the GPU of a code object, such as `gfx942`, and the metadata of its kernels. The
+    leading dot of each metadata key is removed.
 
-    Raises ProfileReadError if the code object isn't for an AMD GPU, has no kernel, or is damaged.
+    Raises ProfileReadError if the code object isn't for an AMD GPU, has no kernels, or is damaged.
     """
-    # The header of a 64-bit ELF file has 64 bytes. e_machine starts at byte 18.
+    # A 64-bit ELF header is 64 bytes long, and e_machine starts at byte 18.
     if (
         len(data) < 64
         or (data[4], data[5]) != (_CLASS_64, _LITTLE)
@@ -50,7 +52,7 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
     try:
         note = next(_metadata_of(data))
         stated = msgspec.msgpack.decode(note)
-        # Code objects before V4 contain their GPU only in e_flags, at byte 48 of the header.
+        # Before V4, a code object's GPU is only in e_flags, at byte 48 of the header.
         gpu = _GPUS.get(data[48], f"GPU {data[48]:#x} of LLVM")
         target = stated.get("amdhsa.target", gpu).rpartition("--")[2].partition(":")[0]
         kernels = [
@@ -73,14 +75,16 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
         ) from None
     if not kernels:
         cause = "the code object contains only functions, or its notes were stripped"
-        next_step = f"inspect its code with llvm-objdump --disassemble {file.name}"
-        raise ProfileReadError(file, "the code object's metadata lists no kernel", cause, next_step)
+        next_step = f"run llvm-objdump --disassemble {file.name} to inspect the code"
+        raise ProfileReadError(
+            file, "the code object's metadata lists no kernels", cause, next_step
+        )
     return target, kernels
 
 
 def _metadata_of(data: bytes) -> Iterator[bytes]:
-    # elf(5) describes the fields: e_phoff, e_phentsize and e_phnum in the header, then p_type,
-    # p_offset and p_filesz of each segment. A note has three numbers, a name and its content.
+    # elf(5) describes e_phoff, e_phentsize and e_phnum in the header, and p_type, p_offset and
+    # p_filesz of each segment. A note consists of three numbers, a name and its contents.
     start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")
     for segment in range(min(count, _MAX_SEGMENTS)):
         at = start + segment * size
@@ -102,5 +106,7 @@ def _number(data: bytes, offset: int, kind: str) -> int:
 
 
 def _padded(length: int) -> int:
-    """Return the padded length. Note names and contents fill whole words of 4 bytes."""
+    """Round a length up to a multiple of 4 bytes, because note names and contents are padded to
+    whole words.
+    """
     return (length + 3) // 4 * 4

@@ -1,4 +1,6 @@
-"""`read`: recognize the format of a file by its content, and call the matching reader."""
+"""The function `read`, which recognizes the format of a file by its contents and calls the right
+reader.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ take too long.
 
 @dataclass(frozen=True)
 class Format:
-    """A file format. The modules `recognition` and `reader` in its folder are imported when they
-    are needed.
+    """A file format. The modules `recognition` and `reader` in the format's folder are imported
+    only when they are needed.
 
-    name   -- name of the format in messages.
-    folder -- name of the folder.
-    door   -- name of the function in `reader` that reads a file.
-    has_functions -- True if the reader has the option `python_functions`.
+    - name: format name for messages
+    - folder: name of the format's folder
+    - door: name of the function in `reader` that reads a file
+    - has_functions: True if the reader accepts the option `python_functions`
     """
 
     name: str
@@ -43,12 +45,14 @@ class Format:
     has_functions: bool = False
 
     def recognizes(self, path: Path, head: bytes) -> bool:
-        """Return True if a folder, or a file that starts with `head`, has this format."""
+        """Return True if the path has this format. The path is a folder or a file that starts with
+        `head`.
+        """
         return import_module(f"tidyprof.readers.{self.folder}.recognition").recognizes(path, head)
 
     @property
     def read(self) -> Callable[..., Profile]:
-        """The reader, which takes a path and keyword arguments and returns a Profile."""
+        """The reader function, which accepts a path and keyword arguments and returns a Profile."""
         return getattr(import_module(f"tidyprof.readers.{self.folder}.reader"), self.door)
 
 
@@ -68,8 +72,8 @@ FORMATS = (
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
-"""All formats, in the order in which they are checked. A file can match only one format. If a
-folder matches several, the format with the most information comes first.
+"""All formats in the order in which they are checked. A file can match only one format. If a folder
+matches several formats, the format with the most information takes precedence.
 """
 
 
@@ -99,23 +103,26 @@ def read(
     time_zone: str | None = None,
     only: Collection[Path] | None = None,
 ) -> Profile:
-    """Read a profiler's file or folder, whatever its name and compression.
+    """Read a profiler's file or folder. The file can have any name and any supported compression.
 
-    For rocprofv3, the path can also be a folder plus the start of the file names, as passed to
-    its --output-file. If a folder isn't a profile itself but contains exactly one, that
-    profile is read, and meta["files"] lists its files.
+    For rocprofv3, the path can also be a folder plus the common prefix of the file names, as passed
+    to its `--output-file` option. If a folder isn't a profile itself but contains exactly one
+    profile, that profile is read, and `meta["files"]` lists its files.
 
-    rank             -- read only this rank. If the files don't contain a rank, assign this one.
-    origin           -- where the profile comes from; unknown if None.
-    maximum_bytes    -- limit for the size of an unpacked file; None for the reader's default.
-    python_functions -- also read the Python functions of a torch trace. Other formats ignore it.
+    - rank: the only rank to read. If the files don't contain a rank, this rank is assigned to them.
+    - origin: origin of the profile, or None if it is unknown.
+    - maximum_bytes: maximum size of an uncompressed file. None means the reader's default.
+    - python_functions: True to read the Python functions in a torch trace as well. Other formats
+      ignore this option.
+    - progress: True to show a progress bar. Only the readers for torch, Perfetto and rocprof-sys
+      support this option.
+    - root: see `read_torch_trace`.
+    - time_zone: see `read_system`.
+    - only: see `read_rocprofv3`.
 
-    These options raise TypeError if the format doesn't support them:
-      - rank: not supported by rocprof-compute, rocprof 1 and monitors
-      - progress: only supported by torch, Perfetto and rocprof-sys
-      - root: see `read_torch_trace`
-      - time_zone: see `read_system`
-      - only: see `read_rocprofv3`
+    Raises TypeError if one of the options `rank`, `progress`, `root`, `time_zone` and `only` is
+    passed but the format doesn't support it. The readers for rocprof-compute, rocprof 1 and system
+    monitors don't support `rank`.
 
     Raises ProfileReadError if the path doesn't exist, if its format is unknown, or if a folder
     contains several profiles.
@@ -150,8 +157,8 @@ def read(
 
 
 def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
-    """Read a file or folder in this format. If a folder contains several formats, the error lists
-    them.
+    """Read a file or folder in this format. If a folder contains several formats, the error message
+    lists all of them.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if not known.has_functions:
@@ -166,8 +173,8 @@ def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
 
 
 def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return all names in a folder. Also return the format of each profile among the first
-    _MAX_TRIED names.
+    """Return all names in a folder. Also return the formats of the profiles among the first
+    _MAX_TRIED entries.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
     return names, {name: kind for name in names[:_MAX_TRIED] if (kind := _format_of(folder / name))}
@@ -190,11 +197,13 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
 
 
 def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptions]]:
-    """Return the paths and options with which `read` reads the files of one run.
+    """Return the paths and options that `read` needs to read the files of one run.
 
-    A folder with one subfolder per tool is replaced by these subfolders. Several rocprofv3 files
-    in one folder become one profile that contains only these files, because rocprofv3 writes
-    launches and kernels to different files. Raises ProfileReadError if a file can't be opened.
+    If a folder has one subfolder per tool, the result contains these subfolders instead of the
+    folder. If several files in one folder come from rocprofv3, they become a single profile that
+    contains only these files, because rocprofv3 writes launches and kernels to separate files.
+
+    Raises ProfileReadError if a file can't be opened.
     """
     recordings: dict[Path, list[Path]] = {}
     for path in (one for given in paths for one in _of_each_tool(Path(given))):
@@ -208,10 +217,8 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
 
 
 def _of_each_tool(path: Path) -> list[Path]:
-    """Return the profiles in a folder if each is a folder by a different tool, otherwise the path
-    itself.
-
-    Two profiles by the same tool could be two runs.
+    """Return the folder's subfolders if each contains a profile from a different tool. Otherwise,
+    return the folder itself, because two profiles from the same tool could come from two runs.
     """
     if not path.is_dir():
         return [path]
@@ -227,21 +234,23 @@ _ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")
 
 
 def _starts_file_names(path: Path) -> bool:
-    """Return True if the path doesn't exist but is the start of existing file names."""
+    """Return True if the path doesn't exist but is a prefix of existing file names."""
     if path.exists() or not path.name or not path.parent.is_dir():
         return False
     return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
 
 
 _THREAD_TRACE = re.compile(r"^(stats_)?ui_output_|\.att$|_code_object_id_\d+\.out$")
-"""File names of rocprofv3 --att. The tables in a folder `ui_output_...` are JSON files."""
+"""Pattern for the names of files and folders from `rocprofv3 --att`. The tables in a folder
+`ui_output_...` are JSON files.
+"""
 
 _VIEWER = (
     (
-        "this is a thread trace from rocprofv3 --att, which contains instruction cycles of a few"
-        " waves but not a whole run"
+        "this is a thread trace from rocprofv3 --att, which contains the instruction cycles of a"
+        " few waves instead of a whole run"
     ),
-    "it was recorded to inspect one kernel",
+    "the trace was recorded to inspect a single kernel",
     (
         "open the folder ui_output_... with ROCprof Compute Viewer, or read the code objects"
         " (*.out) with `tidyprof isa`"
@@ -273,8 +282,9 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
 
 
 def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
-    """Return the error for a folder that isn't a profile itself but contains `recordings` (name
-    -> format).
+    """Return the error for a folder that isn't a profile itself but contains profiles.
+
+    - recordings: format of each profile in the folder, by name
     """
     if recordings:
         found = (
@@ -317,7 +327,9 @@ def _first(names: list[str]) -> str:
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of a file or folder, or "" if it isn't known or can't be opened."""
+    """Return the format of a file or folder. Return "" if the format is unknown or the path can't
+    be opened.
+    """
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
         known = FORMATS if head or path.is_dir() else ()

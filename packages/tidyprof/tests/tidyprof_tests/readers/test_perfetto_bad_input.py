@@ -80,7 +80,7 @@ def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):
     meta = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*parts))).meta
     assert meta["repairs"] == {
         "dropped events at time zero": 1,
-        "dropped events with a name that is missing from the file": 1,
+        "dropped events with a missing name": 1,
     }
 
 

@@ -246,9 +246,7 @@ def test_training_json(truth, training):
 
 
 def test_files_of_several_runs_are_not_one_run(recordings):
-    with pytest.raises(
-        ProfileReadError, match="the files of one run name 9 different processes, such as 15 and 57"
-    ):
+    with pytest.raises(ProfileReadError, match=r"\b9 different .*\b15 and 57\b"):
         read_rocprofv3(recordings / DOCS)
 
 

@@ -151,7 +151,7 @@ def test_few_bad_rows_are_left_out_and_counted(tmp_path):
     assert profile.meta["repairs"] == {
         "dropped events with negative duration": 1,
         "dropped events at time zero": 1,
-        "dropped events with the dispatch id of another row": 1,
+        "dropped events with a repeated dispatch ID": 1,
     }
     assert profile.meta["events_total"] == 303
     path.write_text(kernel_csv([*kernels, *bad, Kernel("k", 9, -1, 402)]))

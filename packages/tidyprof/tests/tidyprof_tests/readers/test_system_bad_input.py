@@ -75,7 +75,7 @@ USAGE = [
         for second in range(200)
     ),
 ]
-LOST = "from rows that are cut short or not separated by commas"
+LOST = "from incomplete rows"
 
 
 @pytest.mark.parametrize(

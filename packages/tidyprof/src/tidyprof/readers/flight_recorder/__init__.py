@@ -1,1 +1,3 @@
-"""Reader for PyTorch flight recorder dumps, which list each rank's collectives and their lines."""
+"""Reader for PyTorch flight recorder dumps, which list each rank's collective calls and the lines
+of code that made them.
+"""

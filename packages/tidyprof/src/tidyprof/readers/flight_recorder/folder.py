@@ -1,4 +1,6 @@
-"""Files in a folder of flight recorder dumps: each rank's dump, unreadable dumps, and logs."""
+"""Functions that find each rank's flight recorder dump, unreadable dumps and log files in a
+folder.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from tidyprof.io.byte_stream import head_or_nothing, is_pickle
 
 _NAMED = re.compile(r"rank[_.-]?([0-9]+)(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
 _AT_END = re.compile(r"(?<![0-9])([0-9]+)(?:\.[A-Za-z]+){0,2}$")
-"""Positions of the rank in a file name: after the word `rank`, because host names also contain
-numbers, or at the end, as in names from PyTorch's `DebugInfoWriter`. File endings may follow.
+"""Patterns for the rank in a file name. The rank comes after the word `rank`, because host names
+also contain numbers. In names from PyTorch's `DebugInfoWriter`, the rank is at the end. File name
+extensions can come after the rank.
 """
 
 _JSON = re.compile(
@@ -29,11 +32,11 @@ MAX_DIGITS = 9
 
 @dataclass(frozen=True)
 class Dumps:
-    """Dumps and logs in a folder.
+    """The dumps and logs in a folder, by rank.
 
-    readable   -- rank -> its dump.
-    unreadable -- rank -> name of its unreadable dump, and the reason.
-    logs       -- rank -> name and last line of its log.
+    - readable: each rank's dump
+    - unreadable: name of the rank's unreadable dump, and the reason why it can't be read
+    - logs: name and last line of the rank's log
     """
 
     readable: dict[int, Path]
@@ -45,7 +48,7 @@ def dumps_in(folder: Path) -> Dumps:
     """Find the dumps and logs in a folder.
 
     Raises ProfileReadError if there is no dump, if two dumps have the same rank, or if the number
-    in a dump's name can't be a rank.
+    in the name of a dump can't be a rank.
     """
     readable: dict[int, Path] = {}
     others: dict[Path, int] = {}
@@ -83,9 +86,11 @@ def dumps_in(folder: Path) -> Dumps:
     if not readable:
         also = f"; {next(iter(unreadable.values()))}" if unreadable else ""
         cause = "no rank wrote a dump, or this is the wrong folder"
-        next_step = "check the path in TORCH_FR_DUMP_TEMP_FILE; a dump's name ends with its rank"
+        next_step = (
+            "check the path in TORCH_FR_DUMP_TEMP_FILE (each dump's name ends with its rank)"
+        )
         raise ProfileReadError(
-            folder, f"the folder has no PyTorch flight recorder dump{also}", cause, next_step
+            folder, f"the folder contains no PyTorch flight recorder dumps{also}", cause, next_step
         )
     logs = {
         rank: line
@@ -96,20 +101,20 @@ def dumps_in(folder: Path) -> Dumps:
 
 
 _OTHER_NAME = (
-    "the file was renamed, or the number is a time",
+    "the file was renamed, or the number isn't a rank but a time",
     "put the rank at the end of each dump's name, for example rank_0",
 )
 
 
 def is_json(head: bytes) -> bool:
-    """Return True if a file starts like a JSON dump. PyTorch profiler traces contain some of the
-    same words.
+    """Return True if a file starts like a JSON dump. PyTorch profiler traces aren't dumps, although
+    they contain some of the same words.
     """
     return _JSON.match(head) is not None and _OF_TRACES not in head
 
 
 def _fault(file: Path) -> str:
-    """Return the reason why a file isn't a dump, or "" if it starts like one."""
+    """Return the reason why a file isn't a dump, or "" if the file starts like a dump."""
     try:
         status = file.stat()
     except OSError:
@@ -129,8 +134,8 @@ def _fault(file: Path) -> str:
 
 
 def _is_meant_as_dump(file: Path, shapes: set[str]) -> bool:
-    """Return True if a file has a name like a dump. An empty file or a file of zeros also counts,
-    unless it has a text file ending.
+    """Return True if the file name resembles the name of a dump. Files that are empty or contain
+    only zeros also count, except files with the extension of a text file.
     """
     if _shape(file) in shapes:
         return True
@@ -142,7 +147,9 @@ def _shape(file: Path) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """Return `log_1.txt ends with "..."`, or "" if the log is empty or not a regular file."""
+    """Return a string such as `log_1.txt ends with "..."`. Return "" if the log is empty or isn't a
+    regular file.
+    """
     if not log.is_file() or not (size := log.stat().st_size):
         return ""
     with log.open("rb") as opened:

@@ -1,6 +1,6 @@
-"""Reader for PyTorch flight recorder dumps: a table of calls from one file per rank.
+"""Reader for PyTorch flight recorder dumps. It combines one dump per rank into a table of calls.
 
-PyTorch's `FlightRecorder::getCollectiveTrace` defines the layout
+PyTorch's `FlightRecorder::getCollectiveTrace` defines the format
 (torch/csrc/distributed/c10d/FlightRecorder.hpp).
 """
 
@@ -23,15 +23,17 @@ from tidyprof.readers.flight_recorder.folder import MAX_DIGITS, dumps_in
 from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
-"""Size limit of a dump. A dump of 20,000 calls with 100 frames each is smaller; PyTorch's guide
-uses a tenth of that number of calls.
+"""Maximum size of a dump. A dump of 20,000 calls with 100 frames each is smaller than this limit,
+and PyTorch's guide uses a tenth of that number of calls.
 """
 
 MAX_JSON_VALUES = 10_000_000
-"""Maximum number of lists, dictionaries and values, which take up to 200 bytes each in Python."""
+"""Maximum number of lists, dictionaries and values in a file. Each of them takes up to 200 bytes in
+Python.
+"""
 
 MAX_DIMENSIONS = 64
-"""Maximum number of tensor dimensions, as in PyTorch (`TensorIterator`)."""
+"""Maximum number of tensor dimensions, the same as in PyTorch (`TensorIterator`)."""
 
 COLUMNS = {
     **dict.fromkeys(("rank", "number", "record"), "int64"),
@@ -46,37 +48,48 @@ COLUMNS = {
 _LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
 
 Memberships = dict[str, dict[tuple[int, ...], str]]
-"""Group name -> ranks of each group with this name -> unique name. `split_group` can create several
-groups with the same name.
+"""Unique names of process groups, by group name and ranks. Several groups can have the same name,
+because `split_group` may reuse a name.
 """
 
 
 @guarded
 def read_flight_recorder(path: str | Path) -> pd.DataFrame:
-    """Read all calls from a folder of dumps, ordered by rank and call.
+    """Read all calls from a folder of dumps, sorted by rank and call.
 
     Each row is one call by one rank:
-      - rank, group: rank that made the call, and name of its process group
-      - number: number of the call in that group, starting with 1
-      - record: number of the call in all groups, starting with 0
-      - call: for example `gloo:all_reduce`
-      - line: innermost line outside torch and libraries
-      - stack: all lines outside torch
-      - elements, types: number of elements and element type of each input
-      - called_ns: nanoseconds since 1970, or <NA> in a dump without times
-      - timeout_ms, state, retired: values from PyTorch
-      - message: True for a send or receive between two ranks, which are numbered separately
+
+    - rank: rank that made the call
+    - group: name of the rank's process group
+    - number: sequence number of the call in the group, starting with 1
+    - record: sequence number of the call across all groups, starting with 0
+    - call: name of the call, such as `gloo:all_reduce`
+    - line: innermost line of code outside torch and libraries
+    - stack: all lines of code outside torch
+    - elements: number of elements in each input
+    - types: element type of each input
+    - called_ns: time of the call in nanoseconds since 1970, or `<NA>` if the dump has no times
+    - timeout_ms: timeout from PyTorch
+    - state: state from PyTorch
+    - retired: flag from PyTorch
+    - message: True if the call is a send or receive between two ranks. These calls are numbered
+      separately.
 
     `attrs` contains these entries:
-      - groups: name of a group -> its ranks, if a dump contains them
-      - dumps: rank -> file
-      - unreadable: rank -> an unreadable file with the name of a dump
-      - logs: rank -> end of the log next to the dumps
-      - written_ns: rank -> last change of its file, in nanoseconds since 1970
 
-    Raises ProfileReadError if the folder has no dumps, if two dumps have the same rank, if dumps
-    disagree about the ranks of a group, or if a file starts like a dump but is invalid. Pickles
-    that could run code are rejected.
+    - groups: ranks of each named group, if a dump lists them
+    - dumps: dump file of each rank
+    - unreadable: unreadable dump file of each rank
+    - logs: end of each rank's log, if there are logs next to the dumps
+    - written_ns: last modification time of each rank's dump, in nanoseconds since 1970
+
+    Raises ProfileReadError in these cases:
+
+    - The folder contains no dumps.
+    - Two dumps have the same rank.
+    - Dumps disagree about the ranks of a group.
+    - A file starts like a dump but is invalid.
+    - A pickle could run code.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -95,13 +108,13 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
             _row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")
         ]
         stated[rank] = _groups(structure, content["pg_config"])
-    # Unique group names depend on all dumps, so the rows get these names last.
+    # Unique group names depend on all dumps, so they are added to the rows last.
     names = _names(folder, stated)
     for row in rows:
         row["group"] = names[row["group"]].get(
             stated[row["rank"]].get(row["group"], ()), row["group"]
         )
-    # Float columns would round the times if some times are missing.
+    # If some times were missing, pandas would use float columns and round the other times.
     table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
     groups = {name: list(ranks) for of_name in names.values() for ranks, name in of_name.items()}
     if any("" in of_rank for of_rank in stated.values()):
@@ -117,8 +130,11 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     return table
 
 
-_NO_FOLDER = ("a file instead of a folder", "one dump was passed, but tidyprof needs all ranks",
-              "pass the folder that contains the dumps of all ranks")  # fmt: skip
+_NO_FOLDER = (
+    "the path is a file instead of a folder",
+    "one dump was passed, but tidyprof needs all ranks",
+    "pass the folder that contains the dumps of all ranks",
+)
 
 
 def _content(file: Path) -> Any:
@@ -131,7 +147,7 @@ def _content(file: Path) -> Any:
     try:
         return json.loads(data)
     except ValueError:
-        raise ProfileReadError(file, "the JSON text can't be read", *DAMAGED) from None
+        raise ProfileReadError(file, "the file isn't valid JSON", *DAMAGED) from None
 
 
 def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
@@ -150,16 +166,16 @@ def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]
 
 
 def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Memberships:
-    """Give distinct names to groups that share a name but no rank, as `split_group` creates them.
-    The names include the ranks.
+    """Give unique names to groups that have the same name but no common rank. `split_group` creates
+    such groups. The unique names include the ranks.
 
-    Raises ProfileReadError if groups with the same name share ranks, because they come from two
-    runs.
+    Raises ProfileReadError if groups with the same name have a rank in common, because then the
+    dumps come from two runs.
     """
     members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for of_rank in stated.values():
         for name, ranks in of_rank.items():
-            # gloo omits the name and numbers the ranks of its newest group, starting with 0.
+            # gloo omits the group name and numbers the ranks of its newest group from 0.
             if name:
                 members[name].add(ranks)
     for name, several in members.items():
@@ -182,7 +198,7 @@ def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Membe
 
 
 def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, str]) -> list[int]:
-    """Return all ranks of a gloo job, based on its dumps. Ranks are numbered without gaps."""
+    """Return all ranks of a gloo job, based on its dumps. The ranks are consecutive numbers."""
     known = {
         *stated,
         *unreadable,
@@ -192,7 +208,7 @@ def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, 
 
 
 MAX_RANKS = 100_000
-"""Maximum number of ranks in a job. Gaps between higher numbers aren't filled."""
+"""Maximum number of ranks in a job. In larger jobs, missing ranks aren't filled in."""
 
 
 def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Allocator actions as events, and the memory in use after each action."""
+"""Conversion of allocator actions to events, with the memory in use after each action."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes
 from tidyprof.tables.records import Records
 
 MAX_ROWS = 50_000_000
-"""Maximum number of entries and blocks. A small file can refer to the same list many times."""
+"""Maximum number of entries and blocks. Even a small file can exceed it, because it can refer to
+the same list many times.
+"""
 
 MAX_CHARACTERS = 2**30
-"""Maximum number of characters from one file, which can refer to a long string many times."""
+"""Maximum number of characters from one file. Even a small file can exceed it, because it can refer
+to the same long string many times.
+"""
 
 _NO_LINE = 2**64 - 1
 _PYTHON = re.compile(r"\.py$|^<|^/tmp/ipykernel")
@@ -26,10 +30,10 @@ _TORCH = re.compile(r"(^|/)torch/")
 
 
 class Structure:
-    """Checked access to the dictionaries of one file. Raises ProfileReadError if a value differs
-    from torch's format.
+    """Accessor for the dictionaries in one file. Its methods raise ProfileReadError if a value
+    doesn't match torch's format.
 
-    what -- expected content of the file, for the error message.
+    - what: description of the expected file contents for the error message
     """
 
     def __init__(self, path: Path, what: str = "snapshot of PyTorch's allocator") -> None:
@@ -39,12 +43,12 @@ class Structure:
         self._characters = 0
 
     def rows(self, holder: Any, key: str) -> list[dict[str, Any]]:
-        """Return a list of dictionaries. A missing list is empty."""
+        """Return a list of dictionaries. If the list is missing, return an empty list."""
         found = holder.get(key, []) if isinstance(holder, dict) else None
         return self.dictionaries(found, key)
 
     def dictionaries(self, found: Any, what: str) -> list[dict[str, Any]]:
-        """Return the list if it is short enough and contains only dictionaries."""
+        """Return the list if it isn't too long and contains only dictionaries."""
         if not isinstance(found, list):
             raise self.wrong(what)
         self.count(len(found), what)
@@ -53,7 +57,7 @@ class Structure:
         return found
 
     def count(self, more: int, what: str) -> None:
-        """Add to the number of entries that were read from the file."""
+        """Add to the number of entries that have been read from the file."""
         self._rows += more
         if self._rows > MAX_ROWS:
             raise self.wrong(f"more than {MAX_ROWS} entries, {what}")
@@ -66,9 +70,9 @@ class Structure:
         return value
 
     def stated(self, row: dict[str, Any], key: str, bits: int = 64) -> int:
-        """Return a required integer of this size in bits."""
+        """Return a required integer that fits in this number of bits."""
         value = self.number(row, key)
-        # The lowest number is excluded because it means ABSENT.
+        # The lowest number is excluded, because it is ABSENT.
         if not -(2 ** (bits - 1)) < value < 2 ** (bits - 1):
             raise self.wrong(key)
         return value
@@ -84,8 +88,8 @@ class Structure:
         return value
 
     def frames(self, row: dict[str, Any]) -> list[str]:
-        """Return the Python call stack, innermost first, as `file(line): name`, or as `file: name`
-        without a line number.
+        """Return the Python call stack, starting with the innermost frame. Each frame has the form
+        `file(line): name`, or `file: name` if there is no line number.
         """
         return [
             f"{self.text(frame, 'filename')}{self._line(frame)}: {self.text(frame, 'name')}"
@@ -94,28 +98,28 @@ class Structure:
         ]
 
     def _line(self, frame: dict[str, Any]) -> str:
-        """Return a frame's line number in parentheses, or "" for -1, which means "no line" in
-        Python. torch writes it as uint64.
+        """Return the frame's line number in parentheses. Return "" if the number is -1, which means
+        "no line" in Python. torch writes -1 as a uint64.
         """
         if frame.get("line") in (-1, _NO_LINE):
             return ""
         return f"({self.number(frame, 'line')})"
 
     def wrong(self, what: str) -> ProfileReadError:
-        """Return the error for content that differs from torch's format."""
+        """Return the error for contents that don't match torch's format."""
         return ProfileReadError(
             self.path, f"the file isn't a {self._what} (unexpected content: {what})", *DAMAGED
         )
 
 
 def own_lines(frames: list[str]) -> list[str]:
-    """Return the functions outside torch."""
+    """Return the stack frames outside torch."""
     return [frame for frame in frames if not _TORCH.search(frame)]
 
 
 def source_line(frames: list[str]) -> str | None:
-    """Return the innermost function outside torch, or torch's innermost function if there is no
-    other. Return None if the list is empty.
+    """Return the innermost stack frame outside torch. If all frames are inside torch, return the
+    innermost one. If the list is empty, return None.
     """
     return next(iter(own_lines(frames) or frames), None)
 
@@ -129,15 +133,17 @@ CHANGES = {
         "segment_unmap": -1,
     },
 }
-"""Quantity -> action -> sign of its size. The size of an `alloc` is the requested size before
-rounding (record_trace in PyTorch's c10/cuda/CUDACachingAllocator.cpp).
+"""How each action changes each quantity: 1 adds the action's size, and -1 subtracts it. The size of
+an `alloc` is the requested size before rounding (record_trace in PyTorch's
+c10/cuda/CUDACachingAllocator.cpp).
 """
 
 
 def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
-    """Return one event per action in file order, with the additional column `device_free`.
+    """Return one event per action in file order. The additional column `device_free` contains the
+    device's free memory.
 
-    If no action has a time, the actions of each device are numbered, starting with 1.
+    If no action has a time, the actions of each device are numbered instead, starting with 1.
     """
     traces = snapshot.get("device_traces", [])
     if not isinstance(traces, list):
@@ -174,7 +180,9 @@ def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
 
 
 def is_without_times(snapshot: dict) -> bool:
-    """Return True if there are actions but none has a time, as in files from torch before 2.2."""
+    """Return True if there are actions but none of them has a time. Versions of torch before 2.2
+    write such files.
+    """
     entries = [entry for trace in snapshot.get("device_traces", []) for entry in trace]
     return bool(entries) and not any("time_us" in entry for entry in entries)
 
@@ -200,8 +208,8 @@ def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[
 
 
 def failed_allocations(records: Records, texts: Codes) -> list[dict[str, Any]]:
-    """Return the failed allocations in file order, with `device`, `requested_bytes`, the device's
-    `free_bytes` and `source_line`. Missing values are None.
+    """Return the failed allocations in file order. Each entry contains `device`, `requested_bytes`,
+    the device's `free_bytes`, and `source_line`. Missing values are None.
     """
     labels = list(texts)
     return [
@@ -224,13 +232,14 @@ def _stated(number: np.int64) -> int | None:
 def memory_over_time(
     records: Records, final: dict[tuple[str, int], int], texts: Codes, warnings: list[str]
 ) -> Iterator[pd.DataFrame]:
-    """Yield samples in bytes after each action that changed a quantity, and samples of the free
+    """Yield the size of a quantity in bytes after each action that changed it. Also yield the free
     memory at each failed allocation.
 
-    The history may have lost its beginning, so sizes are computed backwards from the final state.
-    A negative size means that actions are missing. In that case, there is a warning and no sample.
+    The beginning of the history may be missing, so the sizes are computed backward from the final
+    state. A negative size means that actions are missing. In that case, the function adds a warning
+    and doesn't yield any samples.
 
-    final -- quantity and device -> bytes when the snapshot was taken.
+    - final: bytes of each quantity on each device when the snapshot was taken
     """
     for quantity, signs in CHANGES.items():
         # Float sums don't overflow, and they are exact up to 2**53 bytes.
@@ -245,8 +254,8 @@ def memory_over_time(
                 yield _samples(records, rows, quantity, before + change)
             else:
                 warnings.append(
-                    f"{quantity} of device {device} can't be shown over time because actions are"
-                    " missing from the history."
+                    f"{quantity} of device {device} has no samples. The size over time is unknown,"
+                    " because actions are missing from the history."
                 )
     failed = records["device_free"] != ABSENT
     yield _samples(records, failed, "free memory", records["device_free"][failed])

@@ -33,9 +33,9 @@ from tidyprof.tables.profiles import (
 )
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
-"""Default size limit of an unpacked snapshot. Its objects take at least ten times as much memory.
-torch writes several KB per action (docstring of `torch.cuda.memory._dump_snapshot`), so the limit
-allows about 100,000 actions.
+"""Default maximum size of an uncompressed snapshot. The Python objects in a snapshot take at least
+ten times as much memory. torch writes several KB per action (docstring of
+`torch.cuda.memory._dump_snapshot`), so this limit allows about 100,000 actions.
 """
 
 
@@ -47,32 +47,38 @@ def read_memory_snapshot(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_SNAPSHOT_BYTES,
 ) -> Profile:
-    """Read a snapshot from `torch.cuda.memory._dump_snapshot` without running code in the pickle.
+    """Read a snapshot from `torch.cuda.memory._dump_snapshot` without running any code in the
+    pickle.
 
-    path -- a snapshot, or a folder with one snapshot per rank. The name of each snapshot or of its
-            folder contains `rank0`, `rank1`, ...
-    rank, origin, maximum_bytes -- see `tidyprof.read`.
+    - path: path to a snapshot, or to a folder with one snapshot per rank. In a folder, the name of
+      each snapshot or of its subfolder must contain `rank0`, `rank1`, and so on.
+    - rank: see `tidyprof.read`.
+    - origin: see `tidyprof.read`.
+    - maximum_bytes: see `tidyprof.read`.
 
-    `events` has one row per allocator action, with kind `runtime` and duration 0. Times are in
-    nanoseconds since 1970.
-      - name: `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `oom`,
-        ...
-      - bytes: requested size before rounding; size of a segment; for `oom`, the size that couldn't
-        be allocated
-      - address: address in device memory, <NA> for `oom`
-      - source_line: innermost Python function outside torch, as `file(line): name`
+    `events` has one row per allocator action. The kind is `runtime`, and the duration is 0. Times
+    are in nanoseconds since 1970. These columns have a special meaning:
 
-    `counters` has bytes after each action: `requested memory` (by tensors) and `reserved memory`
-    (segments), both computed backwards from the final state. It also has the device's `free
-    memory` at each `oom`.
+    - name: type of action, such as `alloc`, `free_requested`, `free_completed`, `segment_alloc`,
+      `segment_free` or `oom`
+    - bytes: requested size before rounding, or size of a segment. For `oom`, it is the size that
+      couldn't be allocated.
+    - address: address in device memory, or `<NA>` for `oom`
+    - source_line: innermost Python function outside torch, in the form `file(line): name`
 
-    `meta` has the common entries and these:
-      - blocks: see `tidyprof.memory_blocks`
-      - oom: a dict per failed allocation, with device, requested_bytes, free_bytes, source_line and
-        rank
-      - allocator_settings: settings from the file
-      - times: `order` if the file has no times. start_ns then numbers the actions of each device,
-        starting with 1.
+    `counters` contains three quantities in bytes. `requested memory` is the memory that tensors
+    requested, and `reserved memory` is the size of all segments. Both quantities have a value after
+    each action and are computed backward from the final state. `free memory` is the device's free
+    memory at each `oom`.
+
+    `meta` contains the common entries and these:
+
+    - blocks: list of blocks for `tidyprof.memory_blocks`
+    - oom: list with a dictionary per failed allocation. The keys of each dictionary are `device`,
+      `requested_bytes`, `free_bytes`, `source_line` and `rank`.
+    - allocator_settings: settings from the file
+    - times: `order` if the file has no times. In that case, `start_ns` numbers the actions of each
+      device, starting with 1.
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -103,14 +109,14 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
     if not records.total:
         part.warnings.append(
-            f"{file.name}: the snapshot has no allocator history, so it shows which memory is"
-            " allocated but not who allocated it or when. Next step: call"
-            " torch.cuda.memory._record_memory_history() before the first allocation."
+            f"{file.name}: the snapshot has no allocator history. It shows which memory is"
+            " allocated, but it doesn't show which code allocated the memory or when. Next step:"
+            " call torch.cuda.memory._record_memory_history() before the first allocation."
         )
     elif is_without_times(snapshot):
         part.facts["times"] = ORDER
         part.warnings.append(
-            f"{file.name}: no action has a time because torch before 2.2 doesn't record times."
+            f"{file.name}: no action has a time, because torch before 2.2 doesn't record times."
             " start_ns numbers the actions of each device in order, and durations are unknown."
         )
     settings = snapshot.get("allocator_settings")
@@ -138,7 +144,9 @@ def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
 
 
 def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
-    """Return the blocks of all segments in order. Keys are column names of `memory_blocks`."""
+    """Return the blocks of all segments in order, with the column names of `memory_blocks` as
+    keys.
+    """
     found = []
     for segment in structure.rows(snapshot, "segments"):
         of_segment = {

@@ -1,4 +1,4 @@
-"""Recognition of PyTorch allocator snapshots."""
+"""Recognition of memory snapshots from PyTorch's allocator."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from pathlib import Path
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, is_pickle
 
 PATTERNS = ("*.pickle*", "*.pkl*", "*rank*/*.pickle*", "*rank*/*.pkl*")
-"""Names of snapshots in a folder. torch's default name is `dump_snapshot.pickle`."""
+"""Patterns for the names of snapshots in a folder. torch's default name is
+`dump_snapshot.pickle`.
+"""
 
 _MARKS = (b"segments", b"device_traces")
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if content that starts with `head` is a snapshot, or if a folder contains one."""
+    """Return True if a file that starts with `head` is a snapshot, or if a folder contains a
+    snapshot.
+    """
     if path.is_dir():
         return any(
             is_snapshot(file)
@@ -25,7 +29,7 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_snapshot(path: Path) -> bool:
-    """Return True if the file is a snapshot."""
+    """Return True if the file is a memory snapshot."""
     return _is_snapshot(head_or_nothing(path, HEAD_BYTES))
 
 

@@ -1,4 +1,6 @@
-"""Kind, GPU, stream and thread of each slice in a Perfetto trace, and the tool that wrote it."""
+"""Kind, GPU, stream and thread of each slice in a Perfetto trace, and the tool that wrote the
+trace.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,21 @@ _KINDS = {
         " page_migration rocm rocm_scratch_memory rocm_memory_allocate rocm_page_migration"
     ),
 }
-"""Kind -> categories of rocprofv3 (rocprofiler-sdk,
+"""The categories of each kind in files from rocprofv3 (rocprofiler-sdk,
 source/include/rocprofiler-sdk/cxx/perfetto.hpp), rocprof-sys (rocprofiler-systems,
 source/lib/core/categories.hpp) and omnitrace. All other categories are annotations, such as ROCTX,
 Python and user ranges.
 """
 
 STREAM_CATEGORY = "rocm_hip_stream"
-"""rocprof-sys's shared category for kernels, copies and calls that it groups by HIP stream."""
+"""rocprof-sys's common category for kernels, copies and calls that are grouped by HIP stream."""
 
 _KIND_OF_NAME = {name: kind for kind, names in _KINDS.items() for name in names.split()} | {
     STREAM_CATEGORY: "kernel"
 }
 
 _NAMES_DECIDE = {STREAM_CATEGORY, "device_hip", "device_hsa"}
-"""Categories in which only the name distinguishes a kernel from a copy."""
+"""Categories in which only the event's name distinguishes a kernel from a copy."""
 
 _LAUNCHING = {"hip_api", "hsa_api", "rocm_hip_api", "rocm_hsa_api", "rocm_hip", "rocm_hsa"}
 """Categories of calls that can start work on a device."""
@@ -51,7 +53,8 @@ _SAMPLING_RANGE = re.compile(r"^samples \[(rocprof-?sys|omnitrace)\]")
 
 
 def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
-    """Return each slice's kind as a position in KINDS (int8), based on its category and name.
+    """Return each slice's kind as an index into KINDS (int8), based on the slice's category and
+    name.
 
     A slice with a kernel number is always a kernel. The range that rocprof-sys puts around all
     samples of a thread isn't a sample.
@@ -81,16 +84,17 @@ def is_launching(slices: Records, texts: list[str]) -> np.ndarray:
 
 
 def _kind_of_category(category: str) -> int:
-    """Return a category's kind as a position in KINDS. If a category has several names, the first
-    known name counts.
+    """Return a category's kind as an index into KINDS. If a category contains several names, the
+    first known name determines the kind.
     """
     kinds = (_KIND_OF_NAME.get(name) for name in category.split(","))
     return KIND_CODE[next(filter(None, kinds), "annotation")]
 
 
 def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return two masks: copies whose name makes the GPU the source, and copies whose name makes
-    the GPU the destination.
+    """Return two masks for copies. The first mask selects the copies whose name identifies the GPU
+    as the source, and the second mask selects the copies whose name identifies the GPU as the
+    destination.
     """
     return tuple(
         _matching(texts, pattern)[slices["name"]] for pattern in (_FROM_DEVICE, _TO_DEVICE)
@@ -98,7 +102,9 @@ def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.nd
 
 
 def tool_of(slices: Records, texts: list[str]) -> str:
-    """Return the profiler that wrote these slices, or `Perfetto` if it is unclear."""
+    """Return the profiler that wrote these slices, or `Perfetto` if the profiler can't be
+    determined.
+    """
     categories, names = (
         {texts[code] for code in np.unique(slices[column]).tolist()}
         for column in ("source_category", "name")
@@ -119,22 +125,25 @@ _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 
 
 _DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bool)])
-"""A device that a label or track names. `number` counts either all agents or only GPUs, and is
-ABSENT if unknown.
+"""A device that a label or track identifies. `number` counts either all agents or only GPUs, and it
+is ABSENT if unknown.
 """
 
 
 def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[str, Any]:
-    """Add process, thread, device, source_device and destination_device. Fill gaps in stream and
-    queue. Return entries for `Profile.meta`.
+    """Add process, thread, device, source_device and destination_device to the slices, and fill
+    gaps in stream and queue. Return entries for `Profile.meta`.
 
     The additional column `hip_stream` contains only streams from the file. The column `stream`
-    uses the queue if there is no stream.
+    contains the queue if the stream is unknown.
 
-    The device comes from the event's arguments, or otherwise from its track. A copy belongs to
-    the source or destination that its name identifies as a GPU. rocprof-sys counts only GPUs for
-    kernels but all agents for copies. If each count has only one GPU, they are treated as the same
-    GPU. Otherwise, copies have no device.
+    An event's device comes from its arguments. If the arguments contain no device, the device of
+    the event's track is used. A copy belongs to the GPU that its name identifies as the source or
+    destination.
+
+    rocprof-sys numbers only GPUs for kernels, but it numbers all agents for copies. If each
+    numbering has only one GPU, both numbers are assumed to refer to the same GPU. Otherwise, copies
+    have no device.
     """
     lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
     of_track = {
@@ -165,8 +174,8 @@ def _first(*choices: np.ndarray) -> np.ndarray:
 
 
 def _labeled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
-    """Return the device that each label names. The last device has no number, for rows without a
-    label (code -1).
+    """Return the device that each label identifies. The additional last device has no number and is
+    used for rows without a label (code -1).
     """
     processors = {place.device for place in places if place.is_cpu and place.counts_agents}
     devices = []
@@ -183,7 +192,9 @@ def _labeled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
 def _assign_devices(
     slices: Records, texts: list[str], labeled: np.ndarray, drawn: np.ndarray
 ) -> dict[str, Any]:
-    """Add the devices. If no label names a row's device, use `drawn`, the device of its track."""
+    """Add the devices to the slices. If no label identifies a row's device, use the device of its
+    track, `drawn`.
+    """
     kind = slices["kind"]
     agent, source, destination = (
         np.maximum(slices[key], -1) for key in ("agent", "source", "destination")
@@ -212,7 +223,9 @@ def _assign_devices(
 
 
 def _joined(device: np.ndarray, by_agent: np.ndarray, by_index: np.ndarray) -> dict:
-    """Replace an agent number by the GPU number if there is one of each. Otherwise, drop it."""
+    """If there is exactly one agent number and one GPU number, replace the agent number with the
+    GPU number. Otherwise, remove the agent numbers.
+    """
     agents, gpus = np.unique(device[by_agent]), np.unique(device[by_index])
     if len(agents) == len(gpus) == 1:
         device[by_agent] = gpus[0]

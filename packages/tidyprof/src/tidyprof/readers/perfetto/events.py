@@ -1,4 +1,4 @@
-"""Slices and counters from the packets of a Perfetto trace, collected as columns."""
+"""Slices and counters from the packets of a Perfetto trace, stored as columns."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
 
 _PACKED_SAMPLES = ("streaming_profile_packet", "perf_sample")
-"""Samples from Linux and Chrome profilers. AMD's profilers write samples as slices."""
+"""Packet types for samples from Linux and Chrome profilers. AMD's profilers write samples as
+slices.
+"""
 
-NO_STATE = "from sequences whose start is missing"
-NO_NAME = "with a name that is missing from the file"
-NO_CLOCK = "with a clock that the file doesn't relate to its own clock"
+NO_STATE = "from sequences without a start"
+NO_NAME = "with a missing name"
+NO_CLOCK = "whose clock can't be converted"
 NO_TIME = "with an impossible time"
-NO_VALUE = "from counters with a value that isn't a number"
+NO_VALUE = "with non-numeric counter values"
 
 
 class EventColumns:
-    """Data of one file that can become rows, in file order.
+    """Data from one file that can become rows. The data is in file order. If a time is too late to
+    be valid, it is set to the latest valid time.
 
-    starts, ends -- times of every begin and instant. An end is ABSENT until one is found.
-    common       -- track, name and category of each begin and instant.
-    annotated    -- column of an annotation -> row and value.
-    spoilt       -- rows with an end on a clock that the file doesn't relate to its own clock.
-    strays       -- track, time and order of each end without a begin in its sequence. The order is
-                    2n + 1 for an end after row n, and 2n for a begin in row n.
-    counters     -- time and track, and value, of every counter sample.
-    texts        -- strings behind the codes of names, categories and labels. Use `text` to decode
-                    them.
-
-    Times beyond the limit for damage are set to this limit.
+    - starts: start times of all slices and instant events
+    - ends: end times of all slices and instant events, or ABSENT until the end is found
+    - common: track, name and category of each slice or instant event
+    - annotated: row and value of each annotation, by column
+    - spoilt: rows whose end time is on a clock that can't be converted to the trace's clock
+    - strays: track, time and order of each end event that has no start event in its sequence. The
+      order is 2n for a start event in row n, and 2n + 1 for an end event after row n.
+    - counters: time and track of every counter sample
+    - counter_values: value of every counter sample
+    - texts: codes of names, categories and labels. The function `text` decodes their strings.
     """
 
     def __init__(self, texts: Codes) -> None:
@@ -57,7 +59,7 @@ class EventColumns:
         self.not_kept: Counter[str] = Counter()
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
-        """Add the events in these packets. Pass other packets to `other`, which may call
+        """Add the events in these packets. Other packets are passed to `other`, which may call
         `add_other`.
         """
         # Nearly all packets are events, so checking their type first is faster than checking which
@@ -108,7 +110,7 @@ class EventColumns:
                 self.tracks.add(packet.track_descriptor)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
-        """Return the packet's sequence, or None if the state that the packet needs is lost."""
+        """Return the packet's sequence, or None if the packet depends on lost state."""
         if sequence is None:
             number = packet.trusted_packet_sequence_id
             sequence = self.sequences[number] = Sequence(number)
@@ -128,8 +130,8 @@ class EventColumns:
         return sequence
 
     def _time(self, packet: Any, sequence: Sequence) -> int | None:
-        """Return the time in nanoseconds on the trace's clock, or None if the file doesn't relate
-        the packet's clock to it.
+        """Return the time in nanoseconds on the trace's clock, or None if the packet's clock can't
+        be converted to the trace's clock.
         """
         time = packet.timestamp
         clock = packet.timestamp_clock_id or sequence.default_clock
@@ -140,8 +142,8 @@ class EventColumns:
         return max(-LATEST_START_NS, min(time, LATEST_START_NS))
 
     def _end(self, track: int, time: int | None, sequence: Sequence) -> None:
-        """Close the latest slice that the sequence began on the track, even if it ends before it
-        begins.
+        """Close the latest slice that the sequence started on the track, even if the end is earlier
+        than the start.
         """
         rows = sequence.open.get(track)
         row = rows.pop() if rows else None
@@ -153,7 +155,7 @@ class EventColumns:
             self.ends[row] = self.starts[row] if time is None else time
 
     def _slice(self, event: Any, time: int | None, track: int, sequence: Sequence) -> int:
-        """Add a row and return its number, or -1 if the event can't be used."""
+        """Add a row and return its number. Return -1 if the event can't be used."""
         number = event.name_iid
         name = sequence.names.get(number) if number else event.name
         category = self._category(event, sequence)
@@ -176,7 +178,9 @@ class EventColumns:
         return row
 
     def _category(self, event: Any, sequence: Sequence) -> str | bytes | None:
-        """Return the event's categories, joined by commas, or None if the file lacks a name."""
+        """Return the event's categories, joined by commas. Return None if a category name isn't in
+        the file.
+        """
         numbers, texts = event.category_iids, event.categories
         if len(numbers) == 1 and not texts:
             return sequence.categories.get(numbers[0])

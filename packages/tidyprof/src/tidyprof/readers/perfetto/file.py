@@ -46,13 +46,13 @@ from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
 
 _LOSSES = {
-    "chunks_overwritten": "chunks overwritten in the ring buffer",
-    "chunks_discarded": "chunks discarded because the buffer was full",
+    "chunks_overwritten": "chunks overwritten in the buffer",
+    "chunks_discarded": "chunks discarded by a full buffer",
     "trace_writer_packet_loss": "packets lost by the program's writer",
     "patches_failed": "packets cut in two",
     "abi_violations": "broken chunks",
 }
-"""Losses per buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
+"""Data losses per buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
 
 _TOTAL_LOSSES = {
     "chunks_discarded": "chunks discarded by the service",
@@ -63,8 +63,8 @@ _TOTAL_LOSSES = {
 
 _FILL_POLICIES = {1: "ring_buffer", 2: "discard"}
 UNWIND_LIMIT, OWN_FRAMES = 64, 4
-"""Number of frames at which rocprof-sys stops unwinding, and the maximum number of its own frames
-among them.
+"""Number of frames at which rocprof-sys stops unwinding. The second constant is the maximum number
+of these frames that belong to rocprof-sys itself.
 """
 
 _MISSING_PART = {"ring_buffer": "its start is missing", "discard": "its end is missing"}
@@ -72,12 +72,12 @@ _CLOCK_TOLERANCE_NS = 10**9
 
 _NO_GPU_EVENTS = {
     "rocprofv3": (
-        "the program launched no GPU work, or kernels were not recorded (use --kernel-trace or"
-        " --runtime-trace; --hip-trace records only calls)"
+        "the program launched no GPU work, or kernels were not recorded because --kernel-trace or"
+        " --runtime-trace is missing (--hip-trace records only calls)"
     ),
     "rocprof-sys": (
-        "the program launched no GPU work, ROCPROFSYS_USE_ROCM is off, the tool was built"
-        " without ROCm, or ROCPROFSYS_ROCM_DOMAINS doesn't include kernel_dispatch"
+        "the program launched no GPU work, the tool was built without ROCm, or the settings exclude"
+        " kernels (ROCPROFSYS_USE_ROCM is off, or ROCPROFSYS_ROCM_DOMAINS lacks kernel_dispatch)"
     ),
 }
 
@@ -85,10 +85,10 @@ LOST_PACKETS = "packets missing in a sequence"
 
 
 class FileFacts:
-    """Facts from packets without events.
+    """Metadata from packets that contain no events.
 
-    traces -- identifiers of the traces in the file, which can contain several concatenated traces.
-    losses -- kind of loss -> count, or None if the file has no statistics.
+    - traces: identifiers of the traces in the file. A file can contain several concatenated traces.
+    - losses: number of losses of each kind, or None if the file has no statistics
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class FileFacts:
         self._facts: dict[str, Any] = {}
 
     def add(self, payload: str | None, packet: Any) -> None:
-        """Add one packet. `payload` is the name of its field."""
+        """Add one packet. `payload` is the name of the packet's field."""
         if payload == "trace_stats":
             # Statistics are cumulative within a trace. Statistics of concatenated traces are added.
             self.losses = self._earlier_losses + _losses(packet.trace_stats)
@@ -116,7 +116,9 @@ class FileFacts:
                 self._facts["buffer_fill_policy"] = ", ".join(sorted(policies))
 
     def entries(self, collected: EventColumns) -> dict[str, Any]:
-        """Return entries for `Profile.meta`, starting with `data_loss`. Omit unknown facts."""
+        """Return the entries for `Profile.meta`, starting with `data_loss`. Unknown entries are
+        omitted.
+        """
         gaps = sum(sequence.gaps for sequence in collected.sequences.values())
         entries: dict[str, Any] = {}
         if self.losses is not None or gaps:
@@ -135,7 +137,7 @@ class FileFacts:
         return entries | self._facts
 
     def warnings(self, name: str, collected: EventColumns, losses: dict[str, int]) -> list[str]:
-        """Return warnings about a doubtful file, starting with lost data."""
+        """Return warnings about problems with the file, starting with lost data."""
         found = []
         if losses:
             listed = ", ".join(f"{count} {what}" for what, count in losses.items())
@@ -143,7 +145,7 @@ class FileFacts:
                 self._facts.get("buffer_fill_policy", ""), "part of it is missing"
             )
             found.append(
-                f"{name}: the trace lost data ({listed}): {missing}, so counts and sums are too"
+                f"{name}: the trace lost data ({listed}), and {missing}. Counts and sums are too"
                 " small. Likely cause: the trace buffer was too small. Next step: record fewer"
                 " steps, or set a larger buffer (rocprofv3 --perfetto-buffer-size or"
                 " ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
@@ -151,17 +153,18 @@ class FileFacts:
         offsets = collected.clocks.realtime_offsets()
         if offsets and max(offsets) - min(offsets) > _CLOCK_TOLERANCE_NS:
             found.append(
-                f"{name}: its parts disagree by {(max(offsets) - min(offsets)) / 1e9:.3g} s about"
-                " the time of day. Times of different processes may not be comparable. Likely"
-                " cause: the parts come from several machines, or a clock was adjusted."
+                f"{name}: parts of the trace disagree about the time of day by"
+                f" {(max(offsets) - min(offsets)) / 1e9:.3g} s. Times of different processes may"
+                " not be comparable. Likely cause: the parts come from several machines, or a"
+                " clock was adjusted."
             )
         return found
 
 
 def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
-    """Return a warning if call stacks were cut off.
+    """Return a warning if call stacks are incomplete.
 
-    samples -- the sample number of every frame.
+    - samples: sample number of every frame
     """
     frames = np.unique(samples, return_counts=True)[1]
     deepest = int(frames.max(initial=0))
@@ -169,14 +172,16 @@ def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
     if tool != "rocprof-sys" or not UNWIND_LIMIT - OWN_FRAMES <= deepest <= UNWIND_LIMIT or cut < 2:
         return None
     return (
-        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames, which is the"
-        f" maximum that the tool records ({UNWIND_LIMIT} including its own frames). Their outermost"
-        " frames are missing."
+        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames. The tool's limit"
+        f" is {UNWIND_LIMIT} frames, including its own. The outermost frames of these samples are"
+        " missing."
     )
 
 
 def missing_gpu_warning(name: str, tool: str) -> str | None:
-    """Return a warning if a GPU profiler's file has no GPU event. The caller checks the events."""
+    """Return a warning about missing GPU events if a GPU profiler wrote the file. The caller checks
+    whether the file has GPU events.
+    """
     cause = _NO_GPU_EVENTS.get(tool)
     return f"{name}: the trace has no GPU events. Likely cause: {cause}." if cause else None
 
@@ -203,9 +208,9 @@ def _machine(info: Any) -> dict[str, Any]:
 
 
 _COMPRESSED = (
-    "Perfetto compressed the packets in this file",
+    "the packets in this file are compressed",
     "the trace configuration sets compression_type",
-    "record without compression_type; tidyprof can read a file that gzip or zstd compressed",
+    "record without compression_type, or compress the whole file with gzip or zstd instead",
 )
 
 REPEATED_CALLS = "calls repeated on their stream's track"
@@ -214,7 +219,7 @@ REPEATED_CALLS = "calls repeated on their stream's track"
 def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
     """Read one trace.
 
-    advance -- function to call with the number of bytes that were read since its last call.
+    - advance: function that is called with the number of bytes read since the last call
     """
     stream = ByteStream(path, maximum_bytes)
     reader = PacketReader(path, stream.chunks())
@@ -286,8 +291,8 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
 def _place(
     path: Path, slices: Records, places: Sequence[Place], collected: EventColumns
 ) -> tuple[dict[str, Any], int]:
-    """Complete the slices. Return entries for `Profile.meta`, and the number of calls that share a
-    correlation id with another call.
+    """Complete the slices. Return entries for `Profile.meta` and the number of calls that share a
+    correlation ID with another call.
     """
     texts = [*map(text, collected.texts)]
     slices["kind"] = kinds_of(slices, texts)
@@ -302,7 +307,9 @@ def _place(
 
 
 def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
-    """Leave out calls on stream tracks, because rocprof-sys also writes them on thread tracks."""
+    """Leave out the calls on stream tracks. rocprof-sys writes these calls on thread tracks as
+    well, so they would count twice.
+    """
     process, correlation = slices["process"], slices["correlation_id"]
     calls, _ = first_of_each(slices, correlation, is_launching(slices, texts), process)
     on_stream = (slices["kind"] == KIND_CODE["runtime"]) & has_category(
@@ -320,7 +327,7 @@ def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> Non
         + collected.dropped[NO_BEGIN]
         - OPEN_PER_TRACK * max(1, len(collected.tracks.codes))
     )
-    reasons += Counter({"cut off at the start or end": cut_off})
+    reasons += Counter({"truncated at either end": cut_off})
     lost_state = reasons[NO_STATE] + reasons[NO_NAME] > reasons.total() / 2
     total = len(collected.starts) + len(collected.counter_values)
     refuse_damage(
@@ -346,5 +353,5 @@ def _nothing(path: Path, losses: dict[str, int]) -> ProfileReadError:
         "the Perfetto trace has no slices, counters or samples"
         + (f" and lost data ({listed})" if listed else ""),
         "the program ended too early, or no kind of event was selected",
-        "record again, with rocprofv3 --runtime-trace or with ROCPROFSYS_TRACE=true",
+        "record again with rocprofv3 --runtime-trace or ROCPROFSYS_TRACE=true",
     )

@@ -9,18 +9,24 @@ from typing import Any
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
-"""Maximum packet size. Longer packets are damage, because AMD's tools write a few kilobytes."""
+"""Maximum packet size. AMD's tools write packets of a few kilobytes, so a larger packet is a sign
+of damage.
+"""
 
 _PACKET_TAG = 0x0A
-"""Tag of field 1 (`packet`), which precedes the length. A trace consists only of this field."""
+"""Tag of field 1 (`packet`), which comes before the packet's length. A trace contains only this
+field.
+"""
 
 _LONGEST_LENGTH = 10
-"""Maximum bytes of a number (https://protobuf.dev/programming-guides/encoding)."""
+"""Maximum length of a number in bytes (https://protobuf.dev/programming-guides/encoding)."""
 
 _MIN_BYTES = 8
-"""Minimum average packet size. The smallest event, with a time, a track and a type, is larger.
+"""Minimum average packet size in bytes. Even the smallest event is larger, because it has a time, a
+track and a type.
 
-Empty packets of two bytes compress to a few kilobytes but would take a minute to read.
+Millions of empty two-byte packets compress to a few kilobytes, but reading them would take a
+minute.
 """
 
 _MANY_PACKETS = 10_000
@@ -29,7 +35,7 @@ _SHOWN_BYTES = 24
 
 
 class NoPacketError(ValueError):
-    """An error for bytes at `position` that aren't a packet."""
+    """Error that is raised if the bytes at `position` aren't a packet."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -37,8 +43,10 @@ class NoPacketError(ValueError):
 
 
 def whole_packets(data: bytes, most: int | None = None) -> int:
-    """Return the end of the last complete packet in `data`, or of packet number `most`. Raise
-    NoPacketError if a byte isn't part of a packet.
+    """Return the end of the last complete packet in `data`. If `most` is given, stop after that
+    many packets.
+
+    Raises NoPacketError if a byte isn't part of a packet.
     """
     start, count = 0, 0
     while start < len(data) and count != most:
@@ -50,7 +58,9 @@ def whole_packets(data: bytes, most: int | None = None) -> int:
 
 
 def _end_of_packet(data: bytes, start: int) -> int | None:
-    """Return the end of the packet at `start`, or None if `data` ends within the packet length."""
+    """Return the end of the packet at `start`, or None if `data` ends within the packet's length
+    field.
+    """
     if data[start] != _PACKET_TAG:
         raise NoPacketError(start)
     length = 0
@@ -80,7 +90,7 @@ def looks_like_trace(head: bytes) -> bool:
 
 
 def _parsed(data: bytes) -> Sequence[Any]:
-    """Return the packets in these bytes. Raise NoPacketError if the bytes are invalid."""
+    """Return the packets in these bytes. Raises NoPacketError if the bytes are invalid."""
     # Importing the message classes takes 0.1 s, so other formats shouldn't have to wait for it.
     from google.protobuf.message import DecodeError
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
@@ -92,7 +102,7 @@ def _parsed(data: bytes) -> Sequence[Any]:
 
 
 class PacketReader:
-    """The packets of one file. `count` is the number of packets read so far."""
+    """A reader for the packets of one file. `count` is the number of packets that it has read."""
 
     def __init__(self, path: Path, chunks: Iterable[bytes]) -> None:
         self.path = path
@@ -103,7 +113,7 @@ class PacketReader:
     def batches(self) -> Iterator[Sequence[Any]]:
         """Yield TracePacket messages in batches of several thousand.
 
-        Raises ProfileReadError if the bytes aren't a trace or end within a packet.
+        Raises ProfileReadError if the bytes aren't a trace or if they end within a packet.
         """
         rest = b""
         for chunk in self._chunks:
@@ -136,7 +146,7 @@ class PacketReader:
             where = self._offset + error.position
             raise ProfileReadError(
                 self.path,
-                f"no packet of a Perfetto trace starts at byte {where} ({start!r})",
+                f"there is no Perfetto packet at byte {where} ({start!r})",
                 "the file was damaged after it was written" if where else _likely_tool(start),
                 (
                     "copy it again from the original"
@@ -156,7 +166,7 @@ class PacketReader:
 
 
 def _likely_tool(start: bytes) -> str:
-    """Return the likely cause for a file that starts with these bytes instead of a packet."""
+    """Return the likely reason why a file starts with these bytes instead of a packet."""
     if start.lstrip()[:1] in (b"{", b"["):
         return "the file is a JSON trace, such as one from torch.profiler"
     if start.startswith(b"SQLite format 3"):

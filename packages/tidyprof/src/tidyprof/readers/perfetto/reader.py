@@ -37,47 +37,58 @@ def read_perfetto(
     progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read a Perfetto trace, such as a .pftrace from rocprofv3 or a perfetto-trace-*.proto from
-    rocprof-sys.
+    """Read a Perfetto trace, such as a `.pftrace` file from rocprofv3 or a `perfetto-trace-*.proto`
+    file from rocprof-sys.
 
-    path          -- a file, or a folder with one file per process. The files can also be in
-                     subfolders, such as rocprofv3's folder per host.
-    rank, origin, maximum_bytes -- see `tidyprof.read`.
-    progress      -- show a progress bar on stderr. The default shows it on a terminal if reading
-                     takes more than two seconds.
+    - path: path to a file, or to a folder with one file per process. The files can also be in
+      subfolders. For example, rocprofv3 creates a subfolder for each host.
+    - rank: see `tidyprof.read`.
+    - origin: see `tidyprof.read`.
+    - progress: True to show a progress bar on stderr. By default, a terminal shows the bar if
+      reading takes more than two seconds.
+    - maximum_bytes: see `tidyprof.read`.
 
-    `events` has one row per slice and instant event, including frames of call-stack samples.
-    Times are in nanoseconds on the trace's own clock (meta `clock`). In all known files, this is
-    the time since boot, which rocprofv3's other files also use. Columns of `tables.contract` with a
-    special meaning here:
-      - source_category: category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...).
-        Several names are joined by `,`.
-      - stream: HIP stream, or the queue if the file has no stream
-      - queue: queue number from the track's name, otherwise from the arguments
-      - device: number of the GPU or agent, see meta `device_numbering`
-      - grid: work-items; `[n]` if the file has only the product
-      - source_device, destination_device, memory_device: agents
-      - track: name of the track; for a thread, its thread name
-      - depth: for host events, the number of events that enclose it on its track. Frames are
-        numbered within their sample, and the outermost frame is 0.
-      - parent: for host events, the row label of the innermost event that encloses it
-      - sample: for frames, the number of the sample in time order
+    `events` has one row per slice and instant event. The frames of call-stack samples are also
+    rows. Times are in nanoseconds on the trace's own clock. The entry `clock` in `meta` contains
+    the name of the clock. In all known files, this clock counts the time since boot, as in
+    rocprofv3's other files. These columns of `tables.contract` have a special meaning:
+
+    - source_category: category in the file, such as `kernel_dispatch`, `hip_api` or
+      `timer_sampling`. Several categories are joined by commas.
+    - stream: HIP stream, or the queue if the file doesn't contain the stream
+    - queue: queue number from the track's name, or from the event's arguments
+    - device: number of the GPU or agent, depending on `meta["device_numbering"]`
+    - grid: number of work-items, or `[n]` if the file contains only the product
+    - source_device: agent that a copy reads from
+    - destination_device: agent that a copy writes to
+    - memory_device: agent that owns the memory
+    - track: name of the event's track. For a thread, it is the thread's name.
+    - depth: number of events that enclose a host event on its track. The frames of a sample are
+      numbered separately, and the outermost frame has depth 0.
+    - parent: row label of the innermost event that encloses a host event
+    - sample: number of a frame's sample, in chronological order
 
     Device events have a process but no thread.
 
-    `meta` has the common entries and these, if known:
-      - data_loss: kind of loss -> count. This entry is the first. It is missing if the file has no
-        statistics.
-      - clock: name of the trace's clock
-      - realtime_offset_ns: number to add to get nanoseconds since 1970
-      - commands: process id -> command line
-      - traces: identifiers; several if traces were concatenated
-      - system, cpus, perfetto_version, buffer_kilobytes, buffer_fill_policy
-      - device_numbering: `agent`: ROCm agents, including CPUs; `index`: GPUs
-      - agent_taken_as_device: see the documentation
-      - packets: number of packets
+    `meta` contains the common entries and these, if known:
 
-    Warnings start with lost data.
+    - data_loss: number of losses of each kind. This entry is always first. The entry is missing if
+      the file has no statistics.
+    - clock: name of the trace's clock
+    - realtime_offset_ns: number to add to convert a time to nanoseconds since 1970
+    - commands: command line of each process, by process ID
+    - traces: identifiers of the traces in the file. A file can contain several concatenated traces.
+    - system: operating system
+    - cpus: number of CPUs
+    - perfetto_version: version of Perfetto
+    - buffer_kilobytes: size of the trace buffer
+    - buffer_fill_policy: the tool's policy for a full buffer
+    - device_numbering: `agent` if the numbers count all ROCm agents, including CPUs, or `index` if
+      they count only GPUs
+    - agent_taken_as_device: see the documentation
+    - packets: number of packets
+
+    The warnings start with lost data.
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -98,10 +109,10 @@ def read_traces(
     progress: bool | None,
     maximum_bytes: int,
 ) -> list[Part]:
-    """Read these trace files in the folder `path`. The first part lists files without events in
-    `ignored`. Raises ProfileReadError like `read_perfetto`.
+    """Read the given trace files from the folder `path`. The first part lists files without events
+    in `ignored`. Raises ProfileReadError in the same cases as `read_perfetto`.
 
-    texts -- collects the strings behind the codes. Use `text` to decode them.
+    - texts: collects strings and their codes. The function `text` decodes these strings.
     """
     with progress_bar(files, progress) as advance:
         parts, nothing = read_recorded(
@@ -118,17 +129,17 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     if not files:
         raise ProfileReadError(
             folder,
-            "the folder has no Perfetto trace",
-            "the profiler wrote another format, or wrote to another folder",
-            "record with rocprofv3 --output-format pftrace or with ROCPROFSYS_TRACE=true, or check"
-            " the path",
+            "the folder contains no Perfetto trace",
+            "the profiler wrote a different format, or it wrote to a different folder",
+            "check the path, or record again with rocprofv3 --output-format pftrace or"
+            " ROCPROFSYS_TRACE=true",
         )
     return files, others
 
 
 def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
-    """Raise ProfileReadError if two files contain the same process of the same rank at overlapping
-    times.
+    """Raise ProfileReadError if two files contain overlapping data from the same process of the
+    same rank.
     """
     spans = []
     for part in parts:
@@ -141,7 +152,9 @@ def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
 
 
 def process_spans(part: Part) -> dict[int, tuple[int, int]]:
-    """Return process id -> start of its first event and end of its last event in nanoseconds."""
+    """Return the start of the first event and the end of the last event of each process, in
+    nanoseconds.
+    """
     process, start = part.records.get("process"), part.records["start_ns"]
     end = start + part.records["duration_ns"]
     known = np.unique(process[process != ABSENT]).tolist()
@@ -152,7 +165,9 @@ def process_spans(part: Part) -> dict[int, tuple[int, int]]:
 
 
 def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return `Profile.meta` entries with the combined facts of all files. Data loss comes first."""
+    """Return the `Profile.meta` entries that combine the metadata of all files. The entry about
+    data loss comes first.
+    """
     facts: dict[str, Any] = {}
     losses = [part.facts["data_loss"] for part in parts if "data_loss" in part.facts]
     if losses:

@@ -9,27 +9,29 @@ from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 _FIRST_TAG = b"\n"
-"""First byte of a trace, because a trace is a sequence of packets (field 1, type 2 of `Trace`)."""
+"""First byte of every trace, because a trace is a sequence of packets (field 1, type 2 of
+`Trace`).
+"""
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if content that starts with `head` is a Perfetto trace, or if a folder contains
-    one.
+    """Return True if a file that starts with `head` is a Perfetto trace, or if a folder contains a
+    Perfetto trace.
     """
     return bool(trace_files(path)) if path.is_dir() else _is_trace(head)
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """Return the traces from `sorted_files`."""
+    """Return the traces that `sorted_files` finds."""
     return sorted_files(folder)[0]
 
 
 def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Find Perfetto traces by name and content, in a folder and up to two levels below it. Also
-    return files with such names that aren't traces.
+    """Find Perfetto traces by name and contents in a folder and up to two levels below the folder.
+    Also return the files that have a trace's name but aren't traces.
 
-    An empty or unreadable file counts as a trace, because it may belong to a rank. Hidden folders
-    are left out.
+    An empty or unreadable file counts as a trace, because it may be the trace of a rank. Hidden
+    folders are skipped.
     """
     places = (f"{'[!.]*/' * depth}*" for depth in range(3))
     named = sorted(

@@ -1,4 +1,4 @@
-"""Slices from begins and ends, their nesting, and counter samples."""
+"""Conversion of start and end events to nested slices, and of counter samples to a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tidyprof.tables.records import Records
 
 
 def add_nesting(slices: Records) -> None:
-    """Add depth, parent and sample. Only host events are nested. Frames of samples are nested
-    separately.
+    """Add the columns depth, parent and sample. Only host events are nested, and the frames of
+    samples are nested separately.
 
-    An event's parent is the innermost earlier event that completely encloses it. If two events
-    have the same times, the first encloses the second, provided they have a duration or are frames.
+    An event's parent is the innermost earlier event that completely encloses it. If two events have
+    the same start and end, the first event encloses the second. This applies only to frames and to
+    events with a duration.
     """
     host = np.flatnonzero(~ON_DEVICE[slices["kind"]])
     is_frame = slices["kind"][host] == KIND_CODE["sample"]
@@ -45,8 +46,8 @@ def add_nesting(slices: Records) -> None:
 def _parents(
     group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray
 ) -> np.ndarray:
-    """Return the position of each event's parent, or -1. Events must be sorted by group, start and
-    falling end.
+    """Return the row position of each event's parent, or -1 if it has no parent. The events must be
+    sorted by group, start, and end in descending order.
     """
     parent = np.arange(len(start)) - 1
     unsettled = np.arange(1, len(start))
@@ -66,8 +67,8 @@ def _parents(
 
 
 def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of events that enclose each event, and the outermost of them. An event
-    without a parent is its own outermost event.
+    """Return the number of events that enclose each event. Also return each event's outermost
+    enclosing event, which is the event itself if nothing encloses it.
     """
     depth, root = (parent >= 0).astype(np.int64), np.arange(len(parent))
     further = parent.copy()
@@ -82,22 +83,30 @@ def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 NO_BEGIN = "whose begin is missing"
 
 OPEN_PER_TRACK = 256
-"""Maximum number of slices per track that can be cut off at the start or end, about the depth of a
-call stack. More than that is damage.
+"""Maximum number of slices per track that can be cut off at the start or end of the trace. The
+limit is about the depth of a call stack. If more slices are cut off, the file is damaged.
 """
 
 _SHAPE = re.compile(r"\(?([0-9]+(?:, ?[0-9]+)*)\)?")
 
 
 def slices_of(collected: EventColumns) -> Records:
-    """Return all slices and instants as `Records` without a kind. A slice without an end ends at 0.
+    """Return all slices and instant events as `Records`, without the column `kind`. A slice without
+    an end time gets the end time 0.
 
-    In addition to event columns, there are lane (track number), spoilt (1 if the end is unusable),
-    kernel_id, and agent, source and destination (label codes).
+    In addition to event columns, the result contains these columns:
 
-    In file order, an end closes the latest begin of its own sequence on the track. AMD's profilers
-    write the begin and end of a record together, so this order keeps overlapping kernels separate.
-    Time order wouldn't, so it is used only for the remaining ends.
+    - lane: track number
+    - spoilt: 1 if the end time can't be used, otherwise 0
+    - kernel_id: kernel number from the file
+    - agent: code of the agent's label
+    - source: code of the source's label
+    - destination: code of the destination's label
+
+    Events are processed in file order, and each end event closes the latest slice that its sequence
+    started on the track. AMD's profilers write the start and end of a record together, so file
+    order keeps overlapping kernels separate. Only the remaining end events are matched by time,
+    because matching by time would mix up overlapping kernels.
     """
     start = np.frombuffer(collected.starts, np.int64)
     end = np.frombuffer(collected.ends, np.int64).copy()
@@ -123,8 +132,8 @@ def slices_of(collected: EventColumns) -> Records:
 
 
 def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
-    """Return `[256, 1, 1]` for rocprof-sys's `(256,1,1)`, and `[256]` for rocprofv3, which writes
-    only the product.
+    """Parse the shapes in these labels. A label `(256,1,1)` from rocprof-sys becomes `[256, 1, 1]`.
+    rocprofv3 writes only the product, which becomes `[256]`.
     """
     known, codes = list(texts), {}
     for label in np.unique(labels[labels != ABSENT]).tolist():
@@ -136,7 +145,9 @@ def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
 def _match_strays(
     collected: EventColumns, lane: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> None:
-    """Add ends from a different sequence than their begin, and count the remaining ends."""
+    """Match end events with start events from a different sequence. Count the end events that
+    remain.
+    """
     strays = np.frombuffer(collected.strays, np.int64).reshape(-1, 3)
     if not len(strays):
         return
@@ -161,10 +172,11 @@ CLOSING_ZEROS = "zeros that close counters"
 
 
 def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFrame:
-    """Return columns time_ns, process, device, name, value and unit, sorted by track and time.
+    """Return the columns time_ns, process, device, name, value and unit, sorted by track and time.
 
-    A value in units of 1024 bytes is converted to bytes, and an incremental counter is summed. A
-    counter has a device if its track's name includes a device that isn't a CPU.
+    Values that count multiples of a unit, such as 1024 bytes, are converted to that unit. The
+    values of an incremental counter are summed. A counter has a device if its track's name
+    identifies a device other than a CPU.
     """
     time, lane = np.frombuffer(collected.counters, np.int64).reshape(-1, 2).T
     value = np.frombuffer(collected.counter_values, np.float64).copy()
@@ -205,9 +217,11 @@ def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
 def _closing_zeros(
     time: np.ndarray, value: np.ndarray, lane: np.ndarray, places: Sequence[Place]
 ) -> np.ndarray:
-    """Return the rows with which rocprof-sys closes its CPU and process counters. They aren't
-    measurements: all are 0 at the end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp).
-    Return no rows unless all of these counters end this way.
+    """Return the final rows of rocprof-sys's CPU and process counters. These rows aren't
+    measurements, because rocprof-sys sets all of these counters to 0 at the end of a run
+    (source/lib/rocprof-sys/library/cpu_freq.cpp).
+
+    If any of the counters doesn't end with such a row, the result is empty.
     """
     is_sampled = np.array(
         [place.name.startswith("CPU ") and place.name.endswith("(S)") for place in places], bool

@@ -20,23 +20,26 @@ CLOCK_NAMES = {
     5: "MONOTONIC_RAW",
     BOOTTIME: "BOOTTIME",
 }
-"""Linux clocks by their number in a trace (Perfetto's protos/perfetto/common/builtin_clock.proto).
+"""Names of Linux clocks, by their number in a trace (Perfetto's
+protos/perfetto/common/builtin_clock.proto).
 """
 
 _SEQUENCE_CLOCKS = range(64, 128)
-"""Numbers of clocks that each sequence defines separately
+"""Numbers of the clocks that each sequence defines separately
 (protos/perfetto/trace/clock_snapshot.proto).
 """
 
 Clock = int | tuple[int, int]
-"""Number of a clock. For a clock that a sequence defines: the numbers of the sequence and clock."""
+"""Identifier of a clock. If a sequence defines the clock, the identifier consists of the sequence
+number and the clock number.
+"""
 
 
 @dataclass
 class SequenceClock:
     """A clock that one packet sequence defines.
 
-    last -- latest time in nanoseconds. An incremental clock adds the next value to it.
+    - last: latest time in nanoseconds. On an incremental clock, each value is added to this time.
     """
 
     last: int
@@ -44,16 +47,17 @@ class SequenceClock:
     is_incremental: bool
 
     def time(self, stated: int) -> int:
-        """Convert a packet's value to a time in nanoseconds."""
+        """Convert a packet's time value to nanoseconds."""
         time = stated * self.multiplier + (self.last if self.is_incremental else 0)
         self.last = time
         return time
 
 
 class Clocks:
-    """The clock of a trace and its relation to other clocks.
+    """The trace's clock and its relation to other clocks.
 
-    trace_clock -- number of the trace's clock; boot time by default.
+    - trace_clock: number of the trace's clock. By default, it is the clock that counts the time
+      since boot.
     """
 
     def __init__(self) -> None:
@@ -64,7 +68,9 @@ class Clocks:
         self._ways: dict[Clock, list[tuple[list[int], list[int]]]] = {}
 
     def add(self, snapshot: Any, sequence: int) -> None:
-        """Add a ClockSnapshot of this sequence: the times of several clocks at the same moment."""
+        """Add a ClockSnapshot from this sequence. A snapshot contains the times of several clocks
+        at the same moment.
+        """
         if snapshot.primary_trace_clock and not self._stated:
             self.trace_clock = snapshot.primary_trace_clock
             self._stated = True
@@ -81,7 +87,7 @@ class Clocks:
 
     def time(self, stated: int, clock: int, sequence: int) -> int | None:
         """Convert a packet's time to nanoseconds on the trace's clock. Return None if the file
-        doesn't relate the two clocks.
+        doesn't relate the packet's clock to the trace's clock.
         """
         if clock == self.trace_clock:
             return stated
@@ -91,8 +97,8 @@ class Clocks:
         return None if own is None else self._converted(own.time(stated), (sequence, clock))
 
     def _converted(self, time: int, clock: Clock) -> int | None:
-        """Convert a time to the trace's clock. Use the latest earlier snapshot of both clocks, or
-        the first snapshot if none is earlier.
+        """Convert a time to the trace's clock with the latest snapshot of both clocks before that
+        time. If there is no earlier snapshot, use the first one.
         """
         if clock not in self._ways:
             self._ways[clock] = [*starmap(self._times_of_both, pairwise(self._route(clock)))]
@@ -102,8 +108,8 @@ class Clocks:
         return time if self._ways[clock] else None
 
     def _route(self, clock: Clock) -> tuple[Clock, ...]:
-        """Return the clocks to convert through, from this clock to the trace's clock. Return () if
-        the snapshots don't connect them.
+        """Return the chain of clocks that connects this clock to the trace's clock. Return an empty
+        tuple if no snapshots connect these clocks.
         """
         # One intermediate clock is enough for all known files.
         beside, reaching = (
@@ -120,15 +126,17 @@ class Clocks:
         return [here for here, _ in both], [there for _, there in both]
 
     def realtime_offsets(self) -> list[int]:
-        """Return the numbers to add to the trace's times to get nanoseconds since 1970. Each
-        snapshot with both clocks gives one number.
+        """Return the offsets that convert the trace's times to nanoseconds since 1970. Each
+        snapshot that contains both clocks provides one offset.
         """
         clock = self.trace_clock
         return [s[REALTIME] - s[clock] for s in self._snapshots if REALTIME in s and clock in s]
 
 
 _UNITS = {1: "ns", 2: "count", 3: "bytes"}
-"""CounterDescriptor.Unit (protos/perfetto/trace/track_event/counter_descriptor.proto)."""
+"""Units from CounterDescriptor.Unit
+(protos/perfetto/trace/track_event/counter_descriptor.proto).
+"""
 
 _PLACES = tuple(
     re.compile(pattern)
@@ -149,8 +157,8 @@ _PLACES = tuple(
         r"HIP Activity Device (?P<index>[0-9]{1,10})(?:, Queue (?P<queue>[0-9]{1,10}))?",
     )
 )
-"""Track names of AMD's profilers. `agent` counts all agents of a node, including CPUs, unless its
-label is a kind of device (`GPU`). `index` counts GPUs.
+"""Patterns for the track names of AMD's profilers. `agent` numbers all agents of a node, including
+CPUs, unless the label is a type of device (`GPU`). `index` numbers only GPUs.
 """
 
 _PROCESSOR = re.compile(r"\((CPU|GPU)\)$")
@@ -160,11 +168,13 @@ _MAXIMUM_ANCESTORS = 64
 
 @dataclass(frozen=True)
 class Place:
-    """Process, thread and device of a track's events. Unknown numbers are ABSENT.
+    """Process, thread and device of the events on a track. Unknown numbers are ABSENT.
 
-    device counts all agents of a node, including CPUs, if `counts_agents` is True, otherwise only
-    GPUs. unit, multiplier and is_incremental apply to counters. A value is a multiple of the unit,
-    or its increase since the last value.
+    - device: number of the device. If `counts_agents` is True, it is the device's number among all
+      agents of a node, including CPUs. Otherwise, it is the device's number among the GPUs.
+    - unit: unit of a counter
+    - multiplier: factor that converts a counter's values to its unit
+    - is_incremental: True if each counter value is the increase since the last value
     """
 
     name: str
@@ -183,7 +193,7 @@ class Place:
 class Tracks:
     """All tracks of a file.
 
-    codes -- track identifier -> a small number.
+    - codes: small number for each track identifier
     """
 
     def __init__(self) -> None:
@@ -191,7 +201,7 @@ class Tracks:
         self._descriptors: dict[int, Any] = {}
 
     def add(self, descriptor: Any) -> None:
-        """Add a TrackDescriptor. A later descriptor doesn't have to repeat earlier values."""
+        """Add a TrackDescriptor. Values from earlier descriptors of the same track are kept."""
         # Copy the descriptor, because a part of a message keeps the whole message in memory.
         known = self._descriptors.setdefault(descriptor.uuid, type(descriptor)())
         if descriptor.process.cmdline:
@@ -203,7 +213,9 @@ class Tracks:
         return [self._place(uuid) for uuid in self.codes]
 
     def commands(self) -> dict[int, str]:
-        """Return process id -> command line, or the process name if there is no command line."""
+        """Return each process's command line, by process ID. If there is no command line, use the
+        process name.
+        """
         described = (
             track.process for track in self._descriptors.values() if track.HasField("process")
         )

@@ -1,1 +1,1 @@
-"""Reader for databases from rocprofv3 and rocprof-sys, starting with ROCm 7."""
+"""Reader for databases that rocprofv3 and rocprof-sys write in ROCm 7 and later."""

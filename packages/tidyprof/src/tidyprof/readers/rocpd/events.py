@@ -38,10 +38,10 @@ _WORKGROUP = ("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
 class Events:
     """The event table, which all other tables refer to.
 
-    identifiers -- identifier of each row.
-    category    -- code of the category string, -1 if there is none.
-    correlation -- int64, the tool's correlation id (`stack_id`), which a call shares with the work
-                   that it launched.
+    - identifiers: identifier of each row
+    - category: code of the category string, or -1 if there is no category
+    - correlation: the tool's correlation ID (`stack_id`) as int64. A call has the same correlation
+      ID as the work that it launched.
     """
 
     identifiers: np.ndarray
@@ -49,7 +49,7 @@ class Events:
     correlation: np.ndarray
 
     def of(self, event_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return category and correlation id for each event identifier."""
+        """Return the category and correlation ID of each event."""
         row = first_equal(self.identifiers, event_ids)
         return taken(self.category, row, -1), taken(self.correlation, row)
 
@@ -105,7 +105,7 @@ def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts:
 
 
 def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
-    """Read copies. The device is the target GPU, or the source if the target isn't a GPU."""
+    """Read copies. The device of a copy is the target, or the source if the target isn't a GPU."""
     columns = ("tid", "start", "end", "name_id", "size", "event_id")
     optional = ("dst_agent_id", "src_agent_id", "queue_id", "stream_id")
     found = tables.integers("memory_copy", columns, optional)
@@ -187,10 +187,11 @@ def read_samples(
     texts: Codes,
     counted_events: np.ndarray,
 ) -> tuple[Records, np.ndarray]:
-    """Read points in time on the host. The name is the message, or the track's name if there is no
-    message. Also return the event and time (ns) of all samples.
+    """Read samples, which are points in time on the host. The name of a sample is its message, or
+    the track's name if there is no message. Also return the event and the time in nanoseconds of
+    every sample.
 
-    counted_events -- events with counter values, which don't become rows.
+    - counted_events: events with counter values, which don't become rows
     """
     if not tables.has("sample", "timestamp") or not tables.has("track", "name_id"):
         return no_records(), np.empty((2, 0), np.int64)
@@ -262,7 +263,9 @@ def _call_kind(category: str) -> int:
 
 
 def _name_markers(tables: ProcessTables, rows: Records, texts: Codes) -> None:
-    """Name roctx ranges and points after their messages, which are in the extra data of events."""
+    """Name roctx ranges and points after their messages, which are stored in the extra data of the
+    events.
+    """
     # Read only markers, because the extra data of all events is large.
     marking = [text for text in texts if _MARKER.match(text)]
     categories = [number for number, text in _categories(tables) if text in marking]

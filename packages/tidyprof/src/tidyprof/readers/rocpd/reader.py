@@ -1,5 +1,5 @@
-"""Reader for rocpd databases: SQLite files (`*_results.db`) from rocprofv3 and rocprofiler-systems
-in ROCm 7.
+"""Reader for rocpd databases. These are SQLite files (`*_results.db`) from rocprofv3 and
+rocprofiler-systems in ROCm 7.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from tidyprof.tables.records import Records, joined
 
 @dataclass
 class RocpdProcess:
-    """Data of one process.
+    """The data of one process.
 
-    run           -- identifier (GUID) of the profiler run.
-    device_events -- number of events on GPUs.
+    - run: identifier (GUID) of the profiler run
+    - device_events: number of events on GPUs
     """
 
     part: Part
@@ -65,7 +65,7 @@ class RocpdProcess:
 
 
 def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
-    """Read every process in one file."""
+    """Read the data of every process in one file."""
     with open_database(path, maximum_bytes) as database:
         suffixes = process_suffixes(database)
         found = [ProcessTables(database, suffix) for suffix in suffixes]
@@ -128,7 +128,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
 
 def _note_launching_thread(records: Records) -> None:
     """Move the thread of device work to `launch_thread`. If the launching call is known, `link`
-    replaces it.
+    later replaces this value.
     """
     on_device = ON_DEVICE[records["kind"]]
     records["launch_thread"] = np.where(on_device, records["thread"], ABSENT)
@@ -136,8 +136,8 @@ def _note_launching_thread(records: Records) -> None:
 
 
 def _counter_values(tables: ProcessTables) -> pd.DataFrame:
-    """Return counter values per event, summed over the instances of a hardware block as in rocpd's
-    own view.
+    """Return counter values per event. As in rocpd's own view, each value is the sum over all
+    instances of a hardware block.
     """
     if not tables.has("pmc_event", "event_id", "pmc_id", "value"):
         return pd.DataFrame({"event_id": [], "pmc_id": [], "value": []})
@@ -168,8 +168,8 @@ def _counters(
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
-    """Return counter samples. The time is the start of the dispatch or call, or otherwise the time
-    of the sample.
+    """Return counter samples. The time of a sample is the start of the dispatch or call. If there
+    is no dispatch or call, the time in the database is used.
     """
     if not len(values):
         return pd.DataFrame()
@@ -211,9 +211,9 @@ def _warnings(path: Path, kernels: Records, copies: Records) -> list[str]:
         return []
     what = "copies but no kernels" if len(copies) else "no GPU events"
     return [
-        f"{path.name}: the database has {what}. Likely cause: kernels were not recorded (use"
-        " --kernel-trace or --runtime-trace), the program didn't use a GPU, or another profiler"
-        " received the records."
+        f"{path.name}: the database has {what}. Likely cause: kernels were not recorded because"
+        " --kernel-trace or --runtime-trace was missing, the program didn't use a GPU, or another"
+        " profiler received the records."
     ]
 
 
@@ -227,30 +227,40 @@ def read_rocpd(
 ) -> Profile:
     """Read a rocpd database (schema version 3), with or without its views.
 
-    path -- a .db file, or a folder with one file per process, possibly in a subfolder per host.
-    rank, origin, maximum_bytes -- see `tidyprof.read`.
+    - path: path to a .db file, or to a folder with one file per process. The folder may contain a
+      subfolder for each host.
+    - rank: see `tidyprof.read`.
+    - origin: see `tidyprof.read`.
+    - maximum_bytes: see `tidyprof.read`.
 
-    The rank comes from the process's environment in the database, or otherwise from the name of
-    the file or folder.
+    The rank comes from the process's environment in the database. If the environment contains no
+    rank, the rank comes from the name of the file or folder.
 
-    `events` has times in nanoseconds of the node's monotonic clock. Columns of `tables.contract`
-    with a special meaning here:
-      - device: number among the node's GPUs
-      - source_category: category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
-      - correlation_id: the tool's own (`stack_id`), unique within a process
-      - grid: work-items
-      - source_device, destination_device: for copies; <NA> for the host. `device` is the target, or
-        the source if the target is the host.
-      - memory_device: for allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
+    The times in `events` are in nanoseconds on the node's monotonic clock. These columns of
+    `tables.contract` have a special meaning:
 
-    A roctx range is an annotation named after its message. Calls that begin and end in the same
-    nanosecond become samples named after their category, because the file has no other name.
+    - device: number of the GPU among the node's GPUs
+    - source_category: category in the file, such as `KERNEL_DISPATCH` or `HIP_RUNTIME_API_EXT`
+    - correlation_id: the tool's own ID (`stack_id`), which is unique within a process
+    - grid: number of work-items
+    - source_device: source of a copy, or `<NA>` if the source is the host
+    - destination_device: target of a copy, or `<NA>` if the target is the host
+    - memory_device: device of an allocation (kind `runtime`, with names such as `ALLOC` and `FREE`)
 
-    `counters` has hardware counters, summed over the instances of a block, and the samples from
-    rocprofiler-systems.
+    For copies, `device` is the target GPU, or the source if the target is the host. A roctx range
+    is an annotation that is named after its message. Calls that start and end in the same
+    nanosecond become samples. These samples are named after their category, because the file
+    contains no other name.
 
-    `meta` has the common entries and, if known: `agents` (the GPUs), `gpu_arch`, `clock` and
-    `device_numbering` (`index`).
+    `counters` contains hardware counters, summed over the instances of a block, and the samples
+    from rocprofiler-systems.
+
+    `meta` contains the common entries and these, if known:
+
+    - agents: the GPUs
+    - gpu_arch: GPU architecture
+    - clock: name of the clock
+    - device_numbering: always `index`
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -290,6 +300,6 @@ def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
             raise ProfileReadError(
                 path,
                 f"the folder contains the same profile {count} times ({names})",
-                "a file was copied into the same folder",
+                "a file was copied into the folder",
                 "keep each file once",
             )

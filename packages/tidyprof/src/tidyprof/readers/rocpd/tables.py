@@ -1,6 +1,6 @@
 """Tables of one process in a rocpd database, with its threads, ranks and GPUs.
 
-The schema is source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql of
+The schema is defined in source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql of
 https://github.com/ROCm/rocm-systems (projects/rocprofiler-sdk), versions 3.0.0 to 3.0.5.
 """
 
@@ -19,7 +19,9 @@ from tidyprof.readers.rocpd.recognition import MARKING_TABLE
 from tidyprof.tables.codes import ABSENT, first_equal
 
 SCHEMA_MAJOR = "3"
-"""Major version of the schema that this reader supports. Version 4 stores tracks differently."""
+"""Major version of the schema that this reader supports. Schema version 4 stores tracks
+differently.
+"""
 
 REQUIRED_COLUMNS = {
     "kernel_dispatch": ("id", "pid", "tid", "agent_id", "kernel_id", "start", "end", "event_id"),
@@ -32,7 +34,7 @@ REQUIRED_COLUMNS = {
     "info_thread": ("id", "tid"),
     "info_kernel_symbol": ("id", "kernel_name", "display_name"),
 }
-"""Required tables (without prefix and suffix) and columns."""
+"""Required tables, without prefix and suffix, and their required columns."""
 
 UNUSED = frozenset(
     {
@@ -103,10 +105,10 @@ OPTIONAL_COLUMNS = {
     "kernel_dispatch": ("dispatch_id", "queue_id", "stream_id"),
     "memory_copy": ("dst_agent_id", "src_agent_id"),
 }
-"""Tables and columns that some files lack."""
+"""Tables and columns that are missing from some files."""
 
 _DESCRIBING = ("arg", "pmc_event")
-"""Tables whose rows add details to an event but aren't records themselves."""
+"""Tables with details about events. Their rows aren't records themselves."""
 
 _RECORDS = ("kernel_dispatch", "memory_copy", "memory_allocate", "region", "sample")
 LINKS = (
@@ -122,13 +124,13 @@ LINKS = (
     Link("pmc_event", "pmc_id", "info_pmc", "counters"),
     Link("event", "category_id", "string", "strings", vital=True),
 )
-"""References in the schema, except names of records. Records without a name are left out and
-counted separately.
+"""References between tables in the schema. References to the names of records aren't included,
+because records without a name are left out and counted separately.
 """
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Environment variables with a process's rank, in order of preference. They come from torchrun,
-Open MPI, PMIx, PMI and Slurm.
+"""Environment variables that contain a process's rank, in order of preference. They are set by
+torchrun, Open MPI, PMIx, PMI and Slurm.
 """
 
 _SUFFIX = re.compile(
@@ -147,7 +149,7 @@ _AGENT_COLUMNS = (
 
 def process_suffixes(database: Database) -> list[str]:
     """Return the suffixes of the table names, one per process in the file. Raises ProfileReadError
-    if there is none.
+    if the file contains no process.
     """
     found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
     if found:
@@ -156,7 +158,7 @@ def process_suffixes(database: Database) -> list[str]:
         raise ProfileReadError(
             database.path,
             "the file is from rocmProfileData, not a rocpd database from ROCm 7",
-            "both tools use the name rocpd",
+            "both tools use the name rocpd for their files",
             "read the file with read_rpd",
         )
     database.require(MARKING_TABLE, ())
@@ -165,13 +167,13 @@ def process_suffixes(database: Database) -> list[str]:
 
 @dataclass
 class ProcessTables:
-    """The tables of one process. `name` returns their full names."""
+    """The tables of one process. The method `name` returns a table's full name."""
 
     database: Database
     suffix: str
 
     def name(self, table: str) -> str:
-        """Return the full name of a table, for example of `region`."""
+        """Return the full name of a table, such as `region`."""
         return f"rocpd_{table}{self.suffix}"
 
     def has(self, table: str, *columns: str) -> bool:
@@ -182,29 +184,33 @@ class ProcessTables:
     def integers(
         self, table: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> dict[str, np.ndarray]:
-        """Return the columns, and any optional columns in the file, as int64."""
+        """Return the required columns and any optional columns in the file as int64."""
         present = [column for column in optional if self.has(table, column)]
         return self.database.integers(self.name(table), (*columns, *present))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return columns of a small table, with None for missing columns."""
+        """Return columns of a small table. The values of a missing column are None."""
         chosen = ", ".join(
             quoted(column) if self.has(table, column) else "NULL" for column in columns
         )
         return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
 
     def warnings_of_losses(self) -> list[str]:
-        """Return warnings about rows with broken references and events without a record. May raise
-        ProfileReadError.
+        """Return warnings about rows with broken references and about events that no record refers
+        to.
+
+        Raises ProfileReadError if nearly all rows are affected.
         """
         names = {table: self.name(table) for link in LINKS for table in (link.table, link.target)}
         losses = dangling(self.database, (link.in_file(names) for link in LINKS))
         return losses_told(
-            self.database, [*self._events_alone(), *losses], "rows were deleted or never written"
+            self.database,
+            [*self._events_alone(), *losses],
+            "rows were deleted or were never written",
         )
 
     def _events_alone(self) -> list[Loss]:
-        """Count events without a dispatch, copy, call or other record in any table."""
+        """Count the events that no dispatch, copy, call or other record refers to."""
         # Since schema 3.0.3, a counter value with a sample_id is a record itself.
         named = []
         for table, columns in self.database.tables.items():
@@ -227,8 +233,8 @@ class ProcessTables:
         )
 
     def require(self) -> str:
-        """Return the schema version. Raises ProfileReadError if this reader doesn't support it, or
-        if tables or columns are missing.
+        """Return the schema version. Raises ProfileReadError if this reader doesn't support the
+        version, or if tables or columns are missing.
         """
         self.database.require(self.name("metadata"), ("tag", "value"))
         version = str(dict(self.rows("metadata", "tag", "value")).get("schema_version", ""))
@@ -236,7 +242,7 @@ class ProcessTables:
             raise ProfileReadError(
                 self.database.path,
                 f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
-                "the profiler's ROCm version is newer than this reader supports",
+                "this reader doesn't support the profiler's ROCm version yet",
                 "convert the file (rocpd convert -i FILE -f csv), and read the CSV files",
             )
         for table, columns in REQUIRED_COLUMNS.items():
@@ -248,10 +254,11 @@ class ProcessTables:
 class Machine:
     """The machine, and the processes and threads in the profile.
 
-    devices            -- agent identifier -> number among the GPUs, without CPUs.
-    processes, threads -- row identifier -> number from the operating system.
-    facts              -- entries of `Profile.meta`.
-    rank               -- the rank in the process's environment.
+    - devices: number of each agent among the GPUs, by agent identifier. CPUs have no number.
+    - processes: operating system's process number for each row identifier
+    - threads: operating system's thread number for each row identifier
+    - facts: entries for `Profile.meta`
+    - rank: rank from the process's environment
     """
 
     devices: dict[int, int]
@@ -262,7 +269,9 @@ class Machine:
 
 
 def read_machine(tables: ProcessTables) -> Machine:
-    """Read agents, processes, threads and nodes. From the environment, read only the rank."""
+    """Read the agents, processes, threads and nodes. The rank is the only value that is read from
+    the environment.
+    """
     agents = [
         dict(zip(_AGENT_COLUMNS, row, strict=True))
         for row in tables.rows("info_agent", *_AGENT_COLUMNS)
@@ -300,8 +309,8 @@ def read_machine(tables: ProcessTables) -> Machine:
 
 
 def _rank(environment: Any) -> int | None:
-    """Return the rank in a process's environment (JSON). Ignore Slurm's rank if Slurm started only
-    one process.
+    """Return the rank from a process's environment (JSON). Slurm's rank is ignored if Slurm started
+    only one process.
     """
     try:
         variables = json.loads(environment)

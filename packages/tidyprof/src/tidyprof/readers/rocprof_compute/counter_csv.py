@@ -1,5 +1,5 @@
-"""CSV files with rocprof-compute counters, with one column per counter (up to ROCm 7.2) or one row
-per counter.
+"""CSV files with counters from rocprof-compute. Up to ROCm 7.2, they have one column per counter.
+Later files can have one row per counter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ WHOLE_COLUMNS = {
     "Wave_Size": "wave_size",
     "wave_size": "wave_size",
 }
-"""Integer columns about dispatches in any version -> column of the event table."""
+"""Integer columns about dispatches in all supported versions, and the matching columns of the event
+table.
+"""
 
 _HEADER_BYTES = 2**20
 
@@ -49,8 +51,8 @@ _HEADER_BYTES = 2**20
 class CounterCsv:
     """A CSV file in which every row is as long as the header.
 
-    names   -- its columns.
-    rounded -- True if times in the file have fractions of a nanosecond.
+    - names: names of the file's columns
+    - rounded: True if times in the file have fractions of a nanosecond
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
@@ -63,14 +65,14 @@ class CounterCsv:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about text that was corrected while reading."""
+        """Warnings about text that was corrected while the file was read."""
         return self._file.warnings
 
     def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pa.Table:
-        """Return these columns as string and float64, and all WHOLE_COLUMNS as int64. Empty cells
-        are null.
+        """Return text columns as strings and number columns as float64. The columns in
+        WHOLE_COLUMNS are returned as int64, and empty cells are null.
 
-        Raises ProfileReadError if a required column is missing or a number can't be parsed.
+        Raises ProfileReadError if a required column is missing or if a number can't be parsed.
         """
         self._require()
         wholes = [name for name in self.names if name in WHOLE_COLUMNS]
@@ -103,8 +105,8 @@ class CounterCsv:
             raise ProfileReadError(
                 self.path,
                 f"no column {' and no column '.join(missing)} (the first columns are {shown})",
-                "another tool or omniperf before version 2 wrote the file",
-                "pass the folder with pmc_perf.csv from rocprof-compute profile",
+                "the file comes from another tool, or from omniperf before version 2",
+                "pass the folder that contains pmc_perf.csv from rocprof-compute profile",
             )
 
     def _whole(self, column: str, text: str) -> int | None:
@@ -119,7 +121,7 @@ class CounterCsv:
 
 
 def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
-    """Return one event per row without a check for damage. Missing times are ABSENT.
+    """Return one event per row without checking for damage. Missing times are ABSENT.
 
     Raises ProfileReadError if there are no rows, or if a row has no dispatch number or kernel name.
     """
@@ -136,7 +138,7 @@ def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
     lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
     if lost:
         raise ProfileReadError(
-            path, f"{lost} rows have no dispatch number or no kernel name", *DAMAGED
+            path, f"{lost} rows have no dispatch number or kernel name", *DAMAGED
         )
     nothing = np.full(len(rows), ABSENT, np.int64)
     start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
@@ -153,9 +155,9 @@ def no_dispatches(path: Path) -> ProfileReadError:
     """Return the error for a file without dispatches."""
     return ProfileReadError(
         path,
-        "the file contains no kernel dispatch",
-        "the program launched no kernel or ended early, or a filter (-k, -d) matched nothing",
-        "run it without filters, and read log.txt in the same folder",
+        "the file contains no kernel dispatches",
+        "the program launched no kernels, it ended early, or a filter (-k, -d) matched no kernels",
+        "run the program without filters, and read log.txt in the same folder",
     )
 
 
@@ -166,9 +168,9 @@ ACCUMULATED_LEVELS = (
     "SQ_INST_LEVEL_SMEM",
     "SQ_INST_LEVEL_VMEM",
 )
-"""Counters whose sum over cycles is in SQ_ACCUM_PREV_HIRES of the same program run. Since
-rocprof-compute 3.2, the sum is named `<level>_ACCUM`. This reader also uses that name for older
-files.
+"""Counters whose sum over all cycles is stored in `SQ_ACCUM_PREV_HIRES` in the same program run.
+Since rocprof-compute 3.2, this sum is named `<level>_ACCUM`. The reader uses the same name for
+older files.
 """
 
 _COUNTER_NAME, _COUNTER_VALUE = "Counter_Name", "Counter_Value"
@@ -195,22 +197,27 @@ UNUSED = frozenset(
         "xcc_index",
     }
 )
-"""Known columns, in lowercase, that this reader doesn't use. The last four occur in every run."""
+"""Known columns, in lowercase, that this reader doesn't use. The last four columns occur in every
+run.
+"""
 
 _OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
 
 
 @dataclass
 class Measured:
-    """The content of a counter file, including damage.
+    """The contents of a counter file, including damaged values.
 
-    dispatches -- a row per dispatch. In the long layout, a row per dispatch and program run, each
-                  with times.
-    values     -- a row per counter value:
-      - row: position in dispatches
-      - name: string code, or NO_TEXT
-      - value: the value
-      - replay_pass: number of the program run, starting with 0, if the file numbers the runs
+    - dispatches: table with one row per dispatch. In the long layout, the table has one row per
+      dispatch and program run, and each row has times.
+    - values: table with one row per counter value
+
+    The columns of `values` are:
+
+    - row: position of the dispatch's row in `dispatches`
+    - name: code of the counter's name, or NO_TEXT
+    - value: value of the counter
+    - replay_pass: number of the program run, starting with 0, if the file numbers its runs
     """
 
     dispatches: Records
@@ -226,7 +233,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class CounterColumn:
-    """A column with a counter, and the number of the program run, starting with 0."""
+    """A column that contains a counter. Program runs are numbered starting with 0."""
 
     column: str
     counter: str
@@ -234,7 +241,7 @@ class CounterColumn:
 
 
 def read_layout(text: CounterCsv, texts: Codes) -> Measured:
-    """Read dispatches and counters in either layout."""
+    """Read dispatches and counters from a file in the long or wide layout."""
     is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
     return _read_long(text, texts) if is_long else _read_wide(text, texts)
 
@@ -300,7 +307,7 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
 
 
 def refuse_repeated_counters(text: CounterCsv, measured: Measured, texts: Codes) -> None:
-    """Raise ProfileReadError if a counter has two values for one dispatch in one run."""
+    """Raise ProfileReadError if a counter has two values for the same dispatch in the same run."""
     values = measured.values
     places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(
         texts
@@ -323,9 +330,10 @@ def _refuse_repeated(text: CounterCsv, repeated: int, what: str) -> None:
 def counter_columns(names: list[str]) -> list[CounterColumn]:
     """Return the counter columns in order.
 
-    The columns of each run start with its wave size, kernel id or a similar column. From the second
-    run on, these columns end with the run's number (`wave_size_1`). So does a counter that an
-    earlier run also has (`GRBM_COUNT_10`). It is treated as the same counter.
+    The columns of each run start with its wave size, kernel ID or a similar column. Starting with
+    the second run, the names of these columns end with the run's number, such as `wave_size_1`. If
+    an earlier run has the same counter, the name of the counter's column also ends with the run's
+    number, such as `GRBM_COUNT_10`. Both columns are treated as the same counter.
     """
     columns: list[CounterColumn] = []
     seen: set[str] = set()
@@ -343,8 +351,8 @@ def counter_columns(names: list[str]) -> list[CounterColumn]:
 
 
 def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterColumn:
-    """Rename the sum over cycles after the level that was summed, if there is only one. Return
-    other columns unchanged.
+    """If the column contains a sum over cycles of exactly one level, rename the column after this
+    level. Return other columns unchanged.
     """
     if column.counter != _ACCUMULATED:
         return column
@@ -358,7 +366,7 @@ def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterC
 
 
 def ignored_columns(names: list[str]) -> list[str]:
-    """Return the columns of the wide layout that describe neither a counter nor the dispatch."""
+    """Return the columns of the wide layout that aren't about a counter or a dispatch."""
     counters = {column.column for column in counter_columns(names)}
     others = [name for name in names if name not in counters and name.lower() not in _OTHER_COLUMNS]
     return [name for name in others if not _REPEATED.fullmatch(name)]

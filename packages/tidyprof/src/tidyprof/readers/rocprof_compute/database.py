@@ -1,5 +1,5 @@
-"""Reader for SQLite files from `rocprof-compute analyze --output-format db`. They contain metrics
-per kernel but no raw counters.
+"""Reader for SQLite files from `rocprof-compute analyze --output-format db`. These files contain
+metrics per kernel but no raw counters.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ METRIC_COLUMNS = COUNTER_DTYPES | {
 
 _LINES_CORRECTED_IN = (3, 7)
 _LONG_LINES = ("gfx942", "gfx950")
-"""GPUs for which earlier releases assumed cache lines and requests of 64 B in rooflines. The lines
-have 128 B.
+"""GPUs with cache lines of 128 B. For these GPUs, rooflines from earlier releases assumed cache
+lines and requests of 64 B.
 """
 
 _NEEDED = {
@@ -67,7 +67,9 @@ _ROOFLINE = (
 
 
 def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
-    """Read dispatches and facts in an analysis database, and the tool's metrics per kernel."""
+    """Read the dispatches and metadata from an analysis database, and the tool's metrics for each
+    kernel.
+    """
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():
             database.require(table, columns)
@@ -86,7 +88,9 @@ def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, p
 
 
 def _metrics(metrics: pd.DataFrame, records: Records, texts: list[str]) -> pd.DataFrame:
-    """Return the counter table. Each metric has the start time of the kernel's first dispatch."""
+    """Return the counter table. The time of each metric is the start of the kernel's first
+    dispatch.
+    """
     events = pd.DataFrame(
         {name: records[name] for name in ("name", "start_ns", "device")}
     ).sort_values("start_ns")
@@ -205,8 +209,8 @@ def _workload_tables(database: Database) -> dict[str, list[dict[str, Any]]]:
 def _kernel_rates(
     database: Database, kernels: dict[Any, Any], facts: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return an entry per kernel: `kernel`, `gflops_per_second`, and `l1_intensity`,
-    `l2_intensity` and `hbm_intensity` in FLOP/B.
+    """Return the performance of each kernel. Each entry has the keys `kernel`, `gflops_per_second`,
+    `l1_intensity`, `l2_intensity` and `hbm_intensity`. Intensities are in FLOP/B.
     """
     if not _has(database, _ROOFLINE):
         return []

@@ -1,4 +1,4 @@
-"""Undamaged dispatches and counters, with times from one program run."""
+"""Undamaged dispatches and counters. The times of the dispatches come from a single program run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _UNIT = "count"
 
 
 def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
-    """Leave out impossible counter values, and return reason -> number of values.
+    """Leave out impossible counter values. Return the number of values that were left out for each
+    reason.
 
-    Raises ProfileReadError if there are too many.
+    Raises ProfileReadError if too many values are impossible.
     """
     value, name = measured.values["value"].to_numpy(), measured.values["name"].to_numpy()
     finite = np.isfinite(value)
@@ -50,8 +51,9 @@ def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
 
 
 def without_damaged_dispatches(path: Path, measured: Measured) -> None:
-    """Leave out dispatches with impossible times, and their counters. Raises ProfileReadError if
-    there are too many.
+    """Leave out dispatches with impossible times and the counters of these dispatches.
+
+    Raises ProfileReadError if too many dispatches have impossible times.
     """
     records, values = measured.dispatches, measured.values
     before = len(records)
@@ -68,11 +70,12 @@ def without_damaged_dispatches(path: Path, measured: Measured) -> None:
 def counters_and_one_run(
     path: Path, measured: Measured, texts: Codes
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the counter table in time order, and warnings. Keep each dispatch once, and add
-    `replays` and the extreme durations.
+    """Return the counter table, sorted by time, and warnings. Keep one row per dispatch, and add
+    `replays`, `shortest_ns` and `longest_ns`.
 
-    If the program ran once per group of counters, each run has different times. Dispatches get the
-    times of the run with the median total duration, so they form a timeline that really happened.
+    If the program ran once per group of counters, each run has different times. The dispatches get
+    their times from the run with the median total duration. The resulting timeline therefore shows
+    a run that really happened.
     """
     records = measured.dispatches
     runs = pd.DataFrame({name: records[name] for name in (*_IDENTITY, "start_ns", "duration_ns")})
@@ -127,7 +130,7 @@ def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[
     if not len(values):
         return [
             f"{path.name}: the file has no counter values. Likely cause: only times were selected,"
-            " or the profiler of this ROCm version doesn't support the counters (see log.txt)."
+            " or this ROCm version's profiler doesn't support the counters (see log.txt)."
         ]
     pairs = pd.unique(
         key.to_numpy(np.int64)[values["row"].to_numpy()] * texts + values["name"].to_numpy()
@@ -138,6 +141,6 @@ def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[
         return []
     return [
         f"{path.name}: the dispatches have between {present.min()} and {present.max()} counters."
-        " Likely cause: counters were rotated over launches (--iteration-multiplexing), or a run"
-        " ended early."
+        " Likely cause: --iteration-multiplexing distributed the counters over several launches, or"
+        " a run ended early."
     ]

@@ -57,9 +57,10 @@ from tidyprof.tables.records import Records
 
 _DRIVER_IDS_FROM = 256
 MOST_TIMES, LEAST_SHARE = 2, 0.1
-"""Maximum ratio of a kernel's mean durations with and without counters. Counting serializes kernels
-and flushes caches, but the work is the same. Only kernels with at least this share of the kernel
-time count, because a counter overhead of microseconds can double the time of a short kernel.
+"""Maximum ratio between a kernel's mean durations with and without counters, and the minimum share
+of the kernel time. Counting serializes kernels and flushes caches, but the kernels do the same
+work. Kernels below the minimum share are ignored, because a few microseconds of counter overhead
+can double the time of a short kernel.
 """
 
 
@@ -70,45 +71,61 @@ def read_rocprof_compute(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_HELD_BYTES,
 ) -> Profile:
-    """Read a workload folder from `rocprof-compute profile`, or a database from `rocprof-compute
-    analyze`.
+    """Read a workload folder from `rocprof-compute profile`, or a database from
+    `rocprof-compute analyze`.
 
-    path -- one of these. CSV files may be compressed.
-            - the folder with pmc_perf.csv, or with a file per run (results_*.csv), as `profile`
-              writes them since ROCm 7.13
-            - a folder above it, if it contains only one such folder
-            - pmc_perf.csv itself; the files next to it are also read
-            - the .db file
-    origin, maximum_bytes -- see `tidyprof.read`.
+    - path: path to one of the folders or files below. CSV files may be compressed.
+    - origin: see `tidyprof.read`.
+    - maximum_bytes: see `tidyprof.read`.
 
-    `events` has one row per dispatch, with times in nanoseconds of the machine's clock. It is
-    empty if the files have no times. Columns of `tables.contract` with a special meaning here:
-      - device: the tool's GPU_ID; see `meta["device_numbering"]`
-      - grid, block: total work-items, and work-items per workgroup, as a string such as `[1024]`
-      - replays: number of program runs in which the dispatch was timed
-      - shortest_ns, longest_ns: extreme durations in these runs
+    The path can be one of these:
+
+    - a folder with pmc_perf.csv
+    - a folder with one file per run (results_*.csv), as written by `profile` since ROCm 7.13
+    - a parent folder that contains exactly one such folder
+    - the file pmc_perf.csv, in which case the files next to it are also read
+    - a .db file from `analyze`
+
+    `events` has one row per dispatch, with times in nanoseconds on the machine's clock. The table
+    is empty if the files contain no times. These columns have a special meaning:
+
+    - device: the tool's GPU_ID. `meta["device_numbering"]` explains its meaning.
+    - grid: total number of work-items as a string, such as `[1024]`
+    - block: number of work-items per workgroup as a string
+    - replays: number of program runs in which the dispatch was timed
+    - shortest_ns: shortest duration in these runs
+    - longest_ns: longest duration in these runs
 
     `counters` has one row per dispatch and hardware counter (unit `count`):
-      - dispatch_id, kernel: the dispatch
-      - replay_pass: number of the program run that counted it, starting with 0. The program runs
-        once per group of counters, so different passes belong to different launches.
-      - time_ns: start of the dispatch, or 0 if the file has no times
 
-    The sum of a level over cycles is named `<level>_ACCUM` in every version, for example
+    - dispatch_id: number of the dispatch
+    - kernel: name of the dispatched kernel
+    - replay_pass: number of the program run that counted the value, starting with 0. The program
+      runs once per group of counters, so different passes belong to different launches.
+    - time_ns: start of the dispatch, or 0 if the file has no times
+
+    The sum of a level over all cycles is named `<level>_ACCUM` in all versions. An example is
     `SQ_LEVEL_WAVES_ACCUM`.
 
-    For a database, `counters` has the tool's metrics instead, with `kernel`, `metric_id` and
-    `statistic` (Avg, Peak, ...). `time_ns` is the start of the kernel's first dispatch.
+    For a database, `counters` contains the tool's metrics instead. Additional columns are `kernel`,
+    `metric_id` and `statistic` (Avg, Peak, ...). `time_ns` is the start of the kernel's first
+    dispatch.
 
-    `meta` has the common entries and these, if known:
-      - layout: wide, long or database
-      - sysinfo: typed values, without clocks of 0
-      - roofline: measured ceilings per device
-      - metric_tables: name -> rows, from `analyze`
-      - kernel_rates: for a database, FLOP rate and intensities per kernel, without values that old
-        releases get wrong
-      - replay_passes: number of program runs
-      - replays_read, rows, columns, counters_distinct, command, workload
+    `meta` contains the common entries and these, if known:
+
+    - layout: layout of the files, which is wide, long or database
+    - sysinfo: system information as typed values. Clock rates of 0 are left out.
+    - roofline: measured ceilings of each device
+    - metric_tables: rows of each table from `analyze`, by table name
+    - kernel_rates: FLOP rate and intensities of each kernel in a database. Values that old releases
+      compute incorrectly are left out.
+    - replay_passes: number of program runs
+    - replays_read: number of program runs in the files that were read
+    - rows: number of rows
+    - columns: number of columns
+    - counters_distinct: number of different counters
+    - command: command line of the program
+    - workload: name of the workload
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -134,7 +151,9 @@ def _is_database(path: Path) -> bool:
 
 
 def _counter_files(path: Path) -> tuple[list[Path], bool]:
-    """Return the counter files, and True if the files next to them belong to them."""
+    """Return the counter files. Also return True if the files next to the counter files belong to
+    the same workload.
+    """
     if not path.is_dir():
         return [path], path.name.startswith(COUNTER_FILE)
     found = workload_folders(path)
@@ -146,7 +165,7 @@ def _counter_files(path: Path) -> tuple[list[Path], bool]:
             path,
             f"the folder has {len(found)} workload folders"
             f" ({shown}{', ...' if len(found) > 4 else ''})",
-            "it contains several workloads, or one folder per rank",
+            "the folder contains several workloads or one folder per rank",
             "pass one of these folders",
         )
     separate = sorted(file.name for file in path.glob(SEPARATE_RUNS)) if path.is_dir() else []
@@ -154,13 +173,13 @@ def _counter_files(path: Path) -> tuple[list[Path], bool]:
         raise ProfileReadError(
             path,
             f"no {COUNTER_FILE}, but {len(separate)} files of single runs, such as {separate[0]!r}",
-            "since ROCm 7.13, analyze joins the CSV files that profile writes for single runs",
-            "run once: rocprof-compute analyze -p with this folder",
+            "since ROCm 7.13, profile writes one CSV file per run, and analyze joins these files",
+            "run rocprof-compute analyze -p once with this folder",
         )
     raise ProfileReadError(
         path,
         f"no {COUNTER_FILE}",
-        "profiling failed (see log.txt), or the folder contains only results of analyze",
+        "profiling failed (see log.txt), or the folder contains only results from analyze",
         "pass the folder from rocprof-compute profile, such as workloads/NAME/MI300X_A1",
     )
 
@@ -189,7 +208,9 @@ def _read_folder(
     part.warnings += warnings
     if not has_times:
         part.records.keep(np.zeros(len(part.records), bool))
-        part.warnings.append(f"{file.name}: no times, so there are no events or rates.")
+        part.warnings.append(
+            f"{file.name}: the file has no times, so there are no events or rates."
+        )
     replays = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
     part.facts |= {"counters_distinct": int(counters["name"].nunique()), "replays_read": replays}
     part.facts.setdefault("replay_passes", replays)
@@ -200,7 +221,7 @@ def _read_folder(
 
 
 def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Add counters of runs that versions up to ROCm 6.3 leave out of pmc_perf.csv."""
+    """Add the counters of program runs that versions up to ROCm 6.3 leave out of pmc_perf.csv."""
     for stem in PASS_FILES if measured.layout == "wide" else ():
         file = folder / f"{stem}.csv"
         if not file.is_file():
@@ -215,7 +236,7 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         rows = _rows_in(measured.dispatches, more.dispatches)
         if rows is None:
             part.warnings.append(
-                f"{file.name} was left out because its dispatches differ from {COUNTER_FILE}."
+                f"{file.name} was left out. Its dispatches differ from {COUNTER_FILE}."
             )
             continue
         replay = more.values["replay_pass"] + measured.values["replay_pass"].max() + 1
@@ -225,8 +246,8 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
 
 
 def _rows_in(known: Records, wanted: Records) -> np.ndarray | None:
-    """Return the row in `known` of each dispatch, by number, device and kernel. Return None if a
-    dispatch doesn't occur exactly once in `known`.
+    """Find each dispatch in `known` by number, device and kernel, and return its row. Return None
+    if a dispatch doesn't occur exactly once in `known`.
     """
     by = ["device", "dispatch_id", "name"]
     right, left = (pd.DataFrame({name: of[name] for name in by}) for of in (known, wanted))
@@ -236,8 +257,9 @@ def _rows_in(known: Records, wanted: Records) -> np.ndarray | None:
 
 
 def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
-    """Add times from timestamps.csv, which comes from a run without counters, and dispatches that
-    only that run has. Compare the kernels, because that run may number dispatches differently.
+    """Add times from timestamps.csv, which a run without counters writes. Also add the dispatches
+    that occur only in that run. The kernels are compared, because that run may number its
+    dispatches differently.
     """
     file = folder / TIMES_FILE
     if measured.layout != "wide" or not file.is_file():
@@ -253,8 +275,8 @@ def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> No
         measured.values = measured.values.assign(row=rows[measured.values["row"].to_numpy()])
         part.records = measured.dispatches = timed
         part.warnings.append(
-            f"{COUNTER_FILE} has only {len(counted)} of the {len(timed)} dispatches in {file.name},"
-            " so the others have no counters."
+            f"{COUNTER_FILE} has only {len(counted)} of the {len(timed)} dispatches in {file.name}."
+            " The other dispatches have no counters."
         )
     else:
         part.warnings.append(
@@ -266,7 +288,9 @@ def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> No
 
 
 def _contradictions(file: Path, timed: Records, counted: Records, texts: Codes) -> list[str]:
-    """Return a warning if counters change a kernel's mean duration by more than MOST_TIMES."""
+    """Return a warning if counters change a kernel's mean duration by more than a factor of
+    MOST_TIMES.
+    """
     runs = [
         pd.Series(records["duration_ns"]).groupby(records["name"]) for records in (timed, counted)
     ]
@@ -284,7 +308,7 @@ def _contradictions(file: Path, timed: Records, counted: Records, texts: Codes) 
     without, with_counters = mean[kernel] / 1e6
     return [
         f"{file.name} and {COUNTER_FILE} contradict each other: {list(texts)[kernel][:60]!r} takes"
-        f" {without:,.3f} ms in the first file and {with_counters:,.3f} ms in the second."
+        f" {without:,.3f} ms without counters, but {with_counters:,.3f} ms with them."
     ]
 
 
@@ -297,8 +321,8 @@ def _add_company(folder: Path, part: Part) -> None:
         read.append(folder / SYSTEM_FILE)
     else:
         part.warnings.append(
-            f"{SYSTEM_FILE} is missing next to {COUNTER_FILE}, so the GPU and its peaks are"
-            " unknown."
+            f"The file {SYSTEM_FILE} is missing next to {COUNTER_FILE}. The GPU and its peak rates"
+            " are unknown."
         )
     if (folder / ROOFLINE_FILE).is_file():
         facts["roofline"] = read_ceilings(folder / ROOFLINE_FILE)

@@ -10,30 +10,36 @@ from tidyprof.readers.rocprof_v1.recognition import is_of_rocprofv2
 from tidyprof.readers.rocprofv3.columns import header_of
 
 COUNTER_FILE = "pmc_perf.csv"
-"""Counters of all program runs. Since ROCm 10.2, the file is compressed, with the ending .gz."""
+"""File with the counters of all program runs. Since ROCm 10.2, this file is compressed, and its
+name ends in .gz.
+"""
 
 RUN_FILES = ("results_*.csv", "results_*.csv.gz")
-"""Counters of one run per file, with one row per counter. `profile` writes them since ROCm 7.13
-(compressed since 10.1), and `analyze` joins them.
+"""Files with the counters of one run each, with one row per counter. `profile` has written these
+files since ROCm 7.13 and compressed them since ROCm 10.1. `analyze` joins them.
 """
 
 MARKER_TABLE = "compute_workload"
 
 SEPARATE_RUNS = "pmc_perf_*.csv"
-"""Counters of single runs from the CSV back end of ROCm 7.13 to 10.0, with a column per counter."""
+"""Files with the counters of single runs, with one column per counter. They come from the CSV back
+end in ROCm 7.13 to 10.0.
+"""
 
 _COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,', re.DOTALL)
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if the path is a workload folder, a counter file, or an analysis database."""
+    """Return True if the path is a workload folder, a counter file or an analysis database."""
     if path.is_dir():
         return bool(workload_folders(path)) or any(path.glob(SEPARATE_RUNS))
     return holds_table(head, MARKER_TABLE) or _begins_counters(path, head)
 
 
 def workload_folders(folder: Path) -> list[Path]:
-    """Return this folder if it has counter files, otherwise such folders up to two levels below."""
+    """Return the folder itself if it contains counter files. Otherwise, return the folders with
+    counter files up to two levels below it.
+    """
     if counter_files(folder):
         return [folder]
     names = (COUNTER_FILE, f"{COUNTER_FILE}.gz", *RUN_FILES)
@@ -47,7 +53,9 @@ def workload_folders(folder: Path) -> list[Path]:
 
 
 def counter_files(folder: Path) -> list[Path]:
-    """Return the counter file of all program runs, or otherwise the files of single runs."""
+    """Return the counter file for all program runs. If there is no such file, return the files for
+    single runs.
+    """
     joined = [
         file for file in (folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz") if file.is_file()
     ]

@@ -1,5 +1,5 @@
-"""Small files next to the counters in a rocprof-compute folder: machine, ceilings, analysis tables
-and runs.
+"""Small files next to the counter files in a rocprof-compute folder. They describe the machine, its
+performance ceilings, the analysis tables and the runs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PASS_FILES = (
     "SQ_INST_LEVEL_VMEM",
     "SQ_LEVEL_WAVES",
 )
-"""Single program runs that old versions didn't join into pmc_perf.csv."""
+"""Names of files for single program runs that old versions didn't join into pmc_perf.csv."""
 
 SMALL_FILE_BYTES = 2**26
-"""Size limit of each file in uncompressed bytes."""
+"""Maximum uncompressed size of each file in bytes."""
 
 POSITIVE_FACTS = (
     *(
@@ -53,7 +53,9 @@ POSITIVE_FACTS = (
         "sqc_per_gpu",
     ),
 )
-"""Positive entries of sysinfo.csv. The tool writes 0 or text if it doesn't know the number."""
+"""Entries of sysinfo.csv that must be positive. If the tool doesn't know a number, it writes 0 or
+text.
+"""
 
 _TABLE_NAME = re.compile(r"(\d{1,2}\.\d{1,2})(?:_(.*))?\.csv", re.ASCII)
 _VERSION = re.compile(rb"(?:rocprof\w*-compute|omniperf) version:\s*(\d+\.\d+\.\d+)", re.IGNORECASE)
@@ -61,7 +63,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def small_table(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a small CSV file as typed values, without empty cells.
+    """Return the rows of a small CSV file as typed values. Empty cells are left out.
 
     Raises ProfileReadError if the file can't be read, or if a row isn't as long as the header.
     """
@@ -94,8 +96,8 @@ def _is_stated(cell: str) -> bool:
 
 
 def typed(cell: str) -> int | float | str:
-    """Convert a cell to an integer or a finite number. Otherwise, return the text without line
-    breaks, which rocprof-compute inserts for layout.
+    """Convert a cell to an integer or a finite number. If the cell contains other text, return the
+    text without the line breaks that rocprof-compute inserts for layout.
     """
     text = cell.strip()
     if _WHOLE.fullmatch(text):
@@ -108,7 +110,9 @@ def typed(cell: str) -> int | float | str:
 
 
 def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the facts in sysinfo without clocks and counts of 0, and warnings about these."""
+    """Return the entries of sysinfo, except clock rates and counts that are 0. Also return warnings
+    about these entries.
+    """
     unknown = [name for name in POSITIVE_FACTS if name in facts and not _is_positive(facts[name])]
     kept = {
         name: value for name, value in facts.items() if name not in unknown and value is not None
@@ -117,13 +121,13 @@ def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any],
         return kept, []
     return kept, [
         f"{source}: {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} 0 or not a number,"
-        " so peaks that depend on this can't be computed. Likely cause: the firmware or tool is"
-        " older than the GPU."
+        " so peak rates that depend on this can't be computed. Likely cause: the firmware or the"
+        " tool is older than the GPU."
     ]
 
 
 def common_facts(sysinfo: dict[str, Any]) -> dict[str, Any]:
-    """Return `meta` entries from sysinfo, with the names that all readers use."""
+    """Return the `meta` entries from sysinfo under the names that all readers use."""
     names = {"gpu": "gpu_model", "rocm": "rocm_version", "host": "hostname", "command": "command"}
     names["workload"] = "workload_name"
     return {"sysinfo": sysinfo} | {
@@ -136,7 +140,9 @@ def _is_positive(value: Any) -> bool:
 
 
 def read_system_facts(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the row of sysinfo.csv. Raises ProfileReadError unless there is exactly one."""
+    """Return the only row of sysinfo.csv. Raises ProfileReadError if the number of rows isn't
+    exactly one.
+    """
     rows = small_table(path)
     if len(rows) != 1:
         raise _damaged(path, f"the file has {len(rows)} rows instead of one")
@@ -144,11 +150,11 @@ def read_system_facts(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def read_ceilings(path: Path) -> list[dict[str, float]]:
-    """Return the benchmarked rates in roofline.csv, one entry per device, in GB/s and GFLOP/s
-    (GOP/s for integers).
+    """Return the benchmark results in roofline.csv. Each device has one entry. Rates are in GB/s
+    and GFLOP/s, or in GOP/s for integers.
 
-    Entries of 0 were not measured and are left out. Raises ProfileReadError if a number is negative
-    or unreadable.
+    Results of 0 are left out because they weren't measured. Raises ProfileReadError if a number is
+    negative or unreadable.
     """
     devices = []
     for row in small_table(path):
@@ -161,13 +167,13 @@ def read_ceilings(path: Path) -> list[dict[str, float]]:
             {name: value for name, value in row.items() if value > 0 or name == "device"}
         )
     if not devices:
-        raise _damaged(path, "there is no row below the header")
+        raise _damaged(path, "there are no rows below the header")
     return devices
 
 
 def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the CSV tables from `rocprof-compute analyze`, by number and name: `2.1
-    Speed-of-Light` -> rows.
+    """Return the rows of the CSV tables from `rocprof-compute analyze`. The key of each table is
+    its number and name, such as `2.1 Speed-of-Light`.
     """
     tables = {}
     for below in (folder, folder / "analyze"):
@@ -182,7 +188,7 @@ def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def tool_version(folder: Path) -> str | None:
-    """Return the version in log.txt, or None."""
+    """Return the tool's version from log.txt, or None if it is unknown."""
     log = folder / "log.txt"
     if not log.is_file():
         return None

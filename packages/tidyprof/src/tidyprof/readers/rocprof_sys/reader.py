@@ -1,4 +1,4 @@
-"""Reader for output from rocprof-sys (ROCm Systems Profiler) and omnitrace, its predecessor."""
+"""Reader for output from rocprof-sys (ROCm Systems Profiler) and its predecessor, omnitrace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FACTS = {
     "rocm": ("ROCPROFSYS_ROCM_VERSION", "OMNITRACE_ROCM_VERSION", "OMNITRACE_HIP_VERSION"),
     "cpu": ("CPU_MODEL",),
 }
-"""Entries of `Profile.meta` -> their names in metadata files."""
+"""Names of the `Profile.meta` entries in rocprof-sys's metadata files."""
 
 _SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
@@ -56,42 +56,54 @@ def read_rocprof_sys(
 ) -> Profile:
     """Read the Perfetto traces and profile tables from rocprof-sys.
 
-    path          -- an output folder (`rocprofsys-python3-output/2025-08-09_14.03`), the folder
-                     above it if it contains only one run, or a single trace or table.
-    rank          -- read only this rank. If nothing contains a rank, assign this one.
-    origin        -- where the profile comes from; unknown if None.
-    progress, maximum_bytes -- see `read_perfetto`.
+    - path: path to an output folder, such as `rocprofsys-python3-output/2025-08-09_14.03`. The path
+      can also be a single trace or table, or a parent folder that contains only one run.
+    - rank: the only rank to read. If the files and their names contain no rank, this rank is
+      assigned.
+    - origin: origin of the profile, or None if it is unknown.
+    - progress: see `read_perfetto`.
+    - maximum_bytes: see `read_perfetto`.
 
-    `events` and `counters` are the tables of `read_perfetto` for all processes. Without a trace,
-    they are empty. The number in a file name is the process. If it isn't a process in the file, it
-    is the rank, as in an MPI job.
+    `events` and `counters` contain the same tables as in `read_perfetto`, for all processes.
+    Without a trace, these tables are empty. The number in a file name is the process number. If no
+    process in the file has that number, the number is the rank, as in an MPI job.
 
-    `meta` has the entries of `read_perfetto` and these, if known:
-      - tool_version, rocm, cpu
-      - launched: day and time
-      - ignored_files: tables with several numbers per label, such as counter vectors
-      - settings: environment variable -> value, for all settings that were set
-      - table_descriptions: the tool's descriptions
-      - tables: metric (`wall_clock`, `sampling_wall_clock`, `sampling_percent`, `trip_count`, ...)
-        -> DataFrame
+    `meta` contains the entries of `read_perfetto` and these, if known:
 
-    A table has one row per label and place in the call tree, in file order, so callees follow their
-    caller. Its columns:
-      - rank, process: Int32, Int64
-      - thread: Int64, the tool's own thread number, which starts with 0
-      - label: function, region or kernel
-      - depth: Int32; the outermost is 0. Always 0 in flat profiles and `sampling_percent`
-      - parent: Int64, row label of the caller
-      - count: Int64, number of calls; for samples, number of frames
-      - total_ns, min_ns, max_ns, self_ns: Int64. total_ns includes callees. self_ns excludes
-        callees on the same thread
-      - mean_ns, std_ns: Float64
-      - self_percent: Float64, self time as a share of the total
+    - tool_version: version of rocprof-sys
+    - rocm: version of ROCm
+    - cpu: model of the CPU
+    - launched: date and time of the launch
+    - ignored_files: tables with several numbers per label, such as counter vectors
+    - settings: value of each environment variable that was set to configure the tool
+    - table_descriptions: the tool's descriptions of its tables
+    - tables: DataFrame for each metric, such as `wall_clock`, `sampling_wall_clock`,
+      `sampling_percent` or `trip_count`
 
-    Metrics that aren't times have total, mean, min, max, std and self (Float64), and unit instead.
+    A table has one row per label and position in the call tree. The rows are in file order, so
+    callees come after their caller. These are the columns:
 
-    Tables come from JSON files. If these are missing, tables come from text files, which round to
-    six decimals and cut long labels.
+    - rank: number of the rank (Int32)
+    - process: number of the process (Int64)
+    - thread: the tool's own thread number, starting with 0 (Int64)
+    - label: name of the function, region or kernel
+    - depth: depth in the call tree (Int32). The outermost call has depth 0. In flat profiles and in
+      `sampling_percent`, the depth is always 0.
+    - parent: row label of the caller (Int64)
+    - count: number of calls, or of frames for samples (Int64)
+    - total_ns: total time, including callees (Int64)
+    - min_ns: shortest time of a call (Int64)
+    - max_ns: longest time of a call (Int64)
+    - self_ns: total time, excluding callees on the same thread (Int64)
+    - mean_ns: mean time of a call (Float64)
+    - std_ns: standard deviation of the times (Float64)
+    - self_percent: self time as a share of the total (Float64)
+
+    For metrics that aren't times, the columns for times are replaced by unit and by total, mean,
+    min, max, std and self (Float64).
+
+    The tables come from JSON files. If there are no JSON files, the tables come from text files,
+    which round to six decimal places and truncate long labels.
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -134,10 +146,9 @@ def _find(path: Path) -> _Run:
     if not runs:
         raise ProfileReadError(
             path,
-            "the folder has no trace or table from rocprof-sys",
-            "the profiler wrote to another folder, or the run ended before it wrote",
-            "pass the folder that rocprof-sys prints when it ends (rocprofsys-<program>-output/<day"
-            " and time>)",
+            "the folder contains no trace or table from rocprof-sys",
+            "the profiler wrote to another folder, or the run ended before it wrote any files",
+            "pass the output folder that rocprof-sys prints (rocprofsys-PROGRAM-output/DATE_TIME)",
         )
     if len(runs) > 1:
         raise ProfileReadError(
@@ -145,7 +156,7 @@ def _find(path: Path) -> _Run:
             f"the folder contains {len(runs)} runs"
             f" ({', '.join(repr(run.name) for run in runs[:3])}{', ...' if len(runs) > 3 else ''})",
             "rocprof-sys creates a separate folder for each run",
-            f"pass one of these folders; the latest by name is {runs[-1].name!r}",
+            f"pass one of these folders, such as the latest one, {runs[-1].name!r}",
         )
     return _run_in(runs[0]) or _Run()
 
@@ -158,7 +169,7 @@ def _single(path: Path) -> _Run:
     if content_of(head) == "metadata":
         raise ProfileReadError(
             path,
-            "the file describes a rocprof-sys run but contains no trace or table",
+            "the file describes a rocprof-sys run, but it contains no trace or table",
             "the measurements are in other files in the same folder",
             "pass the folder",
         )
@@ -172,8 +183,8 @@ def _run_in(folder: Path) -> _Run | None:
 
 
 def _rank_of_trace(trace: Part) -> int | None:
-    """Return the rank in the file name. It can be the number at the end if no process in the file
-    has that number.
+    """Return the rank in the file name. The number at the end of the name can be the rank if no
+    process in the file has that number.
     """
     suffix = _SUFFIX.search(trace.path.name)
     number = int(suffix[1]) if suffix else None
@@ -195,13 +206,14 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
     doubts = []
     if table.cut:
         doubts.append(
-            f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all text"
-            " tables. Next step: pass the folder with the JSON table, which has complete labels."
+            f"{path.name}: {table.cut} of {len(table.rows)} labels are truncated. All text tables"
+            " truncate long labels. Next step: pass the folder with the JSON table, which has"
+            " complete labels."
         )
     if table.rows and not any(row.total for row in table.rows):
         doubts.append(
-            f"{path.name}: all sums are zero for the {len(table.rows)} labels, so the metric was"
-            " not measured in this run."
+            f"{path.name}: the sums of all {len(table.rows)} labels are 0. The metric was not"
+            " measured in this run."
         )
     processes = [] if process is None else [process]
     return _TablePart(path, rank=rank, processes=processes, warnings=doubts, table=table)

@@ -1,4 +1,6 @@
-"""Files that rocprof-sys writes next to its Perfetto trace, recognized by name and content."""
+"""Recognition of the files that rocprof-sys writes next to its Perfetto trace, by name and
+contents.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,13 @@ _TEXT_TABLE = re.compile(
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file with a table.
+    """A file that contains a table.
 
-    metric -- subject of the table from the file name: `wall_clock`, `sampling_percent`, ...
-    suffix -- number at the end of the name, or None. It is the process, or the rank in an MPI job.
-    format -- `json` or `text`.
+    - metric: the table's metric according to the file name, such as `wall_clock` or
+      `sampling_percent`
+    - suffix: number at the end of the file name, or None. It is the process number, or the rank in
+      an MPI job.
+    - format: `json` or `text`
     """
 
     path: Path
@@ -38,8 +42,8 @@ class TableFile:
 
 
 def content_of(head: bytes) -> str | None:
-    """Return the content of a file that starts with `head`: `json` or `text` for a table,
-    `metadata`, or None.
+    """Return the type of a file that starts with `head`. The type is `json` or `text` for a table,
+    `metadata` for a metadata file, and None for other files.
     """
     if _JSON_TABLE.match(head):
         return "json"
@@ -49,7 +53,7 @@ def content_of(head: bytes) -> str | None:
 
 
 def table_file(path: Path, head: bytes) -> TableFile | None:
-    """Return the table in a file that starts with `head`, or None."""
+    """Return the table in a file that starts with `head`, or None if the file isn't a table."""
     content = content_of(head)
     if content not in ("json", "text"):
         return None
@@ -62,10 +66,11 @@ def table_file(path: Path, head: bytes) -> TableFile | None:
 
 
 def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
-    """Return the tables and metadata files in a folder. A text table is left out if the folder has
-    the same table as JSON.
+    """Return the tables and metadata files in a folder. A text table is left out if the folder
+    contains the same table as JSON.
 
-    A file that can't be opened raises no error here, because its reader raises it later.
+    This function doesn't raise an error if a file can't be opened, because the file's reader raises
+    the error later.
     """
     tables, metadata = [], []
     for path in sorted(folder.iterdir()):
@@ -86,7 +91,7 @@ def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
 
 
 def holds_tables(folder: Path) -> bool:
-    """Return True if a folder contains a rocprof-sys table or metadata file."""
+    """Return True if a folder contains a table or metadata file from rocprof-sys."""
     return any(files_of_folder(folder))
 
 
@@ -96,8 +101,8 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if content that starts with `head` is a rocprof-sys table, or if a folder
-    contains a rocprof-sys run.
+    """Return True if a file that starts with `head` is a rocprof-sys table, or if a folder contains
+    a rocprof-sys run.
     """
     if not path.is_dir():
         return table_file(path, head) is not None

@@ -17,8 +17,8 @@ from tidyprof.io.byte_stream import in_lines, in_texts, read_bytes
 from tidyprof.readers.rocprof_sys.recognition import TableFile
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
-"""Time units in timemory's spelling (source/timemory/units.hpp of
-https://github.com/ROCm/timemory) -> nanoseconds.
+"""Nanoseconds per time unit. The units are spelled as in timemory (source/timemory/units.hpp of
+https://github.com/ROCm/timemory).
 """
 
 _CUT = "..."
@@ -66,8 +66,8 @@ class _Document(msgspec.Struct):
 
 
 class Row(NamedTuple):
-    """One line of a table. Times are in nanoseconds, other numbers in the table's unit. Missing
-    numbers are None.
+    """One row of a table. Times are in nanoseconds, and other numbers are in the table's unit.
+    Missing numbers are None.
     """
 
     thread: int | None
@@ -85,11 +85,11 @@ class Row(NamedTuple):
 class Table:
     """The table of one metric in a file.
 
-    rows    -- in file order, so every label follows its caller.
-    unit    -- unit of the numbers in the file, or None.
-    process -- process number, if the file contains it.
-    is_mpi  -- True if the file says that it is one of several ranks.
-    cut     -- number of labels that the file cuts short.
+    - rows: rows in file order, so every label comes after its caller
+    - unit: unit of the numbers in the file, or None
+    - process: process number, if the file contains it
+    - is_mpi: True if the file comes from one of several ranks
+    - cut: number of labels that the file truncates
     """
 
     file: TableFile
@@ -103,7 +103,7 @@ class Table:
 
 
 def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
-    """Return the tables of one file, without metrics that have several numbers per label."""
+    """Return the tables in one file. Metrics with several numbers per label are left out."""
     data = read_bytes(file.path, maximum_bytes, in_lines if file.format == "text" else in_texts)
     tables = (
         _from_json(file, data)
@@ -143,7 +143,7 @@ def _from_json(file: TableFile, data: bytes) -> list[Table]:
 
 def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
     """Parse the document less strictly. timemory writes NaN and infinite numbers, which JSON
-    doesn't allow, and undecoded names from the binary.
+    doesn't allow. It also writes names from the binary without decoding them.
     """
     if b"NaN" in data or b"Inf" in data or isinstance(error, UnicodeDecodeError):
         try:
@@ -175,7 +175,9 @@ def _number(value: Any, unit: str | None) -> float | None:
 
 
 def _taken_apart(prefix: str) -> tuple[int | None, str]:
-    """Return thread and label of `|0>>>   |_label`. The first of two numbers is the rank."""
+    """Return the thread and the label from a string such as `|0>>>   |_label`. If the string starts
+    with two numbers, the first one is the rank.
+    """
     found = _PREFIX.match(prefix)
     thread = (found[2] or found[1]) if found else None
     label = prefix[found.end() :] if found else prefix
@@ -191,7 +193,7 @@ def _from_text(file: TableFile, text: str) -> Table:
     )
     if header is None or header + 1 >= len(lines):
         raise _damaged(file, "the line with the column names is missing")
-    # Labels may contain vertical bars, so the rule below the names defines the columns.
+    # Labels may contain vertical bars, so the line below the names defines the columns.
     edges = [column for column, character in enumerate(lines[header + 1]) if character == "|"]
     names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
     if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
@@ -210,7 +212,7 @@ def _from_text(file: TableFile, text: str) -> Table:
         cut += label.endswith(_CUT)
         rows.append(_row_of_cells(file, cells, label))
     if not lines[-1].startswith("|--"):
-        raise _damaged(file, "the rule at the end is missing")
+        raise _damaged(file, "the separator line at the end is missing")
     unit = cells.get("UNITS", "").strip() or None
     metric = cells.get("METRIC", "").strip() or file.metric
     return Table(file, metric, lines[1].strip("| "), unit, rows, cut=cut)
@@ -257,7 +259,7 @@ def _refuse_nonsense(table: Table) -> None:
 
 
 def frame(table: Table) -> pd.DataFrame:
-    """Return the table that `read_rocprof_sys` documents, without rank and process."""
+    """Return the table that `read_rocprof_sys` documents, without the columns rank and process."""
     is_time = table.unit in NANOSECONDS
     of_rows = {name: [getattr(row, name) for row in table.rows] for name in Row._fields}
     parent = _parents(of_rows["depth"])
@@ -304,8 +306,8 @@ def _parents(depths: list[int]) -> list[int | None]:
 def _self(
     totals: list[float | None], parents: list[int | None], threads: list[int | None]
 ) -> list[float]:
-    """Return each row's total without the totals of its direct callees. Rows on another thread run
-    concurrently, so their totals aren't subtracted.
+    """Return each row's total minus the totals of its direct callees. Totals of callees on another
+    thread aren't subtracted, because these callees run concurrently.
     """
     alone = [total or 0 for total in totals]
     for row, parent in enumerate(parents):

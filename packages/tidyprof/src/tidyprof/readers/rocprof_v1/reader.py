@@ -1,6 +1,6 @@
 """Reader for tables from rocprof 1 and rocprofv2 (until ROCm 7): kernels, counters and statistics.
 
-bin/tblextr.py and plugin/file in https://github.com/ROCm/rocprofiler define the columns.
+The columns are defined in bin/tblextr.py and plugin/file in https://github.com/ROCm/rocprofiler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_KERNELS = (
     " before its kernels ran."
 )
 _ONLY_STATISTICS = (
-    "the file has only statistics. Totals are in meta['stats'], but single events are unknown."
+    "the file contains only statistics. Totals are in meta['stats'], but single events are unknown."
 )
 
 _NAMES = {
@@ -67,13 +67,13 @@ _NAMES = {
     "Accum_VGPR": "accum_vgprs",
     "SGPR": "sgprs",
 }
-"""Columns of rocprof 1, then of rocprofv2 -> names in `records_of`."""
+"""Columns of rocprof 1 and rocprofv2, and their names in `records_of`."""
 
 _NOT_COUNTERS = frozenset(
     {"queue-index", "wave_size", "Wave_Size", "sig", "obj", "CompleteNs", "DurationNs"}
 )
 _BARRIER = "<barrier packet>"
-"""Name of barrier packets in the list of kernels. They keep order but run nothing."""
+"""Name of barrier packets in the list of kernels. Barrier packets preserve order but do no work."""
 
 
 @guarded
@@ -83,16 +83,22 @@ def read_rocprof_v1(
     """Read tables from rocprof 1 (`results.csv`, `results.*stats.csv`) and rocprofv2
     (`results_*.csv`). The database and the JSON file from rocprof 1 aren't supported.
 
-    path -- a file, the tool's output folder, or a folder plus the start of the file names.
-    origin, maximum_bytes -- see `tidyprof.read`.
+    - path: path to a file, to the tool's output folder, or to a folder plus the common prefix of
+      the file names.
+    - origin: see `tidyprof.read`.
+    - maximum_bytes: see `tidyprof.read`.
 
-    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are the same as in
-    `read_rocprofv3`. These entries have a special meaning here:
-      - source_category: OPS for kernels
-      - device: agent number, which also counts CPUs. rocprof's `GPU2` isn't HIP's device 2.
-      - grid, block: products of the three sizes: `[1024]` work-items
-      - launch_ns: time of the dispatch in nanoseconds
-      - stats: no min_ns, max_ns and std_ns; mean_ns is truncated to integers
+    `events`, `counters` and `meta` are the same as in `read_rocprofv3`. The counters come from the
+    `pmc:` lines of an input file. These entries have a special meaning:
+
+    - source_category: OPS for kernels
+    - device: agent number, which also counts CPUs. As a result, `GPU2` in rocprof isn't device 2 in
+      HIP.
+    - grid: product of the three grid sizes in work-items, such as `[1024]`
+    - block: product of the three workgroup sizes in work-items
+    - launch_ns: time of the dispatch in nanoseconds
+    - stats: statistics without the columns `min_ns`, `max_ns` and `std_ns`. The values in `mean_ns`
+      are truncated to integers.
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -124,7 +130,7 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 
 def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int) -> None:
-    """Add the kernels and counters of a table."""
+    """Add the kernels and counters from a table."""
     kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
     own.warnings += warnings
     if {"start", "end"} <= set(kernels.column_names):
@@ -150,8 +156,8 @@ def _counters_of_header(file: V1File) -> list[str]:
 def _kernel_records(
     file: V1File, maximum_bytes: int
 ) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
-    """Return the dispatches of a results.csv, their counters (a row per dispatch and counter), the
-    number of incomplete rows, and warnings.
+    """Return the dispatches from a results.csv file and their counters, with one row per dispatch
+    and counter. Also return the number of incomplete rows, and warnings.
     """
     counters, named = _counters_of_header(file), [column for column in file.header if column]
     types: dict[str, pa.DataType] = {}
@@ -199,6 +205,6 @@ def _refuse_nothing(source: V1File, own: Collected) -> None:
         raise ProfileReadError(
             source.path,
             "the file contains no records",
-            "the program used no GPU, or ended before rocprof wrote its results",
+            "the program didn't use a GPU, or it ended before rocprof wrote its results",
             "record with --hip-trace, and check that the program runs on a GPU",
         )

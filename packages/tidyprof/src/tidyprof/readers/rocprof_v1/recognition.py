@@ -13,7 +13,7 @@ from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.readers.rocprofv3.columns import header_of
 
 HEAD_BYTES = 2**16
-"""Number of uncompressed bytes at the start of a file that are enough to recognize it."""
+"""Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
 
 STATISTICS_SUBJECTS = {
     "stats": "kernel",
@@ -22,7 +22,7 @@ STATISTICS_SUBJECTS = {
     "copy_stats": "memory_copy",
     "roctx_stats": "marker_api",
 }
-"""Last part of a statistics table's name -> its subject in rocprofv3's terms."""
+"""Subjects of statistics tables in rocprofv3's terms, by the last part of the table's name."""
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
 _OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
@@ -37,8 +37,8 @@ NOT_READ = "tidyprof reads only the tables from rocprof 1, not its traces"
 class V1File:
     """A file from rocprof 1 or rocprofv2.
 
-    role   -- `kernels` or `statistics`.
-    prefix -- folder and start of the file name, which all files of a run share.
+    - role: `kernels` or `statistics`
+    - prefix: folder and common prefix of the names of a run's files
     """
 
     path: Path
@@ -53,7 +53,7 @@ class V1File:
 
 
 def v1_file(path: Path, head: bytes) -> V1File | None:
-    """Return the file that starts with `head`, or None if it isn't from rocprof."""
+    """Return the file that starts with `head`. Return None if it doesn't come from rocprof."""
     stem = _NAME.sub("", path.name)
     header = header_of(head) or []
     names = {name.lower() for name in header}
@@ -71,16 +71,16 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
 
 
 def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
-    """Return True if rocprofv2 wrote a CSV file with this header. rocprof-compute's files have
-    similar columns, but sysinfo.csv is next to them.
+    """Return True if a CSV file with this header comes from rocprofv2. Files from rocprof-compute
+    have similar columns, but they are next to a sysinfo.csv file.
     """
     is_similar = path.name.startswith("pmc_perf") or (path.parent / "sysinfo.csv").exists()
     return {*header} >= _OF_ROCPROFV2 and not is_similar
 
 
 def is_trace(head: bytes) -> bool:
-    """Return True if a file that starts with `head` is a rocprof database or JSON trace. Times in
-    these files are named `BeginNs`.
+    """Return True if a file that starts with `head` is a database or JSON trace from rocprof. The
+    times in these files are named `BeginNs`.
     """
     if head.startswith(SQLITE_MAGIC):
         return b'"BeginNs" INTEGER' in head or b"CREATE TABLE KERN " in head
@@ -100,8 +100,8 @@ def _is_empty(trace: Path) -> bool:
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if `path` is a rocprof file that starts with `head`, or a folder that contains
-    one. Unsupported files count.
+    """Return True if `path` is a rocprof file that starts with `head`, or a folder that contains a
+    rocprof file. Unsupported rocprof files also count.
     """
     if not path.is_dir():
         return v1_file(path, head) is not None or is_trace(head)
@@ -118,10 +118,12 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
-    """Return the files at a path, grouped by run, and unsupported files next to them -> reason.
+    """Return the files at a path, grouped by run. Also return the unsupported files next to them,
+    and explain why they are unsupported.
 
-    path is a file, a folder, or a folder plus the start of the file names. Raises ProfileReadError
-    if there is no file.
+    - path: path to a file, to a folder, or to a folder plus the common prefix of the file names.
+
+    Raises ProfileReadError if there is no file.
     """
     if path.is_dir():
         candidates = _candidates(path)
@@ -150,7 +152,7 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
     if not runs:
         raise ProfileReadError(
             path,
-            f"none of the {len(candidates)} files in the folder contains rocprof results",
+            f"none of the {len(candidates)} files in the folder contains results from rocprof",
             "this is the wrong folder, or the run ended before rocprof wrote its results",
             "pass the folder with results.csv or results.stats.csv",
         )
@@ -158,7 +160,9 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
 
 
 def _not_read(trace: Path) -> ProfileReadError:
-    """Return the error for a trace. It names a table next to the trace, preferably of kernels."""
+    """Return the error for a trace. If there are tables next to the trace, the error names one of
+    them, preferably a kernel table.
+    """
     tables = [
         file
         for file in _candidates(trace.parent)
@@ -168,7 +172,7 @@ def _not_read(trace: Path) -> ProfileReadError:
     tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
     again = "record again with rocprofv3 --runtime-trace"
     if _is_empty(trace):
-        cause = "the program launched no kernel, or ended before rocprof wrote its results"
+        cause = "the program launched no kernels, or it ended before rocprof wrote its results"
         return NothingRecordedError(trace, "rocprof 1 recorded no kernel", cause, again)
     return ProfileReadError(
         trace,
@@ -179,7 +183,7 @@ def _not_read(trace: Path) -> ProfileReadError:
             else "the tables weren't copied, or --stats was not set"
         ),
         (
-            f"pass {tables[0].name}, which is next to it, or their folder; for single calls {again}"
+            f"pass the table {tables[0].name} or its folder; to get single calls, {again}"
             if tables
             else again
         ),
@@ -194,5 +198,5 @@ def _foreign(path: Path) -> ProfileReadError:
         path,
         f"the file isn't rocprof 1 output (it starts with {head!r})",
         "another tool wrote the file, or its beginning is damaged",
-        "pass results.csv or a *.stats.csv from rocprof, but not its database or JSON file",
+        "pass results.csv or a *.stats.csv file from rocprof instead of its database or JSON file",
     )

@@ -19,23 +19,24 @@ from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
 
 BARRIER = "BARRIER"
-"""Category of packets that rocprof 1 lists among the kernels, although they do no work."""
+"""Category of packets that rocprof 1 lists among the kernels, although these packets do no work."""
 
 _LAUNCHING = ("HIP", "HSA")
-"""Prefixes of the domains of calls that can launch work."""
+"""Prefixes of the domains with calls that can launch work."""
 
 
 @dataclass
 class Collected:
-    """Contents of all files of one process.
+    """The contents of all files of one process.
 
-    name      -- folder and start of the file names, for messages.
-    rank, process -- None if unknown.
-    stats     -- subject -> table in STATISTICS_COLUMNS.
-    agents    -- a dict per CPU and GPU.
-    facts     -- more entries of `Profile.meta`.
-    numbering -- kind of numbers in `device`, see `read_rocprofv3`.
-    dropped   -- reason -> number of left-out counter values.
+    - name: folder and common prefix of the file names, used in messages
+    - rank: number of the rank, or None if it is unknown
+    - process: number of the process, or None if it is unknown
+    - stats: tables with the columns STATISTICS_COLUMNS, by subject
+    - agents: list with a dictionary per CPU and GPU
+    - facts: additional entries for `Profile.meta`
+    - numbering: meaning of the numbers in `device`, which `read_rocprofv3` explains
+    - dropped: number of counter values that were left out for each reason
     """
 
     name: Path
@@ -60,12 +61,12 @@ class Collected:
 
     @property
     def has_records(self) -> bool:
-        """True if the process recorded anything, even if it is damaged."""
+        """True if the process has any records, even if they are damaged."""
         return any(records.total for records in self.events) or bool(self.counters or self.stats)
 
     def settle_process(self) -> None:
-        """Set the process number from the records. Raises ProfileReadError if they name several
-        processes.
+        """Set the process number from the records. Raises ProfileReadError if the records contain
+        several process numbers.
         """
         tables = [records.columns for records in self.events] + self.counters
         columns = [table["process"] for table in tables if "process" in table]
@@ -77,11 +78,11 @@ class Collected:
         if len(named) > 1:
             raise ProfileReadError(
                 self.name,
-                f"the files of one run name {len(named)} different processes, such as {named[0]}"
-                f" and {named[1]}",
+                f"the files of one run contain {len(named)} different process numbers, such as"
+                f" {named[0]} and {named[1]}",
                 "several processes or runs used the same --output-file name and overwrote each"
                 " other's files",
-                "record with %pid% in the name, or read the files one by one",
+                "record again with %pid% in the name, or read each file separately",
             )
         self.process = named[0] if named else self.process
         if self.process is None:
@@ -93,8 +94,8 @@ class Collected:
         self.counters = [table.assign(process=self.process) for table in self.counters]
 
     def part(self, texts: Codes) -> Part:
-        """Return the process as a part of a profile. Device work is linked to its calls, because
-        correlation ids are unique within a process.
+        """Return the process as a part of a profile. Device work is linked to its calls here,
+        because correlation IDs are unique within a process.
         """
         records = joined(self.events)
         records.dropped = records.dropped + self.dropped
@@ -127,10 +128,10 @@ class Collected:
 
 
 def _processes_of_guids(records: Records) -> np.ndarray:
-    """Fill in the process of rows in merged files from other rows with the same guid, and return
-    the guids. Correlation ids are unique within a guid.
+    """Return the GUIDs of the rows in a file that rocpd merged. In such files, a GUID identifies
+    each row's process, and correlation IDs are unique within a GUID.
 
-    Files that rocpd merged identify each row's process by a guid. Kernels have no process number.
+    Kernels have no process number, so the function copies it from other rows with the same GUID.
     """
     guid, process = records["guid"], records.get("process")
     known = (guid != ABSENT) & (process != ABSENT)
@@ -142,7 +143,9 @@ def _processes_of_guids(records: Records) -> np.ndarray:
 
 
 def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
-    """Raise ProfileReadError if two files contain the same events, which would count twice."""
+    """Raise ProfileReadError if two files contain the same events, because these events would count
+    twice.
+    """
     # Compare only summaries, because comparing all events would take as long as reading them.
     seen: dict[tuple[Any, ...], Path] = {}
     for process in processes:
@@ -157,14 +160,16 @@ def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
                     path,
                     f"the files of {str(seen[key])!r} and {str(process.name)!r} contain the same"
                     " events",
-                    "a file was copied into the same folder",
+                    "a file was copied into the folder",
                     "remove the copy, or read only one of the files",
                 )
             seen[key] = process.name
 
 
 def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
-    """Return `Profile.meta` entries about all processes: machine, recorded time and statistics."""
+    """Return the entries of `Profile.meta` that describe all processes: the machine, the recorded
+    time and the statistics.
+    """
     meta: dict[str, Any] = {}
     agents = [agent for process in processes for agent in process.agents]
     # Dicts aren't hashable, but there are only a few.
@@ -199,7 +204,9 @@ def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
 
 
 def gpu_names(agents: Sequence[dict[str, Any]]) -> list[str]:
-    """Return distinct GPU names, or the architecture (gfx942) if there is no product name."""
+    """Return the distinct GPU names. If there is no product name, return the architecture, such as
+    gfx942.
+    """
     names = [
         agent.get("product_name") or agent.get("name")
         for agent in agents

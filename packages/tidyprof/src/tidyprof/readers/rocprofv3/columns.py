@@ -1,8 +1,9 @@
-"""Column and domain names of rocprofv3, from ROCm 6.2 to 7.x, and the role of a file with these
+"""Names of rocprofv3's columns and domains in ROCm 6.2 to 7.x, and the roles of files with these
 columns.
 
-The names come from source/lib/output/generateCSV.cpp of https://github.com/ROCm/rocprofiler-sdk.
-rocpd's converter uses a different case, such as `Lds_Block_Size`, so case is ignored.
+The names come from source/lib/output/generateCSV.cpp in https://github.com/ROCm/rocprofiler-sdk.
+rocpd's converter capitalizes them differently, for example as `Lds_Block_Size`, so the reader
+ignores case.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ _READ = {
     "replay_pass": "replay_pass",
     "pass_id": "replay_pass",
 }
-"""Column in lowercase -> its name in tidyprof."""
+"""tidyprof's name for each column. The columns are in lowercase."""
 
 UNUSED = frozenset(
     {"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"}
 )
-"""Known columns that this reader doesn't use, because other columns have the same content or a
-Profile can't store it.
+"""Known columns that this reader doesn't use. Other columns have the same contents, or a Profile
+can't store these columns.
 """
 
 _NAMES = frozenset(_READ.values())
@@ -85,13 +86,13 @@ TEXTS = frozenset(
         "guid",
     }
 )
-"""String columns. All other columns are numeric."""
+"""String columns. All other columns contain numbers."""
 
 SIZES = frozenset(
     {"lds_bytes", "scratch_bytes", "vgprs", "accum_vgprs", "sgprs", "wave_issued", "wave_count"}
     | {f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"}
 )
-"""Numeric columns that the hardware limits to 32 bits."""
+"""Numeric columns whose values the hardware limits to 32 bits."""
 
 _STATISTICS = {
     "name",
@@ -116,15 +117,15 @@ _COUNTER = re.compile(
     r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+(_(sum|avr|avg|max|min))?(\[\d+\])*"
     r"|[A-Z][A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*|Wavefronts"
 )
-"""Counter names in source/share/rocprofiler-sdk/counter_defs.yaml, such as `SQ_WAVES`,
-`TCC_HIT_sum`, `TCC_HIT[3]`, `L2CacheHit` and `VALUBusy`. The tool's own columns have names like
-`Dispatch_Id`.
+"""Pattern for the counter names in source/share/rocprofiler-sdk/counter_defs.yaml. Examples are
+`SQ_WAVES`, `TCC_HIT_sum`, `TCC_HIT[3]`, `L2CacheHit` and `VALUBusy`. The tool's own columns have
+names like `Dispatch_Id`.
 """
 
 
 def canonical(column: str) -> str:
-    """Return a column's name in tidyprof, independent of the release. Unknown columns keep their
-    name in lowercase.
+    """Return tidyprof's name for a column, which is the same for all releases. If the column is
+    unknown, return its name in lowercase.
     """
     column = column.lower()
     return _READ.get(column, column)
@@ -136,7 +137,7 @@ def is_known(column: str) -> bool:
 
 
 def header_of(head: bytes) -> list[str] | None:
-    """Return the columns in the first line of a file, or None if it isn't CSV."""
+    """Return the column names in the first line of a file, or None if the file isn't CSV."""
     line, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if not end:
         return None
@@ -147,10 +148,16 @@ def header_of(head: bytes) -> list[str] | None:
 
 
 def role_of(header: list[str]) -> str | None:
-    """Return the role of a CSV file with this header, or None if it isn't from rocprofv3.
+    """Return the role of a CSV file with this header. Return None if the file isn't from rocprofv3.
 
-    The roles are `trace`, `samples` (of the program counter), `counters` (a row per dispatch and
-    counter), `wide counters` (a column per counter), `statistics` and `agents`.
+    The roles are:
+
+    - `trace`: events with their times
+    - `samples`: samples of the program counter
+    - `counters`: table with one row per dispatch and counter
+    - `wide counters`: table with one column per counter
+    - `statistics`: calls and durations by name
+    - `agents`: CPUs and GPUs
     """
     names = {column.lower() for column in header}
     if names >= _STATISTICS:
@@ -175,19 +182,21 @@ def role_of(header: list[str]) -> str | None:
 
 
 def counter_columns(header: list[str]) -> list[str]:
-    """Return the counter columns of a `wide counters` file."""
+    """Return the names of the counter columns in a `wide counters` file."""
     return [column for column in header if not is_known(column)]
 
 
 def without_a_counters_name(columns: Iterable[str]) -> list[str]:
-    """Return the columns in `counter_columns` that don't look like counters. They may come from a
-    newer release.
+    """Return the counter columns whose names don't look like counter names. A newer release may
+    have added these columns.
     """
     return [column for column in columns if not _COUNTER.fullmatch(column)]
 
 
 def kind_of_domain(domain: str) -> str | None:
-    """Return a domain's kind of event (see `contract.KINDS`), or None if records aren't kept."""
+    """Return the kind of event in a domain, which is one of `contract.KINDS`. Return None if the
+    domain's records aren't kept.
+    """
     for pattern, kind in _KINDS:
         if re.fullmatch(pattern, domain, re.IGNORECASE):
             return kind

@@ -1,4 +1,4 @@
-"""Records and counters from Arrow tables, for rocprofv3 and rocprof 1."""
+"""Conversion of Arrow tables to records and counters, for rocprofv3 and rocprof 1."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ _QUOTED_MARKS = (
 
 
 class RowFrame:
-    """Rows of one file.
+    """The rows of one file.
 
-    rows     -- known columns: times and identifiers as int64 or null, strings as TEXT, agents as
-                int32.
-    cut      -- number of incomplete rows, which aren't in `rows`.
-    indexed  -- True if agent numbers count only GPUs (`GPU 0` instead of `Agent 4`).
-    warnings -- warnings about corrected text.
+    - rows: known columns. Times and identifiers are int64 or null, strings are TEXT, and agents are
+      int32.
+    - cut: number of incomplete rows, which aren't in `rows`
+    - indexed: True if agent numbers count only GPUs, as in `GPU 0` instead of `Agent 4`
+    - warnings: warnings about corrected text
     """
 
     def __init__(self, rows: pa.Table, cut: int, indexed: bool, warnings: list[str]) -> None:
@@ -80,7 +80,7 @@ class RowFrame:
 
 
 def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
-    """Read all rows of a file with traces, samples or counters."""
+    """Read all rows of a file that contains traces, samples or counters."""
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
     rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
     warnings = csv_file.warnings + csv_file.open_end()
@@ -120,8 +120,8 @@ def _types(file: OutputFile) -> dict[str, pa.DataType]:
 
 
 def _renamed(rows: pa.Table, file: OutputFile) -> dict[str, pa.Array]:
-    """Return the columns under their names in tidyprof, with identifiers as int64. If several
-    columns have the same meaning, the first one counts.
+    """Return the columns under tidyprof's names, with identifiers as int64. If several columns have
+    the same meaning, only the first one is used.
     """
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     chosen: dict[str, pa.Array] = {}
@@ -148,7 +148,7 @@ def _agent_number(text: str) -> int | None:
 
 
 def counters_long(rows: pa.Table, counters: Iterable[str]) -> pa.Table:
-    """Convert a table with a column per counter to one row per dispatch and counter value."""
+    """Convert a table with one column per counter to one row per dispatch and counter."""
     counters = list(counters)
     others = rows.drop_columns(counters)
     parts = []
@@ -175,13 +175,13 @@ def records_of(
     texts: Codes,
     cut: int = 0,
 ) -> Records:
-    """Return the rows of a frame that are events.
+    """Return the rows that are events.
 
-    kind_of_domain -- returns the kind of a domain's records, or None if they aren't events. Copies
-                      whose name says fill become `fill`.
-    cut            -- number of additional rows that end early.
+    - kind_of_domain: function that returns the kind of a domain's records, or None if the records
+      aren't events. Copies whose name identifies them as fills get the kind `fill`.
+    - cut: number of additional rows that are incomplete
 
-    Raises ProfileReadError if too many rows can't be used.
+    Raises ProfileReadError if too many rows are unusable.
     """
     start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])
     category = text_codes(frame["category"], texts)
@@ -220,14 +220,14 @@ def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
     records.dropped += Counter({CUT_SHORT: cut})
     faults = {}
     if "dispatch_id" in records and "exec_mask" not in records:
-        faults["with the dispatch id of another row"] = _is_repeated(records)
+        faults["with a repeated dispatch ID"] = _is_repeated(records)
     without_damage(path, records, faults)
     return records
 
 
 def _is_repeated(records: Records) -> np.ndarray:
-    """Return a mask of the dispatches that repeat an earlier dispatch's number. Numbers are unique
-    in a process, so such a record is a copy or comes from another process.
+    """Return a mask of the dispatches with the same number as an earlier dispatch. Numbers are
+    unique within a process, so such a dispatch is a copy or comes from another process.
     """
     number = records["dispatch_id"]
     frame = pd.DataFrame({"number": number, "guid": records.get("guid")})
@@ -250,10 +250,11 @@ def _kinds(
 
 
 def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
-    """Add devices and threads. A copy belongs to its GPU, or to the target if both ends are GPUs.
+    """Add devices and threads. A copy belongs to its GPU. If the source and the target are GPUs, it
+    belongs to the target.
 
     For a host call, the agent is the owner of the memory. Device work has no thread, because the
-    tool records the thread that launched it.
+    tool records the thread that launched the work.
     """
     on_device = ON_DEVICE[records["kind"]]
     if {"source_agent", "destination_agent"} <= set(frame.column_names):
@@ -283,11 +284,11 @@ def _add_places(records: Records, frame: pa.Table, texts: Codes) -> None:
 def counters_of(
     frame: pa.Table, path: Path, cut: int = 0
 ) -> tuple[pd.DataFrame, Counter[str], list[str]]:
-    """Return the rows with a value per dispatch and counter, in columns of COUNTER_COLUMNS. Also
-    return reason -> number of left-out values, and warnings.
+    """Return one row per dispatch and counter with the columns COUNTER_COLUMNS. Also return the
+    number of values that were left out for each reason, and warnings.
 
-    A value that isn't a number is damage, like an impossible time. Raises ProfileReadError if there
-    are too many.
+    Values that aren't numbers count as damage, like impossible times. Raises ProfileReadError if
+    too many values aren't numbers.
     """
     start, end = (
         whole_numbers(frame[name]) if name in frame.column_names else None
@@ -324,14 +325,15 @@ def counters_of(
     if start is None:
         table["time_ns"] = np.zeros(len(frame), np.int64)
         warnings.append(
-            f"{path.name}: counters have no times in ROCm 6.2 and earlier, so their time_ns is 0."
+            f"{path.name}: the counters have no times, because ROCm 6.2 and earlier don't write"
+            " them. Their time_ns is 0."
         )
     known = {name: values for name, values in table.items() if name in COUNTER_COLUMNS}
     return pd.DataFrame(known), records.dropped, warnings
 
 
 def _told_apart(frame: pa.Table) -> dict[str, np.ndarray]:
-    """Return the columns that distinguish counters within and between dispatches, as numbers."""
+    """Return the columns that distinguish counter values, converted to numbers."""
     columns = {
         name: array_of(frame[name])
         for name in frame.column_names

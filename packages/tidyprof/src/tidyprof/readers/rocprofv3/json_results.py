@@ -1,6 +1,6 @@
-"""rocprofv3's JSON results as tables of records, like the tables in its CSV files.
+"""Conversion of rocprofv3's JSON results to tables of records, like the tables in its CSV files.
 
-The members come from source/lib/output/generateJSON.cpp and cxx/serialization/save.hpp in
+The JSON members are defined in source/lib/output/generateJSON.cpp and cxx/serialization/save.hpp in
 https://github.com/ROCm/rocprofiler-sdk.
 """
 
@@ -66,7 +66,7 @@ class _Sample(msgspec.Struct, gc=False):
 
 
 class _Record(msgspec.Struct, gc=False):
-    """A record of any domain. Fields that a domain doesn't have are None."""
+    """A record of any domain. If a domain lacks a field, the field is None."""
 
     kind: int | None = None
     operation: int | None = None
@@ -183,12 +183,12 @@ class _Results(msgspec.Struct, gc=False):
 
 @dataclass
 class JsonResults:
-    """Results of one process.
+    """The results of one process.
 
-    records  -- tables with the column names of the CSV files, one per list in the file.
-    counters -- table like in the CSV files, or None.
-    agents   -- a dict per CPU and GPU.
-    facts    -- entries of `Profile.meta`.
+    - records: tables with the column names of the CSV files, one per list in the JSON file
+    - counters: table with the columns of the CSV files, or None
+    - agents: list with a dictionary per CPU and GPU
+    - facts: entries for `Profile.meta`
     """
 
     records: list[pa.Table]
@@ -199,7 +199,7 @@ class JsonResults:
 
 
 def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
-    """Read the processes in a results file."""
+    """Read the processes from a results file."""
     text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
@@ -224,7 +224,7 @@ def _contradiction(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(
         path,
         finding,
-        "another program changed the file, or its release isn't supported",
+        "another program changed the file, or this rocprofv3 release isn't supported",
         "read the CSV output instead",
     )
 
@@ -286,7 +286,9 @@ class _Reader:
         return _frame(columns)
 
     def _operation(self, record: _Record) -> tuple[str, str]:
-        """Return the names of a record's domain and operation. A marker's name is its message."""
+        """Return the names of a record's domain and operation. The operation of a marker is its
+        message.
+        """
         domains = self._tool.strings.buffer_records
         kind, operation = _or(record.kind, -1), _or(record.operation, 0)
         operations = domains[kind].operations if 0 <= kind < len(domains) else []
@@ -327,11 +329,11 @@ class _Reader:
         except KeyError:
             raise _contradiction(
                 self._path,
-                f"a dispatch has kernel_id {dispatch.kernel_id}, but no kernel symbol has this id",
+                f"a dispatch has kernel_id {dispatch.kernel_id}, but no kernel symbol has this ID",
             ) from None
 
     def _places(self, records: list[_Record]) -> dict[str, list[Any]]:
-        """Return columns of records other than kernels: agents, queue and bytes."""
+        """Return the agents, queue and bytes of records that aren't kernels, as columns."""
         columns: dict[str, list[Any]] = {
             "bytes": [_or(record.bytes, record.allocation_size) for record in records],
             "queue": [_handle(record.queue_id) for record in records],
@@ -344,8 +346,8 @@ class _Reader:
         return columns
 
     def _device(self, agent: _Handle | None) -> int | None:
-        """Return an agent's number, as in the CSV files by default. Return None if there is no
-        agent, for example when memory is freed.
+        """Return the agent's number, which is the same as in the CSV files by default. Return None
+        if there is no agent, for example when memory is freed.
         """
         return None if agent is None else self._agents.get(agent.handle)
 
@@ -371,8 +373,8 @@ class _Reader:
         )
 
     def _counters(self) -> pa.Table | None:
-        """Return one row per dispatch and counter. Values of a counter's instances are summed, as
-        in the CSV file.
+        """Return one row per dispatch and counter. As in the CSV file, each value is the sum over
+        the counter's instances.
         """
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
         # Repeat each dispatch for each of its counters.
@@ -412,7 +414,7 @@ _TEXT_COLUMNS = ("category", "name", "counter", "source_line")
 
 
 def _frame(columns: dict[str, list[Any]]) -> pa.Table:
-    """Return string and integer columns. An integer that doesn't fit in 64 bits becomes null."""
+    """Return string and integer columns. Integers that don't fit in 64 bits become null."""
     return pa.table({name: _column(name, values) for name, values in columns.items()})
 
 
@@ -440,7 +442,7 @@ def _inner(correlation: _Correlation | None) -> int | None:
 
 
 def _item(texts: list[str], index: int | None) -> str | None:
-    """Return a string by its index. The index -1 means an instruction that couldn't be decoded."""
+    """Return the string at an index. The index -1 means that an instruction couldn't be decoded."""
     return texts[index] if index is not None and 0 <= index < len(texts) else None
 
 

@@ -38,18 +38,19 @@ from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of, read_recorded
 
 _NO_KERNELS = (
-    "the files have no kernels. Likely cause: the program was recorded without --kernel-trace,"
-    " which --hip-trace, --hsa-trace, --rccl-trace and --marker-trace don't include."
+    "the files have no kernels. Likely cause: the program was recorded without --kernel-trace."
+    " The options --hip-trace, --hsa-trace, --rccl-trace and --marker-trace don't include"
+    " --kernel-trace."
 )
 _NOTHING = (
     "there are no records",
-    "only the list of agents was written, because the program used no GPU or no kind of record was"
-    " selected",
+    "only the list of agents was written, because the program didn't use a GPU or no kind of"
+    " record was selected",
     "record with --kernel-trace, and check that the program runs on a GPU",
 )
 _ONLY_STATISTICS = (
-    "the files have only statistics. Totals are in meta['stats'], but single events are unknown. "
-    "Likely cause: the *_trace.csv files weren't copied or were removed."
+    "the files contain only statistics. Totals are in meta['stats'], but single events are unknown."
+    " Likely cause: the *_trace.csv files weren't copied or were removed."
 )
 
 
@@ -60,10 +61,10 @@ def read_process(
     maximum_bytes: int,
     others: Collection[Path] = (),
 ) -> list[Collected]:
-    """Read the process of these files. JSON results can contain several processes.
+    """Read the data of the process with these files. JSON results can contain several processes.
 
-    rank   -- rank to use if the file names don't contain one.
-    others -- unsupported files in the same folder.
+    - rank: rank that is used if the file names contain no rank
+    - others: unsupported files in the same folder
     """
     traces = process.of_role("trace", "samples")
     counters = process.of_role("counters", "wide counters")
@@ -133,8 +134,8 @@ def _add_counters(own: Collected, file: OutputFile, rows: RowFrame) -> None:
         frame = counters_long(frame, counters)
         if doubtful := without_a_counters_name(counters):
             own.warnings.append(
-                f"{file.path.name}: unknown columns were read as counters, although no counter has"
-                f" a name like {', '.join(doubtful)}."
+                f"{file.path.name}: unknown columns were read as counters. Their names don't look"
+                f" like counter names: {', '.join(doubtful)}."
             )
     _take_counters(own, frame, file.path, rows.cut)
     own.warnings += rows.warnings
@@ -148,7 +149,7 @@ def _take_counters(own: Collected, frame: pa.Table, path: Path, cut: int = 0) ->
 
 
 def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes) -> Collected:
-    """Return a process of a JSON file. The file name provides facts that the content lacks."""
+    """Return a process from a JSON file. Missing metadata comes from the file name."""
     own = Collected(
         files.name,
         rank=files.rank,
@@ -162,12 +163,13 @@ def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes)
 
 
 def _suspicions(process: ProcessFiles, found: list[Collected], lost: list[str]) -> list[str]:
-    """Return likely reasons for missing kernels. `lost` has the names of unread files that should
-    contain kernels.
+    """Return likely reasons why kernels are missing.
+
+    - lost: names of unreadable files that should contain kernels
     """
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
     no_kernels = (
-        f"the files have no kernels. {lost[0]} wasn't read because it is damaged or not a file."
+        f"the files have no kernels. {lost[0]} is damaged or isn't a file, so it wasn't read."
         if lost
         else _NO_KERNELS
     )
@@ -186,41 +188,53 @@ def read_rocprofv3(
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
-    """Read CSV and JSON output from rocprofv3 (ROCm 6.2 to 7.x), including CSV files that rocpd
-    converted from a database.
+    """Read CSV and JSON output from rocprofv3 (ROCm 6.2 to 7.x). CSV files that rocpd converted
+    from a database are also supported.
 
-    path -- a file, a folder (`--output-directory`) with subfolders, or a folder plus the start of
-            one process's file names, such as `out/908` for `out/908_kernel_trace.csv`. If a process
-            has JSON results, its CSV traces are ignored because they contain the same events.
-    only -- the only files in a folder to read.
-    rank, origin, maximum_bytes -- see `tidyprof.read`.
+    - path: path to a file, to a folder (`--output-directory`) with subfolders, or to a folder plus
+      the common prefix of one process's file names. For example, the prefix `out/908` matches
+      `out/908_kernel_trace.csv`. If a process has JSON results, its CSV traces are ignored because
+      they contain the same events.
+    - only: files to read from a folder. If empty, all files are read.
+    - rank: see `tidyprof.read`.
+    - origin: see `tidyprof.read`.
+    - maximum_bytes: see `tidyprof.read`.
 
-    `events` has times in nanoseconds since the node booted. Columns of `tables.contract` with a
-    special meaning here:
-      - device: number in `Agent 4`, which counts CPUs and isn't HIP's device number
-      - source_category: domain in the file: KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT,
-        MARKER_CORE_API, ...
-      - dispatch_id: also set for samples
-      - grid: work-items, not workgroups
-      - bytes: for copies (JSON only) and memory allocations
-      - lds_bytes: per workgroup; CSV files round up to 512
-      - source_device, destination_device: agents of a copy. `device` is the agent that is a GPU, or
-        the destination if both are GPUs.
-      - source_line, instruction_type, stall_reason, exec_mask, wave_issued, wave_count: for samples
-        of the program counter. Their `name` is the instruction, and their duration is 0.
+    The times in `events` are in nanoseconds since the node booted. These columns of
+    `tables.contract` have a special meaning:
 
-    Correlation ids are unique within a process. Kernels and copies have a process but no thread.
+    - device: agent number, such as 4 in `Agent 4`. Agents include CPUs, so this number isn't HIP's
+      device number.
+    - source_category: domain in the file, such as KERNEL_DISPATCH, MEMORY_COPY, HIP_RUNTIME_API_EXT
+      or MARKER_CORE_API
+    - dispatch_id: number of the dispatch, which is also set for samples
+    - grid: number of work-items (not workgroups)
+    - bytes: size of a memory allocation or of a copy. Only JSON files contain the size of copies.
+    - lds_bytes: LDS per workgroup, which CSV files round up to a multiple of 512
+    - source_device: agent that a copy reads from
+    - destination_device: agent that a copy writes to
 
-    `counters` has a row per dispatch and counter. The time is the start of the dispatch, which ran
-    alone during the measurement. ROCm 6.2 writes no times, so time_ns is 0 and duration_ns is <NA>.
-    The unit is unknown.
+    For a copy, `device` is the agent that is a GPU, or the destination if both agents are GPUs.
 
-    `meta` has the common entries and these, if known:
-      - stats: subject, such as `kernel`, `hip_api` or `domain` -> table from `--stats` with
-        STATISTICS_COLUMNS
-      - agents: a dict per CPU and GPU
-      - device_numbering: `agent`, or `index` with `--agent-index type-relative`
-      - command, record_window_ns
+    Samples of the program counter also have the columns `source_line`, `instruction_type`,
+    `stall_reason`, `exec_mask`, `wave_issued` and `wave_count`. Their `name` is the instruction,
+    and their duration is 0.
+
+    Correlation IDs are unique within a process. Kernels and copies have a process but no thread.
+
+    `counters` has one row per dispatch and counter. The time of a value is the start of its
+    dispatch, which ran alone during the measurement. ROCm 6.2 doesn't write times, so `time_ns` is
+    0 and `duration_ns` is `<NA>`. The unit is unknown.
+
+    `meta` contains the common entries and these, if known:
+
+    - stats: tables from `--stats` with STATISTICS_COLUMNS, by subject, such as `kernel`, `hip_api`
+      or `domain`
+    - agents: list with a dictionary per CPU and GPU
+    - device_numbering: `agent`, or `index` if the program was profiled with
+      `--agent-index type-relative`
+    - command: command line of the program
+    - record_window_ns: start and end of the recorded time interval
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -257,6 +271,6 @@ def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> lis
             if known
             else f"the file names of {len(processes)} processes contain no rank"
         ),
-        "the rank is wrong, or %rank% was not in the name of the output file",
+        "the rank is wrong, or the name of the output file didn't contain %rank%",
         "omit rank to read all processes",
     )

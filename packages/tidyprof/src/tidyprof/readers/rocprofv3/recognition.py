@@ -1,4 +1,4 @@
-"""Recognition of rocprofv3 files, and their grouping by process."""
+"""Recognition of rocprofv3's files. The files are grouped by process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidyprof.io.guard import no_files
 from tidyprof.readers.rocprofv3.columns import header_of, role_of
 
 HEAD_BYTES = 2**16
-"""Number of uncompressed bytes at the start of a file that are enough to recognize it."""
+"""Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
 
 DEEPEST = 3
 """Number of folder levels to search, because rocprofv3 creates folders such as `pass_1/HOST/`."""
@@ -44,10 +44,10 @@ _OTHER_TOOLS_MARKS = ("sysinfo.csv",)
 class OutputFile:
     """A file from rocprofv3.
 
-    role    -- a role from `role_of`, or `json`.
-    header  -- columns of a CSV file.
-    prefix  -- folder and start of the name, which all files of a process share.
-    subject -- subject in the name, such as `kernel` or `hip_api`.
+    - role: one of the roles from `role_of`, or `json`
+    - header: column names of a CSV file
+    - prefix: folder and common prefix of the names of a process's files
+    - subject: subject in the file name, such as `kernel` or `hip_api`
     """
 
     path: Path
@@ -59,7 +59,9 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class ProcessFiles:
-    """Files of one process. Its number and rank are None if the file names don't contain them."""
+    """The files of one process. The process number and the rank are None if the file names don't
+    contain them.
+    """
 
     prefix: Path
     files: tuple[OutputFile, ...]
@@ -67,7 +69,7 @@ class ProcessFiles:
     process: int | None
 
     def of_role(self, *roles: str) -> list[OutputFile]:
-        """Return the files with one of these roles."""
+        """Return the files that have one of these roles."""
         return [file for file in self.files if file.role in roles]
 
 
@@ -87,7 +89,7 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
 
 def recognizes(path: Path, head: bytes) -> bool:
     """Return True if `path` is a rocprofv3 file that starts with `head`, a folder that contains
-    one, or the start of such a file's name.
+    such a file, or a prefix of such a file's name.
     """
     if not path.exists():
         return any(_recognized(file) is not None for file in _with_prefix(path))
@@ -105,11 +107,12 @@ def _recognized(path: Path) -> OutputFile | None:
 def find_processes(
     path: Path, only: Collection[Path] = ()
 ) -> tuple[list[ProcessFiles], dict[Path, str]]:
-    """Return the files at a path by process, and unsupported files in the folder -> reason.
+    """Return the files at a path, grouped by process. Also return the unsupported files in the
+    folder, and explain why they are unsupported.
 
-    path -- a file, a folder, or a folder plus the start of the file names (`out/908` for
-            out/908_kernel_trace.csv).
-    only -- the only files in a folder to check; all if empty.
+    - path: path to a file, to a folder, or to a folder plus the common prefix of the file names.
+      For example, the prefix `out/908` matches `out/908_kernel_trace.csv`.
+    - only: files in the folder to check. If empty, all files are checked.
 
     Raises ProfileReadError if there is no file.
     """
@@ -138,7 +141,7 @@ def find_processes(
 
 
 def may_hold_kernels(path: Path) -> bool:
-    """Return True if a file has rocprofv3's name for a kernel trace or for complete results."""
+    """Return True if rocprofv3 uses this file name for a kernel trace or for complete results."""
     match = _OUTPUT_NAME.fullmatch(_DATA_NAME.sub("", path.name))
     return match is not None and (
         match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results")
@@ -146,8 +149,8 @@ def may_hold_kernels(path: Path) -> bool:
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
-    """Yield CSV and JSON files in a folder and up to DEEPEST levels below, in order. Skip linked
-    and hidden folders.
+    """Yield the CSV and JSON files in a folder and up to DEEPEST levels below it, in order. Links
+    to folders and hidden folders are skipped.
     """
     for place, folders, names in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
@@ -158,8 +161,8 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def _with_prefix(prefix: Path) -> list[Path]:
-    """Return files whose name starts with the prefix, or only those of exactly this process if
-    there are any.
+    """Return the files whose names start with the prefix. If some of these files have exactly this
+    prefix, return only these files.
     """
     folder = prefix.parent
     if not prefix.name or not folder.is_dir():
@@ -176,8 +179,8 @@ def _with_prefix(prefix: Path) -> list[Path]:
     if not files:
         raise ProfileReadError(
             prefix,
-            "there is no such file or folder, and no file name starts with this text",
-            "the path is wrong, or the profiler wrote nothing",
+            "the path doesn't exist, and no file name starts with this text",
+            "the path is wrong, or the profiler didn't write any files",
             "check the path",
         )
     return own or files
@@ -196,8 +199,8 @@ def _by_process(files: list[OutputFile], root: Path) -> list[ProcessFiles]:
 
 
 def _stated_process(prefix: Path, root: Path) -> int | None:
-    """Return the process number in a prefix. By default, the prefix of a file is only that number.
-    A number in a folder name can mean anything.
+    """Return the process number in a prefix. By default, the prefix of a file consists only of the
+    process number. In a folder's name, a number can mean anything.
     """
     if _NUMBER_ALONE.fullmatch(prefix.name) and not prefix.is_dir():
         return int(prefix.name)
@@ -205,7 +208,9 @@ def _stated_process(prefix: Path, root: Path) -> int | None:
 
 
 def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
-    """Return a number in the prefix or in the name of the nearest parent folder, up to the root."""
+    """Return a number from the prefix or from the name of the nearest parent folder. The search
+    stops at the root folder.
+    """
     for name in (
         prefix.name,
         *(folder.name for folder in prefix.parents if folder.is_relative_to(root)),
@@ -220,11 +225,7 @@ def _foreign(path: Path, head: bytes) -> ProfileReadError:
     if not head.strip():
         return ProfileReadError(path, *EMPTY)
     header = header_of(head)
-    found = (
-        f"a CSV file with the columns {', '.join(header)[:80]!r}"
-        if header and len(header) > 1
-        else None
-    )
+    found = f"its columns are {', '.join(header)[:80]!r}" if header and len(header) > 1 else None
     return ProfileReadError(
         path,
         f"the file isn't rocprofv3 output ({found or f'it starts with {head[:24]!r}'})",

@@ -1,4 +1,6 @@
-"""Statistics tables from ROCm's profilers: calls and durations by name."""
+"""Statistics tables from ROCm's profilers, with the number of calls and the durations for each
+name.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ _TEXTS = ("name", "product_name", "model_name")
 
 
 def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
-    """Return the rows of an agent_info.csv: `type` (CPU or GPU), `logical_node_id` (as in
-    `Agent 4`), names and sizes.
+    """Return the rows of an agent_info.csv file. Each row contains `type` (CPU or GPU),
+    `logical_node_id` (the number in `Agent 4`), names and sizes.
 
-    Raises ProfileReadError if a row isn't an agent.
+    Raises ProfileReadError if a row doesn't describe an agent.
     """
     text = read_bytes(path, maximum_bytes, in_lines).decode("utf-8-sig", "replace")
     agents = []
@@ -62,8 +64,9 @@ STATISTICS_COLUMNS = {
     "std_ns": "Float64",
     "percent": "float64",
 }
-"""Columns of a table in `meta["stats"]`. percent (0-100) is the share within the tool's table.
-std_ns is the sample standard deviation. rocprof 1 doesn't write min_ns, max_ns and std_ns.
+"""Columns of the tables in `meta["stats"]`. `percent` (0 to 100) is the share of the total in the
+tool's table. `std_ns` is the sample standard deviation. rocprof 1 doesn't write `min_ns`, `max_ns`
+and `std_ns`.
 """
 
 _NAMES = {
@@ -89,9 +92,10 @@ def read_statistics(
     rank: int | None = None,
     process: int | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of a `*_stats.csv` file with STATISTICS_COLUMNS in file order, and warnings.
+    """Return the rows of a `*_stats.csv` file in file order, with the columns STATISTICS_COLUMNS.
+    Also return warnings.
 
-    Raises ProfileReadError if a cell has the wrong type or the numbers are inconsistent.
+    Raises ProfileReadError if a cell has the wrong type or if the numbers are inconsistent.
     """
     types: dict[str, Any] = {}
     for column in header:
@@ -116,8 +120,10 @@ def read_statistics(
 
 
 def _with_quoted_names(text: bytes) -> bytes:
-    """Return the text of a table with all names in quotes. rocprof 1 may omit the quotes even if a
-    name contains commas. The last four cells are numbers, so all cells before them are the name.
+    """Return the text of a table with quotes around all names, because rocprof 1 may omit the
+    quotes even if a name contains commas.
+
+    The last four cells of each row are numbers, so the name consists of all cells before them.
     """
     lines = text.split(b"\n")
     for number, line in enumerate(lines[1:], 1):
@@ -128,8 +134,8 @@ def _with_quoted_names(text: bytes) -> bytes:
 
 
 def _decimal(text: str | None) -> float:
-    """Return a number in the column `percent`. `-nan`, which the tool writes if nothing took time,
-    becomes NaN.
+    """Return a number from the column `percent`. If nothing took time, the tool writes `-nan`,
+    which becomes NaN.
     """
     try:
         return float(text or "nan")

@@ -58,10 +58,12 @@ _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
 
 
 def link_operations(database: Database, operations: Records, calls: Records, texts: Codes) -> int:
-    """Add facts from the launching calls to operations, and add the enclosing operator to calls.
+    """Add data from the launching calls to the operations, and add the enclosing operator to the
+    calls.
 
-    Follow rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi, and name kernels without a name. Return
-    the number of calls that launched several operations, such as hipGraphLaunch.
+    The tables rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi link calls and operations. Kernels
+    without a name get the name from their launch. Return the number of calls that launched several
+    operations, such as hipGraphLaunch.
     """
     # Three tables contain streams of calls, so the operations get their streams last.
     call_id = _launching_calls(database, operations, calls)
@@ -91,9 +93,11 @@ def link_operations(database: Database, operations: Records, calls: Records, tex
 
 
 def _launching_calls(database: Database, operations: Records, calls: Records) -> np.ndarray:
-    """Return the identifier of each operation's launching call, or ABSENT if there is no link.
+    """Return the identifier of each operation's launching call, or ABSENT if the file contains no
+    link.
 
-    If there are several calls, use the earliest, and the longest of these, as in `tables.launches`.
+    If there are several calls, use the earliest one. If several calls start at that time, use the
+    longest one, as in `tables.launches`.
     """
     links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
     if len(np.unique(links["op_id"])) < len(links["op_id"]):
@@ -107,16 +111,18 @@ def _launching_calls(database: Database, operations: Records, calls: Records) ->
 
 
 def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
-    """Return a mask of the chosen operations that share their call with no other chosen operation.
+    """Return a mask of the chosen operations whose call launched no other chosen operation.
 
-    The file has one row per call, which doesn't say which of several operations it describes.
+    The file has one row per call, so it doesn't show which of several operations the row describes.
     """
     linked = chosen & (call >= 0)
     return linked & (np.bincount(call[linked], minlength=calls)[call] == 1) if calls else linked
 
 
 def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.ndarray:
-    """Return the bytes of each copy call, which are blank above 2 GiB. Fill in `stream`."""
+    """Return the number of bytes for each copy call, and fill in `stream`. The number is missing
+    for copies above 2 GiB.
+    """
     sizes = np.full(len(calls), ABSENT, np.int64)
     if "rocpd_copyapi" in database.tables:
         found = database.integers("rocpd_copyapi", LARGE_TABLES["rocpd_copyapi"])
@@ -159,7 +165,7 @@ def _address(text: str) -> int:
 
 
 def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) -> None:
-    """Replace a kernel's name by the name in its launch if its only name is its type."""
+    """If a kernel is named only after its type, replace the name with the name from its launch."""
     nameless = (operations["name"] == operations["source_category"]) & (launched_name >= 0)
     if nameless.any():
         operations["name"][nameless] = launched_name[nameless]
@@ -169,7 +175,9 @@ def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) 
 def _read_graph_streams(
     database: Database, calls: Records, stream: np.ndarray, texts: Codes
 ) -> None:
-    """Fill in the streams of HIP graph launches, which are only in the text of their arguments."""
+    """Fill in the streams of HIP graph launches. The file contains these streams only in the text
+    of the call's arguments.
+    """
     names = [code for text, code in texts.items() if text.endswith("GraphLaunch")]
     rows = np.flatnonzero(np.isin(calls["name"], names))
     if not len(rows):
@@ -203,13 +211,15 @@ def _operators_of_calls(calls: Records) -> np.ndarray:
 
 _SDK_COPY_TYPE = "MEMORY_COPY_"
 _MONITOR_UNITS = {"sclk": "MHz"}
-"""Units in the tracer's source (rpd_tracer/RocmSmiDataSource.cpp). Other monitors have no unit."""
+"""Units in the tracer's source code (rpd_tracer/RocmSmiDataSource.cpp). Other monitors have no
+unit.
+"""
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
-    """Read one file, and return the number of calls that launched several operations.
+    """Read one file. Also return the number of calls that launched several operations.
 
-    texts -- collects the names.
+    - texts: collects the names and their codes
     """
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
@@ -233,8 +243,8 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
 def _forget_false_devices(
     path: Path, operations: Records, texts: Codes, warnings: list[str]
 ) -> None:
-    """Remove the device from copies that rocprofiler-sdk recorded, because these copies always
-    contain GPU 0 (rpd_tracer/RocprofDataSource.cpp).
+    """Remove the device from copies that rocprofiler-sdk recorded, because the tracer always
+    records these copies as GPU 0 (rpd_tracer/RocprofDataSource.cpp).
     """
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
     copies = np.isin(operations["source_category"], types)
@@ -242,13 +252,13 @@ def _forget_false_devices(
     if copies.any() and (others != 0).any():
         operations["device"][copies] = ABSENT
         warnings.append(
-            f"{path.name}: the GPU of {int(copies.sum())} copies is unknown because the tracer"
-            " writes 0 for all copies. They have no device."
+            f"{path.name}: the GPU of {int(copies.sum())} copies is unknown. The tracer records all"
+            " copies as GPU 0, so these copies have no device."
         )
 
 
 def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
-    """Return monitor samples, and the number of unusable samples. Each sample is a value that
+    """Return monitor samples and the number of unusable samples. Each sample is a value that
     applied from `start` to `end`. `device` is rocm-smi's number.
     """
     if "rocpd_monitor" not in database.tables:
@@ -271,7 +281,7 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
         }
     )
     lost = {
-        "from samples without a time or value": len(rows) - len(samples),
+        "from incomplete samples": len(rows) - len(samples),
         f"from samples {REPEATED}": len(samples) - len(sound),
     }
     return table, +Counter(lost)
@@ -323,34 +333,45 @@ def read_rpd(
 ) -> Profile:
     """Read a rocmProfileData file (schema version 2 or 3).
 
-    path -- a .rpd file, or a folder with one file per rank. The name of each file or of its folder
-            contains `rank0`, `rank1`, ...
-    rank, origin, maximum_bytes -- see `tidyprof.read`.
+    - path: path to an .rpd file, or to a folder with one file per rank. In a folder, the name of
+      each file or of its subfolder must contain `rank0`, `rank1`, and so on.
+    - rank: see `tidyprof.read`.
+    - origin: see `tidyprof.read`.
+    - maximum_bytes: see `tidyprof.read`.
 
-    `events` has times in nanoseconds of the node's monotonic clock. Columns of `tables.contract`
-    with a special meaning here:
-      - source_category: operation type (`KernelExecution`, `CopyHostToDevice`, ...). For host
-        calls, the domain, which schema 2 doesn't have.
-      - operator: known if the program ran in torch.autograd.profiler.emit_nvtx()
-      - bytes: <NA> above 2 GiB, because the file leaves it blank; modulo 2**32 above 4 GiB
-      - grid: argument of the launching call: workgroups for hipLaunchKernel, work-items for
-        hipExtModuleLaunchKernel and with rocprofiler-sdk
-      - correlation_id: identifier of the call, also for work that it launched. Several operations
-        of one call (hipGraphLaunch) share it and have no grid, block or bytes.
-      - stream: HIP's pointer to the stream; 0 for the default stream
+    The times in `events` are in nanoseconds on the node's monotonic clock. These columns of
+    `tables.contract` have a special meaning:
 
-    Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations
-    named after their message. Device events have no thread, and their process comes from the call.
+    - source_category: type of the operation, such as `KernelExecution` or `CopyHostToDevice`. For
+      host calls, this column contains the domain, which doesn't exist in schema 2.
+    - operator: name of the enclosing operator. The name is known if the program ran inside
+      `torch.autograd.profiler.emit_nvtx()`.
+    - bytes: size of a copy, or `<NA>` above 2 GiB, because the file leaves it blank. Above 4 GiB,
+      the size is modulo `2**32`.
+    - grid: argument of the launching call. The unit is workgroups for hipLaunchKernel. For
+      hipExtModuleLaunchKernel and with rocprofiler-sdk, the unit is work-items.
+    - correlation_id: identifier of the call. Work that the call launched has the same ID. If a call
+      such as hipGraphLaunch launches several operations, they have the same ID and no grid, block
+      or bytes.
+    - stream: HIP's pointer to the stream, or 0 for the default stream
 
-    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` is rocm-smi's number) and,
-    in schema 3, hardware counters.
+    Kernels in a HIP graph have the type `Task`. Ranges that the program marked become annotations,
+    which are named after their message. Device events have no thread, and their process comes from
+    the call.
 
-    `meta` has the common entries and these, if known:
-      - schema_version, sessions, clock
-      - device_numbering: `index`. Files from before June 2024 number ROCm agents instead, but the
-        file doesn't say so.
-      - node_stride: in schema 3, the device is node * node_stride + GPU
-      - calls_with_several_operations
+    `counters` contains the monitors and, in schema 3, hardware counters. The monitor `sclk` is the
+    GPU's clock in MHz. `device` is rocm-smi's number.
+
+    `meta` contains the common entries and these, if known:
+
+    - schema_version: version of the file's schema
+    - sessions: number of recording sessions
+    - clock: name of the clock
+    - device_numbering: `index`, if it is certain that the numbers count GPUs. Files from before
+      June 2024 contain the numbers of ROCm agents instead, but they don't say so.
+    - node_stride: factor for the node number. In schema 3, the device number is
+      `node * node_stride + GPU`.
+    - calls_with_several_operations: number of calls that launched several operations
 
     Raises ProfileReadError if a file can't be read.
     """

@@ -14,8 +14,8 @@ PATTERNS = tuple(
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if a file that starts with `head` (unpacked) is an rpd file, or if a folder
-    contains one.
+    """Return True if a file is an rpd file, or if a folder contains an rpd file. `head` contains
+    the first uncompressed bytes of the file.
     """
     if path.is_dir():
         return any(
@@ -25,5 +25,7 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 
 def is_rpd(file: Path) -> bool:
-    """Return True if a file is from rocmProfileData, whatever its name and compression."""
+    """Return True if a file is from rocmProfileData. The file can have any name and any supported
+    compression.
+    """
     return recognizes(file, head_or_nothing(file, HEAD_BYTES))

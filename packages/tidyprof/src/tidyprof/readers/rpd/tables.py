@@ -1,6 +1,7 @@
-"""Tables of an rpd file as columns: operations on the GPUs, and calls on the host.
+"""Tables of an rpd file as columns. They contain the operations on the GPUs and the calls on the
+host.
 
-The schema is rocpd_python/rocpd/schema_data/tableSchema.cmd of
+The schema is defined in rocpd_python/rocpd/schema_data/tableSchema.cmd of
 https://github.com/ROCm/rocmProfileData, versions 2 and 3.
 """
 
@@ -31,7 +32,7 @@ REQUIRED_TABLES = {
     "rocpd_api_ops": ("api_id", "op_id"),
     "rocpd_string": ("id", "string"),
 }
-"""Required tables and columns."""
+"""Required tables and their required columns."""
 
 _CALLS, _OPERATIONS = "host calls", "GPU operations"
 LINKS = (
@@ -43,14 +44,14 @@ LINKS = (
     Link("rocpd_counter", "op_id", "rocpd_op", _OPERATIONS),
 )
 """References between tables. The tracer writes an operation and its link together
-(OpTable::writeRows of rpd_tracer), so a file with only one of them is incomplete.
+(OpTable::writeRows of rpd_tracer), so a file that contains only one of them is incomplete.
 """
 
 _ACTIVE_LOCK = "resourceLock::"
 
 
 def read_facts(database: Database) -> dict[str, Any]:
-    """Return `Profile.meta` entries from rocpd_metadata. Raises ProfileReadError if the schema
+    """Return the `Profile.meta` entries from rocpd_metadata. Raises ProfileReadError if the schema
     isn't from rpd.
     """
     tables = database.tables
@@ -58,7 +59,7 @@ def read_facts(database: Database) -> dict[str, Any]:
         raise ProfileReadError(
             database.path,
             "the file is a rocpd database from ROCm 7, not a rocmProfileData file",
-            "both tools use the name rocpd",
+            "both tools use the name rocpd for their files",
             "read the file with read_rocpd",
         )
     database.require("rocpd_metadata", ("tag", "value"))
@@ -68,8 +69,8 @@ def read_facts(database: Database) -> dict[str, Any]:
         raise ProfileReadError(
             database.path,
             f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
-            "the rocmProfileData version is older or newer than this reader supports",
-            f"use a version that writes schema {' or '.join(SCHEMA_VERSIONS)}",
+            "this reader doesn't support the version of rocmProfileData",
+            f"use a version with schema {' or '.join(SCHEMA_VERSIONS)}",
         )
     for table, columns in REQUIRED_TABLES.items():
         database.require(table, columns)
@@ -98,7 +99,7 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
     if not operations.total and not calls.total:
         raise NothingRecordedError(
             path,
-            "the file has no GPU operation and no host call",
+            "the file has no GPU operations and no host calls",
             "recording was never switched on (loadTracer.sh sets RPDT_AUTOSTART=0), or the program"
             " ended immediately",
             "record with runTracer.sh, or call rpdTracerControl().start()",
@@ -106,12 +107,13 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
 
 
 def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
-    """Return an entry of `Profile.meta` that says what the device numbers count, if it is certain.
+    """Return the `Profile.meta` entry that says what the device numbers count. Return an empty
+    dictionary if this is uncertain.
 
     Since June 2024 (commit 194259a of rocmProfileData), rpd numbers GPUs, starting with 0. Earlier
-    versions wrote ROCm agents, and agent 0 is a CPU. The columns of the view `top` (f90a3a6) and
-    the domain of calls (a8b269d) are newer than this change. A file without them may be older or
-    newer, because the schema version didn't change.
+    versions number ROCm agents, and agent 0 is a CPU. Some columns are newer than this change: the
+    columns of the view `top` (f90a3a6) and the domain of calls (a8b269d). A file without these
+    columns may be older or newer than the change, because the schema version stayed the same.
     """
     known = device[device >= 0]
     view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
@@ -125,15 +127,12 @@ def warnings_of_losses(database: Database) -> list[str]:
     """Return warnings about rows with broken references. Raises ProfileReadError if nearly all
     operations have broken references.
     """
-    cause = (
-        "rows were deleted (rpd_trim leaves rows that refer to calls and operations outside of its"
-        " range)"
-    )
+    cause = "rows were deleted (rpd_trim keeps rows that refer to deleted calls and operations)"
     return losses_told(database, dangling(database, LINKS), cause)
 
 
 def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:
-    """Return warnings about suspicious content."""
+    """Return warnings about suspicious contents."""
     found = []
     if not len(operations):
         found.append(
@@ -144,24 +143,26 @@ def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> li
     elif not np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"])).any():
         found.append(
             f"{path.name}: the file has copies but no kernels. Likely cause: recording stopped"
-            " before the first kernel ended, or the file was cut with rpd_trim."
+            " before the first kernel ended, or rpd_trim removed the kernels."
         )
     if facts.pop("unfinished"):
         found.append(
-            f"{path.name}: the tracer was not shut down properly, so the last records may be"
-            " missing. Likely cause: the program was killed or is still running."
+            f"{path.name}: the tracer was not shut down properly. The last records may be missing."
+            " Likely cause: the program was killed, or it is still running."
         )
     return found
 
 
 MARKER = "UserMarker"
-"""Name of the calls for ranges that a program marked. The message is in the arguments."""
+"""Name of the calls for ranges that the program marked. The arguments of the call contain the
+message.
+"""
 
 KERNEL_TYPES = ("KernelExecution", "Task")
 """Operation types of kernels. roctracer uses `Task` for kernels in a HIP graph."""
 
 NOT_KEPT = -1
-"""Kind of operations that aren't device work, such as barriers."""
+"""The kind of operations that aren't device work, such as barriers."""
 
 GRID = ("gridX", "gridY", "gridZ")
 BLOCK = ("workgroupX", "workgroupY", "workgroupZ")
@@ -172,7 +173,7 @@ LARGE_TABLES = {
     "rocpd_copyapi": ("api_ptr_id", "size"),
     "rocpd_kernelapi": ("api_ptr_id", *GRID, *BLOCK, "kernelName_id"),
 }
-"""Tables with a row per call or operation -> columns to read."""
+"""Columns to read from the tables with one row per call or operation."""
 
 UNUSED = frozenset(
     {
@@ -215,7 +216,7 @@ OPTIONAL_TABLES = {
     "ext_autogradapi": (),
     "rocpd_api": ("domain_id",),
 }
-"""Tables and columns that some files lack."""
+"""Tables and columns that are missing from some files."""
 
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
@@ -226,7 +227,8 @@ _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?"
 
 
 def read_operations(database: Database, texts: Codes) -> Records:
-    """Return GPU work with `id` and columns of the event table. The name of a copy is its type.
+    """Return the GPU work with `id` and the columns of the event table. The name of a copy is its
+    type.
 
     Raises ProfileReadError if too many rows are unusable.
     """
@@ -256,14 +258,16 @@ def read_operations(database: Database, texts: Codes) -> Records:
 
 
 def unread_operations(operations: Records) -> Counter[str]:
-    """Return type -> number of operations that were left out although they may be work."""
+    """Return the number of operations of each type that were left out although they may be GPU
+    work.
+    """
     types = operations.not_kept.items()
     return Counter({name: count for name, count in types if not _NO_WORK.search(name)})
 
 
 def read_calls(database: Database, texts: Codes) -> Records:
-    """Return host calls and ranges in columns of the event table, with a category (domain) in
-    schema 3. The correlation id is the row's identifier.
+    """Return host calls and ranges with the columns of the event table. In schema 3, they also have
+    a category, which is the domain. The correlation ID is the row's identifier.
     """
     found = database.integers("rocpd_api", LARGE_TABLES["rocpd_api"])
     name = text_codes(database, found["apiName_id"], texts)
@@ -295,8 +299,8 @@ def read_calls(database: Database, texts: Codes) -> Records:
 
 
 def _operation_kinds(category: np.ndarray, name: np.ndarray, texts: Codes) -> np.ndarray:
-    """Return kinds of operations (int8) by their type. An operation of unknown type is a `kernel`
-    if its name differs from its type.
+    """Return the kinds of operations (int8), based on their type. If the type is unknown, the
+    operation is a `kernel` if its name differs from its type.
     """
     of_type = np.array([*(_operation_kind(text) for text in texts), NOT_KEPT], np.int8)
     kind = of_type[category]
@@ -313,7 +317,9 @@ def _operation_kind(category: str) -> int:
 
 
 def _call_kind(name: str) -> int:
-    """Return `runtime` for runtime calls and tracer overhead. Other calls are marked ranges."""
+    """Return `runtime` for runtime calls and tracer overhead. Return `annotation` for all other
+    calls, because they are marked ranges.
+    """
     is_call = _RUNTIME_CALL.match(name) or _TRACER_CALL.fullmatch(name)
     return KIND_CODE["runtime" if is_call else "annotation"]
 

@@ -1,1 +1,1 @@
-"""Reader for system monitor logs."""
+"""Reader for logs from system monitors."""

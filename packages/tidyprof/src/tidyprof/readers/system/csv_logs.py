@@ -1,4 +1,4 @@
-"""CSV logs of system monitors: amd-smi, rocm-smi, omnistat's export, and scripts."""
+"""CSV logs from amd-smi, rocm-smi, omnistat's export, and scripts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ _OMNISTAT_LEVELS = ("metric", "instance", "card")
 
 
 def csv_header(text: bytes) -> list[str] | None:
-    """Return a system monitor's CSV header in the first lines of the text, or None."""
+    """Return a system monitor's CSV header from the first lines of the text, or None if there is no
+    such header.
+    """
     for line in text[:4096].splitlines()[:6]:
         names = _cells(line.decode("utf-8", "replace"))
         if is_header(names):
@@ -52,7 +54,7 @@ def csv_header(text: bytes) -> list[str] | None:
 
 
 def is_header(names: Sequence[str]) -> bool:
-    """Return True if these columns are from a system monitor."""
+    """Return True if these column names are from a system monitor."""
     lower = [name.strip().lower() for name in names]
     if lower[:1] == ["metric"] and any(
         name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower
@@ -67,7 +69,7 @@ def is_header(names: Sequence[str]) -> bool:
 
 
 def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """Return the readings in a CSV log."""
+    """Return the readings from a CSV log."""
     readings = Readings(path)
     lines = _lines(readings, text)
     start = next((number for number, line in enumerate(lines) if is_header(_cells(line))), None)
@@ -99,14 +101,14 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
     if lines[-1].strip():
         # A killed sampler leaves a line without a newline, and its last number may be cut short.
         readings.warnings.append(
-            f"{readings.path.name}: the last line is unfinished, so it was left out."
+            f"{readings.path.name}: the last line is incomplete, so it was left out."
         )
         readings.facts["unfinished_lines"] = 1
     lines = [line for line in lines[:-1] if line.strip()]
     if not lines:
         raise ProfileReadError(
             readings.path,
-            "the file has no complete line",
+            "the file contains no complete lines",
             "the tool was stopped before its first sample",
             "record again",
         )
@@ -114,13 +116,15 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
 
 
 def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
-    """Return the columns of the rows below a header, without the headers that watch mode repeats.
-    Missing last cells are empty.
+    """Return the columns of the rows below a header. Headers that watch mode repeats are left out,
+    and missing cells at the end of a row are empty.
 
-    Some loggers never write the last cells. Therefore, a row counts as cut short only if fewer
-    than one row in _RARE has its length. Such rows, and lines that aren't rows, are left out and
-    counted. Raises ProfileReadError if a column occurs twice, or if a row has more non-empty cells
-    than the header.
+    Some loggers never write the last cells. Therefore, a short row is treated as incomplete only if
+    its length is rare, which means that fewer than one row in _RARE has this length. Incomplete
+    rows and lines that aren't rows are left out and counted.
+
+    Raises ProfileReadError if a column occurs twice, or if a row has more non-empty cells than the
+    header.
     """
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
@@ -151,7 +155,7 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     }
     sound = [row for length, row in rows if length not in {_UNREADABLE, *rare}]
     if lost := len(rows) - len(sound):
-        readings.dropped["from rows that are cut short or not separated by commas"] += lost
+        readings.dropped["from incomplete rows"] += lost
     text = "\n".join(["," * (width - 1), *sound, ""]).encode("utf-8", "replace")
     # Imported here because logs are recognized without pyarrow.
     from tidyprof.io.csv_files import TEXT, coded, rows_of
@@ -168,7 +172,7 @@ def _two_logs(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(
         path,
         finding,
-        "two programs wrote to the same file, or the columns changed within it",
+        "two programs wrote to the same file, or the columns changed within the file",
         "write each log to a separate file",
     )
 
@@ -194,8 +198,9 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
     hosts = texts[host].texts()[kept].tolist() if host else None
     of_host = {} if device else host_memory(values)
     known = meanings(values) | of_host
-    # A column's meaning can depend on values and other columns: sizes depend on the total, and a
-    # share or counter depends on its values. Only then are columns of the same quantity known.
+    # A column's meaning can depend on its values and on other columns: the unit of a size depends
+    # on the total, and the values show whether a column is a share or a counter. Columns with the
+    # same quantity can be found only after that.
     columns = {}
     for name in values:
         column = _column(readings, known[name], name, texts[name], kept)
@@ -214,8 +219,8 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
 def _each_once(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """Return the columns. If several columns have the same quantity, only the first with numbers
-    gets its name, and the others keep the tool's names.
+    """Return the columns with unique names. If several columns contain the same quantity, only the
+    first column with numbers gets the quantity's name. The other columns keep the tool's names.
     """
     first: dict[str, str] = {}
     for name, (what, numbers) in columns.items():
@@ -228,15 +233,15 @@ def _each_once(
         columns = columns | {name: (own_name(name, what.unit), numbers)}
     unclear = [name for name, (what, _) in columns.items() if what.name == "mem"]
     readings.warnings += [
-        f"{readings.path.name}: the meaning of {name} is unknown, so it keeps its name."
+        f"{readings.path.name}: the meaning of {name} is unknown. The column keeps its name."
         for name in unclear
     ]
     return columns
 
 
 def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:
-    """Return a mask of the rows without any value. Some loggers write such a row for each sample
-    if they couldn't parse a line.
+    """Return a mask of the rows without any values. Some loggers write an empty row for each sample
+    if they can't parse a line.
     """
     empty = np.ones(len(next(iter(texts.values()))), bool)
     for name in values:
@@ -269,8 +274,8 @@ def _times(
         readings.facts["time_zone"] = times.zone
         if zone is None:
             readings.warnings.append(
-                f"{readings.path.name}: the times have no time zone and were read as UTC. Pass"
-                " time_zone if they are local."
+                f"{readings.path.name}: the times have no time zone and were read as UTC. If they"
+                " are local times, pass time_zone."
             )
     return nanoseconds[codes]
 
@@ -288,7 +293,7 @@ def _numbers(
             raise ProfileReadError(
                 readings.path,
                 f"{text[:40]!r} isn't a {what} number",
-                "devices are identified by bus address or UUID, or the columns are shifted",
+                "the log identifies devices by bus address or UUID, or the columns are shifted",
                 "log the GPU number, as amd-smi and rocm-smi do",
             )
     return pd.array([numbers[code] for code in column.codes[kept].tolist()], "Int32")
@@ -297,8 +302,8 @@ def _numbers(
 def _column(
     readings: Readings, what: Meaning | None, header: str, column: TextColumn, kept: np.ndarray
 ) -> tuple[Meaning, np.ndarray] | None:
-    """Return a column's meaning, with the unit in its cells, and its numbers. Return None if it has
-    no numbers.
+    """Return the numbers in a column and the column's meaning, which includes the unit from its
+    cells. Return None if the column contains no numbers.
     """
     codes = column.codes[kept]
     used = np.unique(codes).tolist()
@@ -319,15 +324,15 @@ def _column(
             what = in_unit if cell[1] else what
     wrong = int(unreadable[codes].sum())
     if wrong:
-        readings.dropped[f"{what.name} values that aren't numbers in the right unit"] += wrong
+        readings.dropped[f"invalid {what.name} values"] += wrong
     return what, numbers[codes]
 
 
 def _sized(
     readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
 ) -> dict[str, tuple[Meaning, np.ndarray]]:
-    """Convert memory columns to bytes. If the header has no unit, the size of the total shows
-    whether it is GB, MB or bytes.
+    """Convert memory columns to bytes. If the header contains no unit, the size of the total shows
+    whether the unit is GB, MB or bytes.
     """
     unsized = [name for name, (what, _) in columns.items() if is_memory(what) and not what.stated]
     if not unsized:

@@ -1,4 +1,6 @@
-"""JSON logs of amd-smi (monitor and metric, one document or one per sample) and rocm-smi."""
+"""JSON logs from rocm-smi, amd-smi monitor and amd-smi metric. They contain one document in total
+or one document per sample.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,15 @@ from tidyprof.readers.system.readings import (
 )
 
 _DEPTH = 8
-_NO_DEVICE = "from a GPU or partition without a number"
+_NO_DEVICE = "from unnumbered GPUs or partitions"
 _ENTRY_KEYS = ("gpu", "xcp", "timestamp", "process_list", "process_info")
 
 
 class Reading(NamedTuple):
     """One sensor value.
 
-    time  -- as a string, or None.
-    value -- None if not available.
+    - time: time as a string, or None
+    - value: number, or None if it isn't available
     """
 
     time: str | None
@@ -44,7 +46,7 @@ class Reading(NamedTuple):
 
 
 def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
-    """Return the readings in JSON from an SMI tool."""
+    """Return the readings from the JSON output of an SMI tool."""
     readings = Readings(path)
     found = [
         reading for document in _documents(path, text) for reading in _entries(readings, document)
@@ -53,16 +55,16 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
         raise ProfileReadError(
             path,
             "the JSON has no GPU readings",
-            "another tool wrote the file, or it comes from a command without sensors (list, static"
-            " or process)",
+            "another tool wrote the file, or the command has no sensor values (list, static or"
+            " process)",
             "pass the output of amd-smi monitor --json, amd-smi metric --json or rocm-smi --json",
         )
     timed = {reading.time for reading in found}
     if None in timed and len(timed) > 1:
         raise ProfileReadError(
             path,
-            "the file has samples with and without a time",
-            "it contains logs from several commands",
+            "some samples have a time, but other samples don't",
+            "the file contains logs from several commands",
             "write each log to a separate file",
         )
     times = None if None in timed else Times(sorted(timed), path, zone)
@@ -76,8 +78,8 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
 
 
 def _documents(path: Path, text: bytes) -> Iterator[Any]:
-    """Yield the JSON documents in the text. Watch mode writes one document per sample, and a few
-    lines of other text before the first.
+    """Yield the JSON documents in the text. Watch mode writes one document per sample. It also
+    writes a few lines of other text before the first document.
     """
     decoded = text.decode("utf-8", "replace").removeprefix("\ufeff")
     starts = [start for start in (decoded.find("["), decoded.find("{")) if start >= 0]
@@ -90,8 +92,8 @@ def _documents(path: Path, text: bytes) -> Iterator[Any]:
             raise ProfileReadError(
                 path,
                 f"the JSON is incomplete ({' '.join(str(error).split())[:80]})",
-                "the tool was stopped while it wrote, or the file is cut off",
-                "remove the unfinished sample at the end, or log with --csv",
+                "the tool was stopped while it was writing, or the file is cut off",
+                "remove the incomplete sample at the end, or log with --csv",
             ) from None
         yield _whole_characters(document)
         while position < len(decoded) and decoded[position] in " \t\r\n,":
@@ -99,8 +101,8 @@ def _documents(path: Path, text: bytes) -> Iterator[Any]:
 
 
 def _whole_characters(node: Any) -> Any:
-    """Replace lone surrogates in the document. JSON can contain these half characters (\\ud800),
-    but tables can't.
+    """Replace lone surrogates in the document. These are half characters, such as \\ud800, which
+    JSON can contain but tables can't.
     """
     if isinstance(node, dict):
         return {_whole_characters(key): _whole_characters(value) for key, value in node.items()}
@@ -135,7 +137,7 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
 
 
 def _small(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry with lowercase keys. amd-smi writes uppercase keys since ROCm 7.14."""
+    """Return the entry with lowercase keys. amd-smi has written uppercase keys since ROCm 7.14."""
     return {key.lower(): value for key, value in entry.items()}
 
 
@@ -163,7 +165,9 @@ def _number(stated: Any) -> int | None:
 
 
 def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None, str]]:
-    """Yield path (such as `usage gfx_activity`), value and unit of each number below a node."""
+    """Yield the path, value and unit of each number below a node. An example of a path is
+    `usage gfx_activity`.
+    """
     if isinstance(node, dict):
         if "value" in node and not isinstance(node["value"], dict | list):
             yield from _leaf(node["value"], key, str(node.get("unit") or ""))
@@ -188,8 +192,8 @@ def _leaf(value: Any, key: str, unit: str) -> Iterator[tuple[str, float | None, 
 
 
 def _meaning_of(key: str) -> Meaning | None:
-    """Return the meaning of a whole path, or of its last part if only that is known (`mem_usage
-    used_vram`).
+    """Return the meaning of a path. If only the last part of the path is known, as in
+    `mem_usage used_vram`, return the meaning of that part.
     """
     whole = meaning(key)
     if whole is None or whole.known or key.count(" ") != 1:

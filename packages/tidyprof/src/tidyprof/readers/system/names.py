@@ -1,4 +1,4 @@
-"""Meanings of columns and keys in system monitor logs, with one name and one unit per quantity."""
+"""Meanings of columns and keys in system monitor logs. Each quantity has one name and one unit."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ QUANTITIES: Mapping[str, tuple[str, float, float]] = {
     "cpu_system": _PERCENT,
     "cpu_idle": _PERCENT,
 }
-"""Names of quantities, with unit and range of possible values. Other quantities keep the tool's
-name.
+"""Names of quantities with their unit and the range of possible values. All other quantities keep
+the tool's name.
 """
 
 _ALIASES: Mapping[str, str] = {
@@ -98,13 +98,14 @@ _LAYOUTS = {
         "gfx_activity umc_activity mm_activity socket_power gfx_0_clk mem_0_clk edge hotspot"
     ),
 }
-"""Meaning of `mem` -> other columns of the layout with this meaning. The layouts are from `amd-smi
-monitor` and `amd-smi metric` (amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi).
+"""Other columns of the layout in which `mem` has each meaning. The layouts come from
+`amd-smi monitor` and `amd-smi metric` (amdsmi_cli/amdsmi_commands.py in
+https://github.com/ROCm/amdsmi).
 """
 
 _COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
-"""Busy shares -> running counters that some tools write to the same column. Counter values exceed
-100.
+"""Running counters that some tools write to the same column as a busy share. The values of these
+counters exceed 100.
 """
 
 _COUNTER_ALIASES = frozenset({"gfx_activity", "memory_activity", "umc_activity"})
@@ -133,7 +134,7 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     }.items()
     for written, factor in spellings.items()
 }
-"""Unit in the log, in lowercase -> tidyprof's unit and conversion factor. AMD's tools divide by
+"""tidyprof's unit and the conversion factor for each lowercase unit in a log. AMD's tools divide by
 2^20 and call the result MB (amdsmi_cli, `vram_used // (1024 * 1024)`).
 """
 
@@ -149,12 +150,13 @@ _IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|mode
 
 @dataclass(frozen=True)
 class Meaning:
-    """Meaning of a column.
+    """The meaning of a column.
 
-    name   -- one of QUANTITIES, or the tool's name in lowercase.
-    unit   -- None if unknown.
-    factor -- factor from the file's unit to this unit.
-    stated -- True if the file contains the unit, so it needn't be derived from values.
+    - name: one of QUANTITIES, or the tool's name in lowercase
+    - unit: unit of the quantity, or None if it is unknown
+    - factor: conversion factor from the file's unit to this unit
+    - stated: True if the file contains the unit, so the unit doesn't have to be derived from the
+      values
     """
 
     name: str
@@ -168,8 +170,8 @@ class Meaning:
         return self.name in QUANTITIES
 
     def in_unit(self, unit: str | None) -> Meaning | None:
-        """Return the same quantity in a unit from a cell, or None if the quantity can't have that
-        unit.
+        """Return the same quantity with the unit from a cell. Return None if the quantity can't
+        have that unit.
         """
         if not unit:
             return self
@@ -182,10 +184,11 @@ class Meaning:
 
 
 def meaning(header: str) -> Meaning | None:
-    """Return the meaning of a column header or key (`Temperature (Sensor edge) (C)`,
-    `vram_used_bytes`).
+    """Return the meaning of a column header or key, such as `Temperature (Sensor edge) (C)` or
+    `vram_used_bytes`.
 
-    Return None for a device identifier, and if the quantity can't have the unit in the header.
+    Return None for a device identifier. Also return None if the quantity can't have the unit in the
+    header.
     """
     text, unit = _unit_in_brackets(header.strip())
     stem = _stem(text)
@@ -200,10 +203,10 @@ def meaning(header: str) -> Meaning | None:
 
 
 def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
-    """Return the meaning of each column of a CSV file. `mem` has two meanings, so its meaning
-    depends on the other columns.
+    """Return the meaning of each column in a CSV file. The column `mem` has two possible meanings,
+    so its meaning is derived from the other columns.
 
-    If the other columns don't decide it, `mem` keeps its name, without a unit.
+    If the other columns don't determine the meaning, `mem` keeps its name and has no unit.
     """
     each = {header: meaning(header) for header in headers}
     stems = {_stem(header) for header in headers}
@@ -214,13 +217,13 @@ def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
 
 
 def own_name(header: str, unit: str | None) -> Meaning:
-    """Return the meaning of a column under the tool's name."""
+    """Return the meaning of a column under the tool's own name."""
     return Meaning(_stem(header), unit, 1.0, True)
 
 
 def busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> Meaning:
-    """Return the meaning of an activity column, which is a share in some tools and a running
-    counter in others.
+    """Return the meaning of an activity column. In some tools, the column is a share. In other
+    tools, the column is a running counter.
     """
     is_activity = _stem(header) in _COUNTER_ALIASES and what.name in _COUNTER_OF
     is_counter = is_activity and np.nanmax(numbers, initial=0) > 100
@@ -237,10 +240,11 @@ def is_memory(meaning: Meaning) -> bool:
 
 
 def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
-    """Return the meanings of columns from `free` (total, used, available, ...) in a file about the
-    host, or {} if there are none.
+    """Return the meanings of columns that `free` writes about the host, such as total, used and
+    available. Return an empty dictionary if there are no such columns.
 
-    `free` uses powers of 2 or of 10, depending on its options, so the amounts keep the file's unit.
+    `free` uses powers of 2 or powers of 10, depending on its options. Therefore, the amounts keep
+    the file's unit.
     """
     split = {name: _unit_in_suffix(_stem(name)) for name in names}
     if not {stem for stem, _ in split.values()} >= _HOST_MEMORY:

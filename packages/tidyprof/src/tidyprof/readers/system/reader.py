@@ -43,37 +43,47 @@ def read_system(
 ) -> Profile:
     """Read a system monitor's log, or a folder with the logs of one run.
 
-    path          -- one of these logs:
-                     - CSV or JSON from `amd-smi monitor` or `amd-smi metric`, with one sample or
-                       in watch mode
-                     - CSV or JSON from `rocm-smi`
-                     - CSV from `omnistat-query --export`
-                     - CSV from a script, with a time, a device and a column per quantity
-    origin        -- where the profile comes from; unknown if None.
-    time_zone     -- zone of dates that don't include one, such as `Europe/Berlin`; UTC if None.
-    maximum_bytes -- limit for the size of an unpacked file.
+    - path: path to one of the logs below, or to a folder with such logs.
+    - origin: origin of the profile, or None if it is unknown.
+    - time_zone: time zone of dates that don't include one, such as `Europe/Berlin`. The default is
+      UTC.
+    - maximum_bytes: maximum size of an uncompressed file.
+
+    These logs are supported:
+
+    - CSV or JSON from `amd-smi monitor` or `amd-smi metric`, either a single sample or in watch
+      mode
+    - CSV or JSON from `rocm-smi`
+    - CSV from `omnistat-query --export`
+    - CSV from a script, with columns for the time, the device and each quantity
 
     `counters` has one row per value:
-      - time_ns: nanoseconds since 1970
-      - device: the tool's number, which can differ from HIP's number
-      - name, unit: name and unit in QUANTITIES, with GPU memory in bytes. Other quantities keep the
-        tool's name.
-      - partition: Int32, the compute partition (XCP), if the tool writes it
-      - host: the machine, if the file contains it. If device is <NA>, the row describes the machine
-        itself.
 
-    `events` is empty. There is no row for cells such as N/A, or 65535, which the driver writes for
-    an unknown value.
+    - time_ns: time in nanoseconds since 1970
+    - device: the tool's device number, which can differ from HIP's device number
+    - name: name of the quantity from QUANTITIES, or the tool's name for other quantities
+    - unit: unit of the quantity, which is always bytes for GPU memory
+    - partition: number of the compute partition (XCP) as Int32, if the tool writes it
+    - host: name of the machine, if the file contains it
 
-    `meta` has the common entries and these:
-      - rows, empty_rows: number of rows, and of rows without any value
-      - missing: quantity -> number of cells without a value
-      - samples: number of distinct times
-      - interval_s: median time between samples in seconds
-      - devices, quantities, time_unit, warnings
-      - time_zone: only if assumed
-      - times: `absent` for a snapshot, whose time_ns is 0
-      - text_columns: columns without any number
+    If `device` is `<NA>`, the row describes the machine itself. Cells without a value, such as N/A,
+    have no row. The value 65535 doesn't have a row either, because the driver writes it for an
+    unknown value. `events` is empty.
+
+    `meta` contains the common entries and these:
+
+    - rows: number of rows in the file
+    - empty_rows: number of rows without any value
+    - missing: number of cells without a value, for each quantity
+    - samples: number of different times
+    - interval_s: median time between samples in seconds
+    - devices: device numbers in the file
+    - quantities: names of the quantities in the file
+    - time_unit: unit of the times in the file
+    - time_zone: assumed time zone, if the times don't include one
+    - times: `absent` if the file is a snapshot, whose times are all 0
+    - text_columns: columns without any numbers
+    - warnings: warnings about the file
 
     Raises ProfileReadError if a file can't be read.
     """
@@ -93,8 +103,8 @@ def read_system(
 
 
 def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the logs in a folder, and other files with log names. Raise ProfileReadError for
-    copies.
+    """Return the logs in a folder, and other files whose names look like log names. Raises
+    ProfileReadError if the folder contains copies of a log.
     """
     named = candidates(folder)
     logs = [file for file in named if is_log(head_or_nothing(file, HEAD_BYTES))]
@@ -103,7 +113,7 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             folder,
             f"none of the {len(named)} CSV or JSON files in the folder is a system monitor log",
             "this is the wrong folder",
-            "pass the folder with the logs, or one log",
+            "pass the folder that contains the logs, or a single log",
         )
     seen: dict[str, Path] = {}
     for file in logs:
@@ -171,7 +181,7 @@ def _suspicions(counters: pd.DataFrame) -> list[str]:
     if not len(both) or higher <= len(both) / 2:
         return []
     return [
-        f"The edge is warmer than the junction in {higher} of {len(both)} samples, which is"
+        f"The edge is warmer than the junction in {higher} of {len(both)} samples. This is"
         " impossible, so the two labels are unreliable. Likely cause: the logger swapped the"
         " columns."
     ]

@@ -1,4 +1,6 @@
-"""System monitor readings: collection from any format, checks, and a counter table."""
+"""Readings from all formats of system monitor logs. The readings are checked and combined into a
+counter table.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str | None, path: Path) -> tzinfo | None:
-    """Return the time zone (`UTC`, `Europe/Berlin`). Raises ProfileReadError if it is unknown."""
+    """Return the time zone with this name, such as `UTC` or `Europe/Berlin`. Raises
+    ProfileReadError if the time zone is unknown.
+    """
     if name is None:
         return None
     try:
@@ -44,10 +48,10 @@ def time_zone(name: str | None, path: Path) -> tzinfo | None:
 
 
 class Times:
-    """Time strings as nanoseconds since 1970. All times of a file have the same unit.
+    """Conversion of time strings to nanoseconds since 1970. All times in a file have the same unit.
 
-    unit -- unit of the numbers (`seconds`, ...), or `dates`.
-    zone -- zone that was used for dates without a zone, or None if there were none.
+    - unit: unit of the numbers, such as `seconds`, or `dates`
+    - zone: time zone that was assumed for dates without a time zone, or None if all dates have one
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Times:
         raise ProfileReadError(
             self._path,
             f"the times from {min(numbers)} to {max(numbers)} aren't Unix times",
-            "they count from the start of the run, or have different units",
+            "the times count from the start of the run, or they have different units",
             "write Unix times to the log",
         )
 
@@ -110,8 +114,8 @@ class Times:
         return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
     def _refuse_ambiguous(self, text: str, date: datetime, zone: tzinfo) -> None:
-        """Raise ProfileReadError if a local time occurs twice or never because of daylight saving
-        time.
+        """Raise ProfileReadError if a local time is ambiguous because of daylight saving time. Such
+        a time occurs twice or never.
         """
         offsets = {
             date.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1)
@@ -128,7 +132,7 @@ class Times:
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
 
 MAX_VALUE = 1e300
-"""Smallest number that counts as damage."""
+"""Numbers of at least this size are treated as damage."""
 
 _CELL = re.compile(
     r"\(?\s*([+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z%°/]{0,8})\s*\)?",
@@ -140,7 +144,9 @@ _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A text column: the index (int32) of each row's string in `values`, which are distinct."""
+    """A text column. `codes` contains the index (int32) of each row's string in `values`, a list of
+    distinct strings.
+    """
 
     codes: np.ndarray
     values: list[str]
@@ -155,14 +161,14 @@ class TextColumn:
 
 @dataclass
 class Readings:
-    """Blocks of readings from one file, and counts of left-out data.
+    """Readings from one file, stored in blocks, and the amounts of data that were left out.
 
-    blocks  -- tables with the columns COLUMNS.
-    rows    -- number of rows or samples in the file.
-    empty_rows -- number of rows without any value.
-    missing -- quantity -> number of cells without a value, such as N/A.
-    text_columns -- columns without any number.
-    dropped -- reason -> number of left-out values.
+    - blocks: tables with the columns COLUMNS
+    - rows: number of rows or samples in the file
+    - empty_rows: number of rows without any value
+    - missing: number of cells without a value, such as N/A, for each quantity
+    - text_columns: columns without any numbers
+    - dropped: number of values that were left out for each reason
     """
 
     path: Path
@@ -184,8 +190,8 @@ class Readings:
         partition: pd.array | None = None,
         host: Sequence[str | None] | None = None,
     ) -> None:
-        """Add values of one quantity in its unit. NaN means not available. Impossible values are
-        dropped and counted.
+        """Add values of one quantity in the quantity's unit. NaN means that a value isn't
+        available. Impossible values are left out and counted.
         """
         present = ~np.isnan(value)
         self.missing[found.name] += int((~present).sum())
@@ -216,17 +222,17 @@ class Readings:
         if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
             raise ProfileReadError(
                 self.path,
-                "the file has several samples without times",
+                "the file contains several samples without times",
                 "snapshots were appended to the same file",
-                "log with a time: amd-smi monitor -w 1 with --csv or --json",
+                "log samples with times by running amd-smi monitor -w 1 with --csv or --json",
             )
         self.warnings.append(
             f"{self.path.name}: the log is a snapshot without a time, so time_ns is 0."
         )
 
     def finished(self) -> pd.DataFrame:
-        """Return all readings in time order. Raises ProfileReadError if there are none, or if too
-        many are unusable.
+        """Return all readings, sorted by time. Raises ProfileReadError if there are no readings, or
+        if too many readings are unusable.
         """
         kept = sum(len(block) for block in self.blocks)
         refuse_damage(
@@ -234,15 +240,15 @@ class Readings:
             "values",
             self.dropped,
             kept + self.dropped.total(),
-            "units differ from the header, columns are shifted, or the file is damaged",
+            "the units differ from the header, the columns are shifted, or the file is damaged",
             "compare the header with the values",
         )
         if not kept:
             raise ProfileReadError(
                 self.path,
                 f"the {self.rows} rows contain no readings",
-                "the tool found no GPU, or was stopped before its first sample",
-                "run the tool on the node with the GPU for at least one interval",
+                "the tool found no GPU, or it was stopped before its first sample",
+                "run the tool on the GPU node for at least one sampling interval",
             )
         table = combined(self.blocks)
         if (again := int(table.duplicated().sum())) == 0:
@@ -253,7 +259,7 @@ class Readings:
 
 
 def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Combine blocks of readings into one table with the columns COLUMNS, in time order."""
+    """Combine blocks of readings into one table with the columns COLUMNS, sorted by time."""
     parts = [
         block.astype({"partition": "Int32", "device": "Int32", "host": "object"})
         for block in blocks
@@ -265,8 +271,8 @@ def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def cell_value(text: str) -> tuple[float, str] | None:
-    """Return number and unit of a cell such as `171 W` or `(800Mhz)`. Return NaN for an empty cell
-    and None for other text.
+    """Return the number and the unit in a cell such as `171 W` or `(800Mhz)`. Return NaN for an
+    empty cell and None for other text.
     """
     text = text.strip()
     if text in ABSENT_TEXTS:
@@ -278,11 +284,15 @@ def cell_value(text: str) -> tuple[float, str] | None:
 
 
 def available(number: float) -> float:
-    """Return the number, or NaN if all its bits are set, which is the driver's unknown value."""
+    """Return the number. Return NaN if all bits of the number are set, because the driver writes
+    such numbers for unknown values.
+    """
     return float("nan") if number in _UNAVAILABLE else number
 
 
 def device_number(text: str) -> int | None:
-    """Return the number in `card0`, `GPU[0]` or `0`, or None for other text."""
+    """Return the device number in a string such as `card0`, `GPU[0]` or `0`. Return None for other
+    strings.
+    """
     match = _DEVICE.fullmatch(text.strip())
     return int(match[1]) if match and int(match[1]) < 2**31 else None

@@ -18,7 +18,7 @@ _ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 
 def recognizes(path: Path, head: bytes) -> bool:
     """Return True if text that starts with `head` is a system monitor log, or if a folder contains
-    one.
+    such a log.
     """
     if path.is_dir():
         return any(is_log(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
@@ -39,7 +39,9 @@ def is_log(head: bytes) -> bool:
 
 
 def is_json(text: bytes) -> bool:
-    """Return True if the text is JSON. Watch mode writes a few lines of other text before it."""
+    """Return True if the text is JSON. In watch mode, a few lines of other text come before the
+    JSON.
+    """
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     lines = [line.strip() for line in start.splitlines()[:6]]
     return start.startswith((b"[", b"{")) or any(
@@ -48,7 +50,7 @@ def is_json(text: bytes) -> bool:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Return the files in a folder with log file names."""
+    """Return the files in a folder whose names look like log names."""
     return sorted(
         file for file in folder.iterdir() if file.is_file() and _LOG_NAME.search(file.name)
     )

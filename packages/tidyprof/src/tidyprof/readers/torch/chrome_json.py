@@ -1,11 +1,13 @@
-"""Division of a Chrome trace's JSON into batches of events while it is being read.
+"""Division of a Chrome trace's JSON into batches of events while the file is being read.
 
-The format is an object with the member `traceEvents`, a list of events, and other members before
-and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+A Chrome trace is an object whose member `traceEvents` is a list of events. Other members can come
+before and after this list
+(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 
-The list is cut between two events. Likely places are found in the text and checked by decoding.
-With brackets around it, text that starts at an event is a valid list only if it ends between two
-events. A cut within an event or a string leaves a bracket or quotation mark open.
+The list is cut between two events. The reader searches the text for likely boundaries between
+events, and it decodes the text to check them. Text that starts at an event is put in brackets. The
+result is a valid list only if the text also ends between two events, because a cut within an event
+or a string leaves a bracket or quotation mark open.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ Event = TypeVar("Event")
 EVENT_LIST = "traceEvents"
 
 MAXIMUM_UNDIVIDED_BYTES = 64 * 2**20
-"""Maximum length of text without an end of an event, and of text before and after the event list.
+"""Maximum length of text without the end of an event, and of text before and after the event list.
 
-In real files, both are below a megabyte. The limit prevents a damaged file from filling memory.
+In real files, these parts are shorter than a megabyte. The limit prevents a damaged file from using
+up all memory.
 """
 
 _CUTS_TRIED = 4
@@ -45,8 +48,8 @@ _UNESCAPED = re.compile(
     r"|(?P<backslash>\\)",
     re.DOTALL,
 )
-"""Names between the members that Kineto and torch's own exporter write around them, and backslashes
-in other places, with and without a valid escape.
+"""Pattern for names between the members that Kineto and torch's own exporter write around them. It
+also matches backslashes in other places, with and without a valid escape.
 """
 
 _MEMBER = re.compile(r'"(ph|pid)"\s*:')
@@ -59,14 +62,15 @@ _DECODER = json.JSONDecoder(strict=False)
 class ChromeTrace(Generic[Event]):
     """One pass over a Chrome trace.
 
-    path     -- path for error messages.
-    chunks   -- uncompressed bytes of the file in chunks.
-    decode   -- converts the bytes of a JSON list to events. Raises msgspec.DecodeError.
-    metadata -- members outside the event list; complete when `batches` is exhausted.
-    tolerated -- number of batches that aren't strict JSON (NaN, control characters, invalid UTF-8)
-                 but could be read.
-    mended    -- number of batches in which quotation marks or backslashes weren't escaped. They
-                 were read literally.
+    - path: path for error messages
+    - chunks: uncompressed bytes of the file in chunks
+    - decode: function that converts the bytes of a JSON list to events. It raises
+      msgspec.DecodeError.
+    - metadata: members outside the event list, which are complete when `batches` is exhausted
+    - tolerated: number of batches that could be read although they aren't strict JSON, for example
+      because of NaN, control characters or invalid UTF-8
+    - mended: number of batches with unescaped quotation marks or backslashes, which were read
+      literally
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class ChromeTrace(Generic[Event]):
         self.mended = 0
         self._chunks = chunks
         self._decode = decode
-        # Text that was read but not used yet. Within the event list, it starts with a bracket.
+        # Unused text that was already read. Within the event list, it starts with a bracket.
         self._text = b""
         self._complete = False
         self._list_ended = False
@@ -87,8 +91,8 @@ class ChromeTrace(Generic[Event]):
     def batches(self) -> Iterator[tuple[list[Event], bytes]]:
         """Yield batches of events, and the JSON list of each batch.
 
-        Raises ProfileReadError if the text isn't a Chrome trace, ends too early or has a wrong
-        type.
+        Raises ProfileReadError if the text isn't a Chrome trace, ends too early, or contains a
+        value of the wrong type.
         """
         self._read_members_before()
         # The fastest method comes first, because nearly every batch is strict JSON. Cutting before
@@ -110,8 +114,8 @@ class ChromeTrace(Generic[Event]):
         self._read_members_after()
 
     def _read_more(self) -> None:
-        """Append at least as much text as is already there, so the total time for rereading stays
-        linear.
+        """Append at least as much text as is already in memory. This keeps the total time for
+        rereading text linear.
         """
         wanted = 2 * len(self._text)
         collected = [self._text]
@@ -136,8 +140,8 @@ class ChromeTrace(Generic[Event]):
         return None
 
     def _last(self) -> tuple[list[Event], bytes] | None:
-        """Return the events up to the end of the list, or None if the list continues beyond the
-        text that was read.
+        """Return the events up to the end of the list. Return None if the list continues beyond the
+        text that has been read.
         """
         text = self._text.decode("utf-8", "surrogateescape")
         try:
@@ -152,8 +156,8 @@ class ChromeTrace(Generic[Event]):
         return batch
 
     def _last_mended(self) -> tuple[list[Event], bytes] | None:
-        """Return the events up to the likely end of the list, if they must be corrected to be valid
-        JSON.
+        """Return the events up to the likely end of the list if the text must be corrected to be
+        valid JSON.
         """
         ends = (match.end() for match in _LIST_END.finditer(self._text)) if self._complete else ()
         for end in islice(ends, _CUTS_TRIED):
@@ -176,8 +180,8 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
-        """Decode text that the standard library can read, if necessary with escaped names. NaN and
-        infinite numbers become null.
+        """Decode text that the standard library can read. If necessary, names are escaped first.
+        NaN and infinite numbers become null.
         """
         text = piece.decode("utf-8", "replace")
         batch = None if self.mended else self._lenient(text)
@@ -255,7 +259,7 @@ class ChromeTrace(Generic[Event]):
         return ProfileReadError(
             self.path,
             f"the JSON object has no list named {EVENT_LIST!r}",
-            "the file isn't a Chrome trace but, for example, a configuration or a table",
+            "the file isn't a Chrome trace (it could be a configuration file or a table)",
             "pass the file that torch.profiler's export_chrome_trace writes",
         )
 
@@ -264,8 +268,8 @@ class ChromeTrace(Generic[Event]):
         try:
             _DECODER.raw_decode(text)
         except (ValueError, RecursionError) as error:
-            return self._unreadable(text, error, f"in the event list, after event {self._decoded}")
-        return self._malformed(f"in the event list, after event {self._decoded}")
+            return self._unreadable(text, error, f"after event {self._decoded} of the event list")
+        return self._malformed(f"after event {self._decoded} of the event list")
 
     def _unreadable(self, text: str, error: Exception, where: str) -> ProfileReadError:
         if isinstance(error, json.JSONDecodeError):
@@ -291,9 +295,9 @@ class ChromeTrace(Generic[Event]):
     def _unescaped(self, where: str) -> ProfileReadError:
         return ProfileReadError(
             self.path,
-            f"the file isn't valid JSON (an unescaped quotation mark or backslash, {where})",
+            f"the file isn't valid JSON (a quotation mark or backslash isn't escaped, {where})",
             "this torch version doesn't escape code names and paths (pytorch/pytorch#113001)",
-            "record again with a newer torch, or without with_stack=True",
+            "record again with a newer version of torch, or without with_stack=True",
         )
 
     def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
@@ -312,8 +316,8 @@ class ChromeTrace(Generic[Event]):
 
 
 def _escaped(match: re.Match[str]) -> str:
-    """Return a match of `_UNESCAPED` as valid JSON. A name that seems to contain a member is
-    unchanged, because more than its quotation marks is wrong.
+    """Convert a match of `_UNESCAPED` to valid JSON. If a name seems to contain a member, the match
+    is returned unchanged, because escaping its quotation marks wouldn't be enough.
     """
     for before, name, after in (("before", "name", "after"), ("begin", "first", "end")):
         if match[name] is not None:
@@ -324,7 +328,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield likely positions of an event's end and the next event's start, last position first."""
+    """Yield likely boundaries between events, starting with the last one. Each boundary consists of
+    the position of an event's end and the position of the next event's start.
+    """
     start = len(text)
     for _ in range(_BRACES_SEARCHED):
         start = text.rfind(b"{", 0, start)
@@ -340,10 +346,11 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
-    """Read `"key": value` pairs of an object from `position` into `members`. Return the position
-    after the event list's opening bracket and True, or after the object's closing brace and False.
+    """Read `"key": value` pairs of an object into `members`, starting at `position`.
 
-    Raises ValueError or IndexError if the text is incomplete or invalid.
+    Return the position after the event list's opening bracket and True. If there is no event list,
+    return the position after the object's closing brace and False. Raises ValueError or IndexError
+    if the text is incomplete or invalid.
     """
     while True:
         position = _skip_space(text, position)

@@ -30,10 +30,11 @@ KIND_OF_CATEGORY = {
     "python_function": "annotation",
     "overhead": "runtime",
 }
-"""Kinds of Kineto's categories (libkineto/src/ActivityType.cpp of
+"""Kinds of Kineto's event categories (libkineto/src/ActivityType.cpp of
 https://github.com/pytorch/kineto).
 
-Categories that end in _runtime, _driver or _sync are `runtime`. Other categories are only counted.
+Categories that end in `_runtime`, `_driver` or `_sync` have the kind `runtime`. Events in other
+categories are only counted.
 """
 
 _RUNTIME_CATEGORY = re.compile(r"_(runtime|driver|sync)$")
@@ -46,19 +47,23 @@ _TODAY = {
     "python": "python_function",
     "memory": "cpu_instant_event",
 }
-"""Kineto categories of 2021 in lowercase -> current categories
-(tb_plugin/torch_tb_profiler/profiler/trace.py of https://github.com/pytorch/kineto, which also
-ignores case).
+"""Current names of Kineto's categories from 2021. The old names are in lowercase, because Kineto's
+TensorBoard plugin also ignores case (tb_plugin/torch_tb_profiler/profiler/trace.py of
+https://github.com/pytorch/kineto).
 """
 
 _OLD_OPERATOR = "operator"
 _OLD_RANGE = re.compile(r"(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad))#")
-"""Ranges that torch itself writes, which had the category `Operator` in 2021."""
+"""Pattern for ranges that torch itself writes. In 2021, these ranges had the category
+`Operator`.
+"""
 
 
 @lru_cache(2**8)
 def todays_category(category: str | None) -> str | None:
-    """Return Kineto's current name of this category, or the category itself if it is unknown."""
+    """Return Kineto's current name for this category. If the category is unknown, return it
+    unchanged.
+    """
     if category is None or category == WINDOW_CATEGORY or kind_of_category(category):
         return category
     small = category.lower()
@@ -67,9 +72,10 @@ def todays_category(category: str | None) -> str | None:
 
 
 def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
-    """Give events the current categories, and return True if any had an older one.
+    """Rename the categories of events to their current names. Return True if any event had an older
+    category.
 
-    counts -- category -> number of events.
+    - counts: number of events in each category
     """
     old = {category: todays_category(category) for category in counts}
     old = {category: today for category, today in old.items() if category != today}
@@ -80,13 +86,15 @@ def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
 
 
 def kind_of_category(category: str | None) -> str | None:
-    """Return the kind of complete events in this category, or None if they aren't kept."""
+    """Return the kind of complete events in this category, or None if such events aren't kept."""
     kind = KIND_OF_CATEGORY.get(category or "")
     return "runtime" if kind is None and _RUNTIME_CATEGORY.search(category or "") else kind
 
 
 def is_known(category: str) -> bool:
-    """Return True if events in this category become rows or samples, or mark the profiler span."""
+    """Return True if events in this category become rows or samples, or if they mark the profiler's
+    span.
+    """
     return kind_of_category(category) is not None or category in (MEMORY_CATEGORY, WINDOW_CATEGORY)
 
 
@@ -96,21 +104,23 @@ def is_launching(category: str | None) -> bool:
 
 
 def is_waiting(category: str | None) -> bool:
-    """Return True if events in this category are waits that CUPTI and XPU record for a device."""
+    """Return True if events in this category are waits for a device. CUPTI and XPU record such
+    events.
+    """
     return (category or "").endswith("_sync")
 
 
 EXACT_FLOAT_US = 2.0**43
-"""Limit in microseconds (102 days) below which doubles are 0.98 ns apart, so each nanosecond has a
-distinct double.
+"""Time limit in microseconds, which is 102 days. Below this limit, doubles are at most 0.98 ns
+apart, so each nanosecond has a different double.
 """
 
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
 _LASTING = ("X", "B", "E", "")
-"""Phases of events that have a category, including events without a phase. Process names (M) and
-marks (i) have no category.
+"""Phases of events that have a category. An empty string means that an event has no phase. Process
+names (M) and marks (i) have no category.
 """
 
 _Integer = int | str | None
@@ -141,7 +151,8 @@ ELEMENT_BYTES = {
         ("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1
     ),
 }
-"""torch's name of an element type, as in a collective's `dtype` -> bytes per element.
+"""Number of bytes per element for each element type. torch uses these type names in a collective's
+`dtype`.
 
 The names come from AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS in
 torch/headeronly/core/ScalarType.h (https://github.com/pytorch/pytorch).
@@ -203,14 +214,16 @@ _NO_ARGUMENTS = Arguments()
 
 
 def no_texts() -> Codes:
-    """Return codes for strings, and for JSON lists as bytes. None and the empty list have no
-    code.
+    """Create codes for strings and for JSON lists, which are stored as bytes. None and the empty
+    list have no code.
     """
     return Codes({None: NO_TEXT, b"": NO_TEXT})
 
 
 def readable(texts: Codes) -> list[str]:
-    """Return the strings behind the codes. A list becomes `[256, 1, 1]`, whatever its spaces."""
+    """Return the string for each code. A list becomes a string such as `[256, 1, 1]`, regardless of
+    the spaces in the file.
+    """
     return [text if isinstance(text, str) else _list(text or b"") for text in texts]
 
 
@@ -223,7 +236,7 @@ def _list(text: bytes) -> str:
 
 
 def integers(values: list[Any]) -> np.ndarray:
-    """Convert integers and decimal strings to int64. Other values become ABSENT."""
+    """Convert integers and decimal strings to int64. All other values become ABSENT."""
     try:
         return np.array(values, np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -240,10 +253,10 @@ def _integer(value: Any) -> int:
 
 def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
     """Convert float64 microseconds to whole nanoseconds (int64). The result is exact below
-    EXACT_FLOAT_US, and ABSENT for NaN.
+    EXACT_FLOAT_US, and it is ABSENT for NaN.
 
-    Numbers that are too large for a time stay too large. The fraction is scaled separately, because
-    scaling the whole number would round a second time.
+    Numbers that are too large to be a time remain too large. The fraction is scaled separately,
+    because scaling the whole number would round a second time.
     """
     unknown = np.isnan(microseconds)
     microseconds = np.clip(
@@ -257,16 +270,15 @@ def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
 class EventColumns:
     """Events of one file that become rows, collected as columns of `Records`.
 
-    In addition to event columns, there is `unfinished` (int8). Starts are relative to the file's
-    base time.
+    The additional column `unfinished` is an int8. Start times are relative to the file's base time.
 
-    by_category -- number of events in every category, kept or not.
-    parts_only  -- number of events with only a begin or an end.
-    unsorted    -- number of events that lack a required category.
-    unknown     -- number of complete events in each unknown category.
-    total       -- number of all events.
-    memory      -- the allocator's events.
-    windows     -- start and end of the profiler's own span in float microseconds.
+    - by_category: number of events in every category, including categories that aren't kept
+    - parts_only: number of events with only a start or only an end
+    - unsorted: number of events without a required category
+    - unknown: number of complete events in each unknown category
+    - total: total number of events
+    - memory: events from the memory allocator
+    - windows: start and end of the profiler's own span in microseconds, as floats
     """
 
     def __init__(self, texts: Codes, python_functions: bool = False) -> None:
@@ -316,7 +328,7 @@ class EventColumns:
         return frozenset(self._kinds) | {MEMORY_CATEGORY}
 
     def collected(self) -> Records:
-        """Return all events of the file."""
+        """Return all collected events of the file."""
         records = self._records.collected()
         _separate_device_rows(records, self.texts)
         return records
@@ -344,8 +356,8 @@ def _unfinished(arguments: list[Arguments]) -> np.ndarray:
 
 
 def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
-    """Return starts in whole nanoseconds, read as decimals. This is for times that a double can't
-    represent exactly.
+    """Return start times in whole nanoseconds by parsing them as decimals. This is necessary for
+    times that a double can't represent exactly.
     """
     limit = LATEST_START_NS
     events = _decode_exact_events(text)
@@ -385,7 +397,7 @@ def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | Non
 
 
 def _external_ids(arguments: list[Arguments]) -> np.ndarray:
-    """Return `External id`, or its 2021 spelling."""
+    """Return the `External id` of each event. In 2021, this key was spelled differently."""
     found = integers([one.external_id for one in arguments])
     return np.where(found == ABSENT, integers([one.old_external_id for one in arguments]), found)
 
@@ -407,7 +419,9 @@ def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Cod
 
 
 def _add_messages(records: Records, arguments: list[Arguments]) -> None:
-    """Add bytes and group size to the few events with data about a collective operation."""
+    """Add the bytes and the group size of events with data about a collective operation. There are
+    only a few such events.
+    """
     rows = np.flatnonzero(records["collective"] != NO_TEXT)
     chosen = [arguments[row] for row in rows.tolist()]
     sent = integers([one.sent_elements for one in chosen])
@@ -437,7 +451,9 @@ def _add(records: Records, rows: np.ndarray, values: dict[str, np.ndarray]) -> N
 
 
 def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
-    """Restore process and correlation ids that TraceLens's TraceFuse shifted to separate ranks."""
+    """Restore the process numbers and correlation IDs that TraceLens's TraceFuse shifted to keep
+    ranks apart.
+    """
     if (records["rank"] == ABSENT).all():
         return
     for column, member in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
@@ -446,8 +462,8 @@ def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
 
 
 def _separate_device_rows(records: Records, texts: Codes) -> None:
-    """Set device, stream, process and thread. In a Chrome trace, device rows have the device in the
-    process field and the stream in the thread field.
+    """Set device, stream, process and thread. In a Chrome trace, rows of device events store the
+    device in the process field and the stream in the thread field.
     """
     category = records["source_category"]
     waiting = [code for text, code in texts.items() if isinstance(text, str) and is_waiting(text)]
@@ -460,11 +476,11 @@ def _separate_device_rows(records: Records, texts: Codes) -> None:
 
 
 _CPU = 0
-"""PyTorch's device type of host memory (c10/core/DeviceType.h)."""
+"""PyTorch's device type for host memory (c10/core/DeviceType.h)."""
 
 
 def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
-    """Yield allocated and reserved memory in bytes (`profile_memory=True`). `device` is <NA> for
+    """Yield allocated and reserved memory in bytes (`profile_memory=True`). `device` is `<NA>` for
     host memory.
     """
     samples = [sample for sample in samples if sample.args]

@@ -1,4 +1,4 @@
-"""Events of one torch.profiler file as columns, with the file's facts about itself."""
+"""Events of one torch.profiler file as columns, and the file's metadata."""
 
 from __future__ import annotations
 
@@ -40,10 +40,8 @@ from tidyprof.tables.records import Records, nothing
 
 
 def link_trace(records: Records, texts: list[str]) -> Launches:
-    """Add launches and `operator` to the events of one file. If an event has no `bytes`, `grid` or
-    `block`, copy them from the launch.
-
-    operator -- set for device and runtime rows.
+    """Add launches to the events of one file, and add `operator` to device and runtime rows. If an
+    event has no `bytes`, `grid` or `block`, these values are copied from the launch.
     """
     launching = np.array([is_launching(text) for text in texts], bool)
     is_call = launching[records["source_category"]] & (records["kind"] == KIND_CODE["runtime"])
@@ -65,14 +63,14 @@ def link_trace(records: Records, texts: list[str]) -> Launches:
 
 
 def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the name code of the operator with the External id of each device or runtime row, or
-    NO_TEXT.
+    """Return the name code of the operator for each device or runtime row, or NO_TEXT if there is
+    none. The row's External id identifies the operator.
 
-    If there was no operator, older profilers wrote the correlation id as the External id, which may
-    match an unrelated operator. So the operator must enclose the launch on its thread. If the
-    launch is missing, the two identifiers must differ.
+    If there was no operator, older profilers wrote the correlation ID as the External id, which may
+    match an unrelated operator. Therefore, the operator must enclose the launch on its thread. If
+    the launch is missing, the two IDs must differ.
 
-    group -- a number for each group of rows with unique External ids.
+    - group: number for each group of rows with unique External ids
     """
     external, start = records["external_id"], records["start_ns"]
     operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
@@ -93,13 +91,13 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
 
 @dataclass
 class TraceFile:
-    """Content of one file.
+    """The contents of one file.
 
-    part     -- its events, with absolute starts, links and ranks. Codes refer to bytes and strings,
-                see `events.readable`.
-    base_ns  -- base time of the file in nanoseconds since 1970.
-    window   -- start and end of the profiler's span in nanoseconds since 1970, or None.
-    untraced -- see `meta.untraced`.
+    - part: events with absolute start times, links and ranks. The codes refer to bytes and strings,
+      which `events.readable` decodes.
+    - base_ns: base time of the file in nanoseconds since 1970
+    - window: start and end of the profiler's span in nanoseconds since 1970, or None
+    - untraced: see `meta.untraced`
     """
 
     part: Part
@@ -117,7 +115,7 @@ def read_file(
 ) -> TraceFile:
     """Read one trace.
 
-    advance -- function to call with the number of bytes that were read since its last call.
+    - advance: function that is called with the number of bytes read since the last call
 
     Raises ProfileReadError if the file isn't a valid torch.profiler trace.
     """
@@ -134,13 +132,14 @@ def read_file(
     file = _assembled(path, trace.metadata, collected)
     if trace.tolerated:
         file.part.warnings.append(
-            f"{path.name}: parts of the file aren't strict JSON (NaN, control characters or invalid"
-            " UTF-8). Invalid numbers were dropped, and unreadable characters were replaced."
+            f"{path.name}: parts of the file aren't strict JSON because of NaN, control characters"
+            " or invalid UTF-8. Invalid numbers were dropped, and unreadable characters were"
+            " replaced."
         )
     if trace.mended:
         file.part.warnings.append(
-            f"{path.name}: names contain quotation marks or backslashes without a JSON escape. They"
-            " were read literally. Likely cause: an older torch wrote the file"
+            f"{path.name}: some names contain unescaped quotation marks or backslashes, which were"
+            " read literally. Likely cause: an older version of torch wrote the file"
             " (pytorch/pytorch#98432)."
         )
     return file
@@ -204,16 +203,16 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
             path,
             f"the Chrome trace has no torch.profiler events (categories: {present})",
             "another tool wrote the file",
-            "use that tool's reader, or pass a file from export_chrome_trace",
+            "use the reader for that tool, or pass a file from export_chrome_trace",
         )
 
 
 def _repeated_ids(path: Path, repeated: int) -> str | None:
-    """Return a warning if correlation ids don't identify the call that launched an event."""
+    """Return a warning if correlation IDs don't identify the call that launched an event."""
     if not repeated:
         return None
     return (
-        f"{path.name}: {repeated:,} calls share a correlation id with another call. The nearest"
+        f"{path.name}: {repeated:,} calls share a correlation ID with another call. The nearest"
         " call before a device event counts as its launch, which may be wrong. Likely cause: the"
         " file contains traces of several processes. Next step: read the trace of each process"
         " separately."
@@ -235,8 +234,8 @@ def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | 
 
 
 def _not_kept(collected: EventColumns) -> Counter[str]:
-    """Count events without a row by category. Instant and metadata events have no category, so they
-    aren't included.
+    """Count the events without a row in each category. Instant and metadata events aren't counted,
+    because they have no category.
     """
     return Counter(
         {

@@ -1,4 +1,4 @@
-"""Facts in a torch.profiler trace about tool, machine and ranks, with warnings."""
+"""Metadata in a torch.profiler trace about the tool, the machine and the ranks, with warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.tables.contract import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
 
 LATEST_BASE_NS = 2**61
-"""Smallest base time (in the year 2043) that counts as damage."""
+"""Base times at or after this time, which is in the year 2043, are treated as damage."""
 
 _VERSION_KEYS = {
     "roctracer_version": ("rocm-roctracer", "roctracer"),
@@ -27,13 +27,13 @@ _NO_GPU_EVENTS = {
     "rocm-roctracer": (
         "ROCTracer in ROCm 7.2.1, or its copy in a torch wheel, can lose all kernel records"
     ),
-    "rocm-sdk": "HIP was used before the profiler registered (Kineto from before April 2026)",
+    "rocm-sdk": "HIP was used before the profiler was registered (in Kineto before April 2026)",
 }
 
 
 def base_time(metadata: dict[str, Any], path: Path) -> int:
-    """Return the file's base time in nanoseconds since 1970. It is 0 for older files, whose times
-    are absolute.
+    """Return the file's base time in nanoseconds since 1970. The base time is 0 for older files,
+    because their times are absolute.
 
     Raises ProfileReadError if the file contains an invalid base time.
     """
@@ -53,10 +53,11 @@ def back_end(
 ) -> str | None:
     """Return the profiling library that recorded the device, or None if it is unknown.
 
-    The result is `rocm-roctracer`, `rocm-sdk`, `rocm` (either of them), `cuda`, `xpu`, or `cpu` (no
-    device data).
+    The result is `rocm-roctracer`, `rocm-sdk`, `rocm`, `cuda`, `xpu` or `cpu`. It is `rocm` if the
+    trace could come from either ROCm library, and `cpu` if the trace has no device data.
 
-    categories, calls -- categories of all events, and names of all runtime calls.
+    - categories: categories of all events
+    - calls: names of all runtime calls
     """
     for key, (dialect, _) in _VERSION_KEYS.items():
         if key in metadata:
@@ -76,8 +77,8 @@ def back_end(
 
 
 def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
-    """Return the `Profile.meta` entries about tool and machine in one file. Unknown facts are
-    omitted.
+    """Return the `Profile.meta` entries about the tool and the machine from one file. Unknown
+    entries are omitted.
     """
     entries: dict[str, Any] = {"tool": "torch.profiler"}
     before = _origin_before_conversion(metadata.get("converted_from"))
@@ -132,10 +133,10 @@ def _gpu_names(properties: Any) -> list[str]:
 
 
 def hip_version(number: Any) -> str | None:
-    """Return `6.4.43483` for 60443483: major * 10^7 + minor * 10^5 + patch (HIP_VERSION in
-    hip/hip_version.h).
+    """Return the HIP version, such as `6.4.43483` for 60443483. The number is major * 10^7 + minor
+    * 10^5 + patch (HIP_VERSION in hip/hip_version.h).
 
-    Major and minor are the version of the ROCm release that contains the HIP runtime.
+    The major and minor version are the same as in the ROCm release that contains the HIP runtime.
     """
     if isinstance(number, bool) or not isinstance(number, int) or number < 10**7:
         return None
@@ -143,7 +144,7 @@ def hip_version(number: Any) -> str | None:
 
 
 def stated_rank(metadata: dict[str, Any]) -> int | None:
-    """Return the rank in the distributedInfo of a file from one process."""
+    """Return the rank from the distributedInfo of a file that one process wrote."""
     distributed = metadata.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31:
@@ -152,10 +153,12 @@ def stated_rank(metadata: dict[str, Any]) -> int | None:
 
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
-    """Return a warning if the profiler supports devices. The caller checks for device events."""
+    """Return a warning about missing GPU events if the profiler supports devices. The caller checks
+    whether there are any device events.
+    """
     if dialect in (None, "cpu"):
         return None
-    cause = _NO_GPU_EVENTS.get(dialect, "the device's activity was not recorded")
+    cause = _NO_GPU_EVENTS.get(dialect, "activity on the device was not recorded")
     return (
         f"{path.name}: the trace has no GPU events, although the profiler had a GPU back end"
         f" ({dialect}). Likely cause: {cause}, or the profiler was set to record only CPU activity."
@@ -163,35 +166,36 @@ def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
 
 
 KEY = "watch_parts"
-"""Key under which the code block in snippets/14_instrument_me.py stores a list per part of a step:
-name, begin (nanoseconds since 1970), and times in nanoseconds. The times are the length, the time
-on a CPU, and, if the system reports it, the time waiting for a CPU.
+"""Key under which the code block in snippets/14_instrument_me.py stores one list per part of a
+step. The list contains the part's name, its start in nanoseconds since 1970, its length, and its
+time on a CPU. If the system reports it, the list also contains the time spent waiting for a CPU.
+All times are in nanoseconds.
 """
 
 UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
-"""Keys under which the code block stores the result of `untraced`, and strings that describe the
-machine: host, gpu, torch, rocm.
+"""Keys under which the code block stores the result of `untraced` and the strings that describe the
+machine: host, gpu, torch and rocm.
 """
 
 LONGEST_NS = 10**15
-"""Upper limit of a step time: eleven days."""
+"""Maximum step time in nanoseconds, which is about eleven days."""
 
 ROUNDED = 1.05
-"""Maximum ratio of the sum of a step's parts to the step. Their clocks are read at different times,
-so it can exceed 1.
+"""Maximum ratio between the sum of a step's parts and the step time. The ratio can exceed 1 because
+the clocks are read at different times.
 """
 
 
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the times that the script measured without a profiler just before it recorded. Return
-    None if the file has no valid times.
+    """Return the times that the script measured without a profiler just before it started the
+    trace. Return None if the file has no valid times.
 
-    steps      -- number of timed steps.
-    step_ns    -- mean step time. The script waits for the device before the first step and after
-                  the last one.
-    parts_ns   -- part -> mean host time in it per step.
-    long_share -- share (0 to 1) of the total step time in single long steps, which the means
-                  exclude. 0 if unknown.
+    - steps: number of timed steps
+    - step_ns: mean step time. The script waits for the device before the first step and after the
+      last step.
+    - parts_ns: mean host time per step for each part of a step
+    - long_share: share (0 to 1) of the total step time that is in single long steps. The means
+      exclude these steps. The share is 0 if unknown.
     """
     stated = metadata.get(UNTRACED_KEY)
     if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
@@ -213,8 +217,8 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _long_share(stated: Any) -> float:
-    """Return the share of long steps (0 to 1), from times that the hooks of `tidyprof run` write
-    (running/inside/recorder.py).
+    """Return the share (0 to 1) of the total time that is in long steps. The share is computed from
+    times that the hooks of `tidyprof run` write (running/inside/recorder.py).
     """
     numbers = [stated.get(key) for key in ("ns", "of_ns")] if isinstance(stated, dict) else []
     if not numbers or not all(
@@ -236,14 +240,15 @@ def _machine(metadata: dict[str, Any]) -> dict[str, str]:
 
 
 NAMES = ("processor_time", "processor_queue")
-"""Names in `Profile.counters`: the thread's time on a CPU, and waiting for a CPU. Each value covers
-duration_ns, starting at time_ns.
+"""Names in `Profile.counters` for the time that a thread spends on a CPU and the time that it
+spends waiting for a CPU. Each value applies to the time interval that starts at `time_ns` and lasts
+`duration_ns`.
 """
 
 
 def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
-    """Return the samples in a trace of this rank as a table for each of NAMES. Return [] if the
-    file has no valid samples.
+    """Return the samples from a trace of this rank. Each name in NAMES has its own table. Return an
+    empty list if the file has no valid samples.
     """
     stated = metadata.get(KEY)
     parts = [part for part in stated if _is_sound(part)] if isinstance(stated, list) else []
@@ -264,7 +269,7 @@ def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFram
 
 
 def _is_sound(part: Any) -> bool:
-    """Return True if this is a list as described at KEY."""
+    """Return True if the part is a list in the format that KEY describes."""
     if not isinstance(part, list) or not 4 <= len(part) <= 5 or not isinstance(part[0], str):
         return False
     return all(

@@ -1,38 +1,50 @@
 """Reader for Chrome traces from torch.profiler.
 
-`events` has these columns after the columns of every Profile. Times are in nanoseconds since 1970,
-and `device` is the number in the file.
-  - source_category: category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
-  - external_id: Int64, `External id`: the operator that requested the event
-  - operator: name of that operator for device and runtime events. It must enclose the launch.
-  - collective: name of the collective operation, if the file contains it
-  - group_size: Int32, number of ranks in that operation, if the file contains it
-  - bytes: Int64, for copies and fills, from the launch if the copy has none. For collectives with
-    element counts and types in the file, the larger size: the whole buffer of an all-reduce, the
-    gathered side of an all-gather, or the scattered side of a reduce-scatter
-  - grid, block: for kernels, as a string from the file or the launch. `grid` counts workgroups or
-    work-items. In rocprofiler-sdk traces from 2025, grid and block are swapped.
-  - input_shapes, input_types: for operators, recorded with `record_shapes=True`: `[[64, 3], []]`
-    and `["float", "Scalar"]` as strings from the file. A value that isn't a tensor has an empty
-    shape.
-  - launch_ns: Int64, start of the call with the same correlation id, or <NA>
-  - launch_thread: Int64, thread of that call
+`events` has the columns of every Profile, followed by the columns below. Times are in nanoseconds
+since 1970, and `device` is the device number in the file.
 
-Correlation ids are unique only within a rank. Device events have no thread, and their process comes
+- source_category: category in the file, such as `kernel`, `gpu_memcpy`, `cuda_runtime` or `cpu_op`
+- external_id: `External id` of the operator that requested the event (Int64)
+- operator: name of the operator that requested a device or runtime event. The operator must enclose
+  the launch.
+- collective: name of the collective operation, if the file contains it
+- group_size: number of ranks in the collective operation, if the file contains it (Int32)
+- bytes: size of a copy, fill or collective (Int64)
+- grid: number of workgroups or work-items of a kernel, as a string from the file or the launch
+- block: size of a kernel's workgroups, as a string from the file or the launch
+- input_shapes: shapes of an operator's inputs, as a string from the file, such as `[[64, 3], []]`.
+  An input that isn't a tensor has an empty shape.
+- input_types: types of an operator's inputs, as a string from the file, such as
+  `["float", "Scalar"]`
+- launch_ns: start of the call with the same correlation ID (Int64), or `<NA>`
+- launch_thread: thread of the call with the same correlation ID (Int64)
+
+If a copy has no `bytes`, the value comes from its launch. Collectives have `bytes` if the file
+contains element counts and types. In that case, it is the larger size: the whole buffer of an
+all-reduce, the gathered side of an all-gather, or the scattered side of a reduce-scatter.
+
+In rocprofiler-sdk traces from 2025, `grid` and `block` are swapped. Shapes and types are recorded
+only with `record_shapes=True`.
+
+Correlation IDs are unique only within a rank. Device events have no thread, and their process comes
 from the call. Annotations with a device (`gpu_user_annotation`) are host ranges that the profiler
 projects onto kernels.
 
-`counters` has the allocator's memory if it was recorded with `profile_memory=True`.
+`counters` contains the allocator's memory if it was recorded with `profile_memory=True`.
 
-`meta` has the common entries and these, if known:
-  - backend: rocm-roctracer, rocm-sdk, rocm, cuda, xpu or cpu
-  - device_numbering: `agent` (ROCm agents, not HIP devices) or `index`
-  - untraced: rank, or None -> times before the trace, see `meta.untraced`
-  - shared_launch_records: number of calls that share a correlation id with an enclosing call, which
-    counts as the launch
-  - device_properties, distributed, world_size, rank or ranks, hip_runtime_version, options,
-    base_time_ns, record_window_ns, events_total, events_by_category, not_kept,
-    device_events_without_launch, warnings
+`meta` contains the common entries and these, if known:
+
+- backend: profiling library, which is rocm-roctracer, rocm-sdk, rocm, cuda, xpu or cpu
+- device_numbering: `agent` if the device numbers are the numbers of ROCm agents instead of HIP
+  devices. The other value is `index`.
+- untraced: each rank's times before the trace, which `meta.untraced` describes. The key is None if
+  the rank is unknown.
+- shared_launch_records: number of calls that share a correlation ID with an enclosing call. The
+  enclosing call counts as the launch.
+
+`meta` can also contain `device_properties`, `distributed`, `world_size`, `rank`, `ranks`,
+`hip_runtime_version`, `options`, `base_time_ns`, `record_window_ns`, `events_total`,
+`events_by_category`, `not_kept`, `device_events_without_launch` and `warnings`.
 """
 
 from __future__ import annotations
@@ -64,9 +76,9 @@ from tidyprof.tables.profiles import (
 
 @dataclass(frozen=True)
 class Member:
-    """Facts of one trace for comparison with the other traces in its folder.
+    """Data about one trace, for comparison with the other traces in its folder.
 
-    warnings -- warnings about the file itself.
+    - warnings: warnings about the file itself
     """
 
     path: Path
@@ -76,7 +88,7 @@ class Member:
 
 
 def member_of(profile: Profile) -> Member:
-    """Return the facts of a profile from one file of a folder."""
+    """Return the data about a profile that was read from one file in a folder."""
     extent, size = extent_of_profile(profile), profile.meta.get("world_size")
     of_all = [*suspicions([extent]), *missing_ranks(extent.ranks, size)]
     own = tuple(warning for warning in profile.meta.get("warnings", ()) if warning not in of_all)
@@ -84,7 +96,7 @@ def member_of(profile: Profile) -> Member:
 
 
 def warnings_of(members: Sequence[Member]) -> list[str]:
-    """Return the warnings about a folder."""
+    """Return the warnings about a folder of traces."""
     own = [warning for member in members for warning in member.warnings]
     ranks = {rank for member in members for rank in member.extent.ranks}
     sizes = {member.world_size for member in members}
@@ -93,7 +105,7 @@ def warnings_of(members: Sequence[Member]) -> list[str]:
 
 
 def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list[str]:
-    """Return a warning if some ranks are missing. A single rank isn't suspicious."""
+    """Return a warning if some ranks are missing. A single rank doesn't cause a warning."""
     here = len(set(ranks) - {None})
     return (
         [f"only {here} of {world_size} ranks are in this profile."]
@@ -103,8 +115,10 @@ def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list
 
 
 def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the traces in a folder, and its other JSON files. Raises ProfileReadError if there is
-    no trace, or if a file is empty, because it may be a rank's trace.
+    """Return the traces in a folder, and its other JSON files.
+
+    Raises ProfileReadError if there is no trace. Also raises ProfileReadError if a file is empty,
+    because it may be the trace of a rank.
     """
     named = candidates(folder)
     heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
@@ -117,7 +131,7 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             folder,
             f"none of the {len(named)} JSON files in the folder is a torch.profiler trace",
             "this is the wrong folder, or the profiler's schedule never reached a recording step",
-            "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
+            "pass the folder with the files from export_chrome_trace or tensorboard_trace_handler",
         )
     return traces, _others(named, traces)
 
@@ -128,8 +142,9 @@ def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
 
 
 def traces_of_ranks(folder: Path) -> list[Path]:
-    """Return the traces of a folder with several. If a file's name contains a rank but the file
-    doesn't start like JSON, for example because it contains zeros, include it.
+    """Return the traces in a folder, or an empty list if the folder contains fewer than two traces.
+    If a file name contains a rank, the file is included even if it doesn't start like JSON, for
+    example because it contains only zeros.
     """
     if not folder.is_dir():
         return []
@@ -145,13 +160,13 @@ def traces_of_ranks(folder: Path) -> list[Path]:
 
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
-    """Return the unread files of a folder with these traces -> reason."""
+    """Return the unread files in a folder with these traces, and the reasons."""
     return dict.fromkeys(_others(candidates(folder), traces), FOREIGN) | no_files([folder])
 
 
 def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
-    """Raise ProfileReadError if a file in the folder has no rank, or if two files cover the same
-    time of a rank.
+    """Raise ProfileReadError if a trace in a folder of several traces has no rank, or if two traces
+    of the same rank overlap in time.
     """
     if len(members) == 1:
         return
@@ -161,8 +176,8 @@ def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
             folder,
             f"the folder has {len(members)} traces, including {len(unknown)} without a rank"
             f" (such as {unknown[0]!r})",
-            "they are separate runs, or the job had no process group when it was recorded",
-            "read them one by one, or add rank0, rank1, ... to their names",
+            "the traces come from separate runs, or they were recorded without a process group",
+            "read each trace separately, or add rank0, rank1, ... to the file names",
         )
     spans = [
         (f"rank {rank}", *one.extent.span, one.path) for one in members for rank in one.extent.ranks
@@ -183,18 +198,19 @@ def read_torch_trace(
 ) -> Profile:
     """Read a torch.profiler trace from ROCm, CUDA, XPU or a CPU.
 
-    path             -- a .json file, which may be compressed with gzip or zstd, a folder with one
-                        file or folder per rank, or a file of several ranks that TraceLens's
-                        TraceFuse merged.
-    rank             -- read only this rank. If the file has no rank, assign this one.
-    origin           -- where the profile comes from; unknown if None.
-    progress         -- show a progress bar on stderr. The default shows it on a terminal if reading
-                        takes more than two seconds.
-    python_functions -- also keep the Python call stack (`with_stack=True`) as annotations. By
-                        default it is only counted, because it is most of such a file.
-    root             -- folder that a file belongs to. The names of folders in between can also
-                        contain the rank.
-    maximum_bytes    -- limit for the size of an unpacked file.
+    - path: path to a .json file, which can be compressed with gzip or zstd. The path can also be a
+      folder with one file or subfolder per rank, or a file with several ranks that TraceLens's
+      TraceFuse merged.
+    - rank: the only rank to read. If the file contains no rank, this rank is assigned.
+    - origin: origin of the profile, or None if it is unknown.
+    - progress: True to show a progress bar on stderr. By default, a terminal shows the bar if
+      reading takes more than two seconds.
+    - python_functions: True to keep the Python call stack (`with_stack=True`) as annotations. By
+      default, these events are only counted, because most events in such a file belong to the call
+      stack.
+    - root: folder that contains the file at any level. The names of the folders in between can also
+      contain the rank.
+    - maximum_bytes: maximum size of an uncompressed file.
 
     The module docstring describes the tables and `meta`.
 

@@ -17,7 +17,7 @@ _MARKS = re.compile(
 
 def recognizes(path: Path, head: bytes) -> bool:
     """Return True if text that starts with `head` is a torch.profiler trace, or if a folder
-    contains one.
+    contains such a trace.
     """
     if path.is_dir():
         return any(is_trace(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
@@ -30,7 +30,7 @@ def is_trace(head: bytes) -> bool:
 
 
 def is_json(head: bytes) -> bool:
-    """Return True if a file that starts with `head` starts with a JSON object or list."""
+    """Return True if `head` starts with a JSON object or list."""
     return _first_byte(head) in (b"{", b"[")
 
 
@@ -39,6 +39,6 @@ def _first_byte(head: bytes) -> bytes:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Return the files in a folder with trace file names."""
+    """Return the files in a folder whose names look like trace names."""
     files = (*folder.glob("*"), *folder.glob("*rank*/*"))
     return sorted(file for file in files if _TRACE_NAME.search(file.name) and file.is_file())
