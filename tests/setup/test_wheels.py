@@ -87,10 +87,18 @@ def test_tidyprof_runs_from_its_own_environment_in_front_of_another(tmp_path: Pa
     (archive,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
     assert max(archive.stat().st_size, wheel.stat().st_size) < MAX_BYTES
     isolated = [UV, "tool", "run", "--isolated", "--python", sys.executable, "--from", str(wheel)]
-    training = [sys.executable, "-P", str(REPOSITORY / ".ci/slow_training.py"), "7"]
+    training = ["python", "-P", str(REPOSITORY / ".ci/slow_training.py"), "7"]
     command = [*isolated, "tidyprof", "run", "--json", str(verdict), "--", *training]
+    # The user has activated the environment that contains torch.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 7, done.stderr
     assert json.loads(verdict.read_text())["diagnosis"]["cause"] == "input-bound", done.stdout

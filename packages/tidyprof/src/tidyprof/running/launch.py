@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tidyprof.running.inside.files import started
@@ -61,13 +62,25 @@ class Asked:
 
 
 def environment(asked: Asked) -> dict[str, str]:
-    """Return the program's environment, which is the current environment plus the hooks."""
+    """Return the program's environment, which is the user's environment plus the hooks."""
     path = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
+        **_users_path(),
         "PYTHONPATH": os.pathsep.join([str(FIRST), *([path] if path else [])]),
         "TIDYPROF_RUN": json.dumps(asdict(asked)),
     }
+
+
+def _users_path() -> dict[str, str]:
+    """Return PATH without the folder of tidyprof's own environment, or nothing if PATH is right.
+
+    uvx puts this folder first, so `python` would be a Python without the user's packages. If the
+    environment contains torch, the user may have chosen it, so PATH stays as it is.
+    """
+    first, _, others = os.environ.get("PATH", "").partition(os.pathsep)
+    is_own = first == str(Path(sys.executable).parent) and find_spec("torch") is None
+    return {"PATH": others} if is_own and others else {}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tidyprof.running import launch
 from tidyprof_tests.patience import PATIENCE_S
 
 RUN = [sys.executable, "-m", "tidyprof", "run"]
@@ -27,6 +28,20 @@ def _run(folder: Path, *command: str, **options: object) -> subprocess.Completed
         timeout=PATIENCE_S,
         **options,  # type: ignore[call-overload]
     )
+
+
+@pytest.mark.parametrize("has_torch", [False, True])
+def test_the_program_finds_the_users_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_torch: bool
+) -> None:
+    """uvx puts the folder of tidyprof's environment first, which has a Python, but no torch."""
+    own = tmp_path / "tool/bin"
+    monkeypatch.setattr(sys, "executable", str(own / "python"))
+    monkeypatch.setattr(launch, "find_spec", lambda name: object() if has_torch else None)
+    monkeypatch.setenv("PATH", f"{own}{os.pathsep}/user/bin")
+    asked = launch.Asked("out", 30, 3, stacks=False, shapes=False, mark="")
+    path = launch.environment(asked)["PATH"].split(os.pathsep)
+    assert path == ([str(own)] if has_torch else []) + ["/user/bin"]
 
 
 def test_open_files_reach_the_program(tmp_path: Path) -> None:
