@@ -101,8 +101,8 @@ def shortened(text: str) -> str:
 class ProfileReadError(Exception):
     """A profiler file that couldn't be read.
 
-    The message is always one line, so it can be shown to a user. It contains the file, what is
-    wrong with it, the likely cause and the next step.
+    The message is always one line, so it can be shown to a user. The message contains the file, the
+    problem, the likely cause and the next step.
     """
 
     def __init__(self, path: str | PathLike[str], finding: str, cause: str, next_step: str) -> None:

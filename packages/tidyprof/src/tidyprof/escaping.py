@@ -20,8 +20,8 @@ def printable(text: str, longest: int | None = None) -> str:
     """Return the text on one line. Each unprintable character, such as a control character, is
     replaced by `�`.
 
-    - longest: the maximum number of characters. If the text is longer, an ellipsis replaces its
-      middle. None: no limit.
+    - longest: the maximum number of characters. If the text exceeds this limit, an ellipsis
+      replaces its middle. None means no limit.
     """
     if longest is not None and len(text) > longest:
         text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"

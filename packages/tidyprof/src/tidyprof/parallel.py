@@ -83,9 +83,10 @@ def map_profiles(
       or `tidyprof.overlap`. To pass arguments, use functools.partial. The function must come from a
       module. A lambda or a function from a notebook works only if the executor uses threads.
     - executor: any executor of concurrent.futures, for example mpi4py's MPIPoolExecutor. The
-      executor stays open. None: up to `MAX_PROCESSES` new processes. In this case, a script must
-      guard its entry point with `if __name__ == "__main__":`.
-    - jobs: the number of processes, as an alternative to an executor. 1: only the current process.
+      executor stays open. None starts up to `MAX_PROCESSES` new processes. In this case, a script
+      must guard its entry point with `if __name__ == "__main__":`.
+    - jobs: the number of processes, as an alternative to an executor. With 1, the current process
+      reads all files.
     - on_error: the reaction to an error. `stop` raises the first error. `continue` processes the
       other files and stores the errors in `attrs["errors"]` as pairs of file and message.
     - options: the options for `tidyprof.read`.
@@ -115,7 +116,7 @@ def map_profiles(
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
         first = errors[files[0]]
-        found = f"none of {len(files)} files could be read; the first error is: {first.finding}"
+        found = f"none of {len(files)} files could be read. First error: {first.finding}"
         raise MapProfilesError(first.path, found, first.cause, first.next_step)
     table = join(tables)
     table.attrs["errors"] = [(file, str(error)) for file, error in errors.items()]

@@ -29,7 +29,7 @@ def tell(text: str) -> None:
 def as_shown(text: str, stream: TextIO | None, elsewhere: int = 0) -> str:
     """Return the text for a stream. If the stream was closed at startup, it is None.
 
-    A single line is wrapped to the terminal's width. For other streams, it is wrapped to
+    A single line is wrapped to the terminal's width. For other streams, the line is wrapped to
     `elsewhere` columns if this value is given. Text with several lines, such as a traceback, isn't
     changed.
     """

@@ -66,9 +66,9 @@ def call_stacks(
       ranges and runtime calls. These events include Python functions if a torch trace was recorded
       with `with_stack=True` and read with `python_functions=True`. None selects the samples if
       there are any, and otherwise the calls.
-    - root: a part of a function's name. Each stack starts at its outermost function whose name
-      contains this string. Stacks without such a function are left out. This option makes stacks
-      comparable if the profiler has cut their outer ends.
+    - root: a string that selects functions by name. Each stack starts at its outermost function
+      whose name contains this string. Stacks without such a function are left out. This option
+      makes stacks comparable if the profiler has cut their outer ends.
     - without: the names of functions to leave out. Their time then counts for their callers.
     - `short_name`: the name without C++ parameters and template arguments, and with only the
       innermost scope.

@@ -97,7 +97,7 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     """Return one row per collective that ran on a device of this profile, in launch order.
 
     `name` is the collective operation, such as `allreduce`, if the file states the operation.
-    Otherwise, it is the kernel's short name. `step` is the training step that launched the
+    Otherwise, `name` is the kernel's short name. `step` is the training step that launched the
     collective. `launch_ns`, `start_ns` and `duration_ns` are the same as in `Profile.events`.
     `world_size` is the number of ranks in the job. Values that are missing from the file are
     `<NA>`.
@@ -158,7 +158,7 @@ def collectives(
     The table per collective has these columns:
 
     - `start_ns`: the time when the first rank entered.
-    - `duration_ns`: the time from the first entry to the last exit. It is the sum of
+    - `duration_ns`: the time from the first entry to the last exit. This time is the sum of
       `entry_skew_ns` and `transfer_ns`.
     - `entry_skew_ns`: the time from the first entry to the last entry.
     - `transfer_ns`: the time from the last entry to the last exit.
@@ -174,8 +174,8 @@ def collectives(
     The table per collective and rank has these columns:
 
     - `lateness_ns`: the time from the first rank's entry to this rank's entry.
-    - `wait_ns`: the time from this rank's entry to the last entry. It is 0 for a rank that left
-      before the last rank entered, which is possible for the root of a broadcast.
+    - `wait_ns`: the time from this rank's entry to the last entry. If a rank left before the last
+      rank entered, which the root of a broadcast can do, its `wait_ns` is 0.
     - `transfer_ns`: the rest of `duration_ns`.
     - `arrived_last`: True for the rank that arrived last. If several ranks arrived last at the same
       time, the value is False for all ranks.
@@ -238,7 +238,7 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
             )
         if own & seen:
             raise ValueError(
-                f"rank {min(own & seen)} is in two of the profiles; pass each rank only once"
+                f"two profiles contain rank {min(own & seen)}; pass each rank only once"
             )
         seen |= own
     return join(tables)
@@ -349,15 +349,14 @@ def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
         text += ". The trace has no collective that could disprove this."
     elif not len(impossible):
         text += (
-            f". This is plausible because no rank left any of the {len(checked)} synchronizing"
-            f" collectives before all ranks had entered, and all ranks left within"
-            f" {skew / 1000:.1f} µs (median)."
+            f". The {len(checked)} synchronizing collectives don't contradict this because no rank"
+            f" left before all ranks had entered. The median exit skew was {skew / 1000:.1f} µs."
         )
     else:
         text += (
             f". But in {len(impossible)} of {len(checked)} synchronizing collectives, a rank left"
-            f" before another rank entered. Either the clocks differ by at least"
-            f" {error / 1000:.1f} µs, or the collectives belong to different process groups."
+            " before another rank entered. Either the collectives belong to different process"
+            f" groups, or the clocks disagree. They would differ by {error / 1000:.1f} µs or more."
             " Don't trust the waiting times."
         )
     return {
@@ -423,7 +422,7 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
 
 def _free_from(work: PlainEvents, times: np.ndarray) -> np.ndarray:
     """For each of these times, return the end of the last device event that was launched earlier.
-    The result is 0 if no event was launched earlier.
+    If no event was launched earlier, the result is 0.
     """
     launched = launch_times(work)
     known = launched != ABSENT

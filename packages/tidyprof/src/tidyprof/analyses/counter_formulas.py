@@ -137,7 +137,7 @@ def _matching(kernels: pd.Series, text: str) -> np.ndarray:
     has_text = [text in name for name in names.categories]
     if not any(has_text):
         shown = "; ".join(str(name)[:60] for name in names.categories[:5])
-        raise ValueError(f"no kernel has {text!r} in its name; the kernels are: {shown}")
+        raise ValueError(f"no kernel has {text!r} in its name. Kernels: {shown}")
     return np.array([*has_text, False])[names.codes]
 
 

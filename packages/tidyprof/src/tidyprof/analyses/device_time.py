@@ -56,8 +56,8 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     The event that ends an idle interval determines the type of the interval:
 
     - If the event was launched after the device became idle, the interval is dry.
-    - If the event started at least `WAITING_NS` after its launch, only the part up to the end of
-      the launch is dry. Before the file's first event, no part of such an interval is dry.
+    - If the event started at least `WAITING_NS` after its launch, the interval is dry only up to
+      the end of the launch. Before the file's first event, such an interval isn't dry at all.
 
     If a launch call took at least `WAITING_NS`, the kernel counts as launched when the call
     returned.
@@ -164,9 +164,10 @@ def overlap(profile: Profile) -> pd.DataFrame:
     """Return how much communication and copying is hidden behind computation. The table has one row
     per rank and device.
 
-    `total_ns` is the time from the first start to the last end. It equals the sum of computation,
-    exposed communication, exposed copies and idle time (see DeviceTime). `communication_ns` is the
-    sum of exposed and hidden communication. The percentages are shares of `total_ns`.
+    `total_ns` is the time from the first start to the last end. This time is the sum of
+    computation, exposed communication, exposed copies and idle time (see DeviceTime).
+    `communication_ns` is the sum of exposed and hidden communication. The percentages are shares of
+    `total_ns`.
     """
     rows = []
     for place, events in by_device(profile):

@@ -31,8 +31,9 @@ NEXT_STEP = (
 class DumpAges:
     """The ages of the dumps that a table of `read_flight_recorder` comes from.
 
-    A dump doesn't contain the time when it was written. But it must have been written after its
-    newest call and no later than its file time. A copy of a dump can only have a later file time.
+    A dump doesn't contain the time when it was written. However, the dump must have been written
+    after its newest call and no later than its file time. A copy of a dump can only have a later
+    file time.
     """
 
     def __init__(self, calls: pd.DataFrame) -> None:
@@ -106,7 +107,7 @@ class DumpAges:
             return None
         timeout_s = self._timeout_s(call)
         if age_s < timeout_s - CLOCK_SKEW_S:
-            return f"{name} was {age_s:.3g} s old in its dump, but the timeout is {timeout_s:g} s"
+            return f"{name} was {age_s:.3g} s old in its dump (timeout: {timeout_s:g} s)"
         younger_s = _seconds(call["called_ns"], self._newest.get(rank, call["called_ns"]))
         # gloo's states don't show which calls are pending, so only a younger dump is evidence.
         # Equal times don't show that one dump is younger.

@@ -150,7 +150,9 @@ def architecture_of(profile: Profile) -> Architecture:
             "the profile doesn't name its GPU because sysinfo.csv wasn't next to pmc_perf.csv"
         )
     if name not in ARCHITECTURES:
-        raise ValueError(f"{name} has no peaks and formulas; only {', '.join(ARCHITECTURES)} do")
+        raise ValueError(
+            f"{name} has no peaks and formulas. Known architectures: {', '.join(ARCHITECTURES)}"
+        )
     return ARCHITECTURES[name]
 
 

@@ -536,7 +536,7 @@ def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) ->
     """Return the verdict on pending messages.
 
     The verdict covers the messages whose other end is missing and isn't waiting anywhere. If there
-    are no such messages, it covers all messages.
+    are no such messages, the verdict covers all messages.
     """
     chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
     blamed = sorted({one.peer for one in chosen if one.peer in missing})

@@ -45,8 +45,8 @@ def kernels(
     - `calls`: the number of events.
     - `total_ns`: the sum of the events' durations. Kernels that run at the same time are counted
       separately.
-    - `std_ns`: the sample standard deviation of the durations, as in rocprofv3. It is 0 for a
-      single call.
+    - `std_ns`: the sample standard deviation of the durations, as in rocprofv3. For a single call,
+      the deviation is 0.
     - `percent`: the kernel's share of the table's total time (0-100).
 
     `include` selects the event kinds (see `contract.KINDS`). With `per_device`, the table has
@@ -84,7 +84,7 @@ def kernels(
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """Return the columns `TOTALS` of `kernels`. Computing only these columns takes a third of the
+    """Return only the columns `TOTALS` of the table from `kernels`. This takes a third of the
     time.
     """
     events = plain_events(profile, KERNEL_KINDS)

@@ -22,8 +22,8 @@ class Message:
     """One end of a pending message.
 
     - peer: the rank of the other end, or None if the dump doesn't name this rank.
-    - answer: True if the other end made its call, and False if it didn't. The value is None if the
-      buffers no longer contain the call or if the other end's dump is too old.
+    - answer: True if the other end made its call, and False if it didn't. If the buffers no longer
+      contain the call or if the other end's dump is too old, the value is None.
     """
 
     rank: int

@@ -75,8 +75,8 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     `profiles` is one profile with several ranks, or several profiles with one or more ranks each.
     If `profiles` is a generator, only one profile is in memory at a time.
 
-    - `total_ns`: the time from the first start to the last end of the device events. It is the sum
-      of `computation_ns`, `exposed_communication_ns`, `exposed_copy_ns` and `idle_ns` (see
+    - `total_ns`: the time from the first start to the last end of the device events. This time is
+      the sum of `computation_ns`, `exposed_communication_ns`, `exposed_copy_ns` and `idle_ns` (see
       `overlap`).
     - `busy_ns`, `communication_ns`: the time when any device event ran, and the time when any
       collective ran.
@@ -91,11 +91,11 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
       of more than a few microseconds indicate a clock difference. The value is `<NA>` if there are
       no synchronizing collectives.
 
-    In `attrs`, `straggler` is the straggler's rank. It is None if there is no straggler or its rank
-    is unknown. `evidence` explains the result in sentences. `ranks` is the number of ranks in the
-    table, and a device without a rank counts as one rank. The other entries come from
-    `collectives`. Raises ValueError if one of several profiles doesn't state its rank or if two of
-    them have the same rank.
+    The entry `straggler` of `attrs` is the straggler's rank. If there is no straggler or its rank
+    is unknown, `straggler` is None. `evidence` explains the result in sentences. `ranks` is the
+    number of ranks in the table, and a device without a rank counts as one rank. The other entries
+    come from `collectives`. Raises ValueError if one of several profiles doesn't state its rank or
+    if two of them have the same rank.
     """
     overlaps, entries = [], []
     for profile in each(profiles):
@@ -138,7 +138,7 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
 
 
 def _number_of_ranks(table: pd.DataFrame) -> int:
-    """Return the number of ranks in the rows. Each row without a rank counts as one."""
+    """Return the number of ranks in the table. Each row without a rank counts as one rank."""
     return int(table["rank"].nunique() + table["rank"].isna().sum())
 
 
@@ -250,7 +250,7 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
         return Straggler(
             None,
             f"{name} enters {mean / 1000:.1f} µs late on average, but it also leaves"
-            f" {offset / 1000:.1f} µs after the other ranks, so its clock may be the cause.",
+            f" {offset / 1000:.1f} µs late. Its clock may therefore be the cause.",
         )
     caused = float(percent(worst["caused_wait_ns"], waited))
     idle = float(percent(worst["idle_ns"], worst["total_ns"]))
@@ -260,11 +260,11 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
-        f" {caused:.0f}% of all waiting time. Each time, the other ranks waited"
-        f" {mean / 1e6:.2f} ms for it on average. The rank itself waited"
-        f" {worst['wait_ns'] / 1e6:.1f} ms, and the other ranks waited"
-        f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for"
-        f" {computed / 1e6:.1f} ms and the other ranks for {median / 1e6:.1f} ms, so {cause}"
+        f" {caused:.0f}% of all waiting time. The mean wait for it was"
+        f" {mean / 1e6:.2f} ms. The rank itself waited"
+        f" {worst['wait_ns'] / 1e6:.1f} ms in total (median of the others:"
+        f" {others['wait_ns'].median() / 1e6:.1f} ms). It computed for"
+        f" {computed / 1e6:.1f} ms (the others: {median / 1e6:.1f} ms), so {cause}"
         f" (idle for {idle:.0f}% of the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

@@ -192,8 +192,8 @@ def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
     names = [name for name in table["kernel"].cat.categories if kernel in name]
     if len(names) != 1:
         raise ValueError(
-            f"{len(names)} kernels have {kernel!r} in their name; choose exactly one, because the"
-            " database has one value per kernel"
+            f"{len(names)} kernels have {kernel!r} in their name. Choose exactly one kernel because"
+            " the database has one value per kernel"
         )
     table = table[(table["kernel"] == names[0]) & (table["statistic"] == "Avg")]
     return {

@@ -108,9 +108,9 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
 
     With `timeline="host"`, the table has one row per rank and step, and `device` is `<NA>`. The
     steps are the `ProfilerStep#N` ranges. If there are no such ranges, each step lasts from one
-    mark to the next, and the numbers start at 0. The last step ends with its last phase. If it has
-    no phases, it ends with the host's last event. A mark is a range, operator or call with the name
-    `mark`. By default, the mark is the first of these ranges that exists:
+    mark to the next, and the numbers start at 0. The last step ends with its last phase. If the
+    last step has no phases, it ends with the host's last event. A mark is a range, operator or call
+    with the name `mark`. By default, the mark is the first of these ranges that exists:
 
     - a range with the name `data`
     - a range from `OTHER_MARKS` that repeats

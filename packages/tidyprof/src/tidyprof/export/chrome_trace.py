@@ -2,8 +2,8 @@
 chrome://tracing.
 
 The output uses Google's Trace Event Format
-(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). It follows
-torch.profiler's dialect, so `read_torch_trace` can read the file again.
+(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). The output
+follows torch.profiler's dialect, so `read_torch_trace` can read the file again.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ _SHOWN = 40
 _QUOTE = '"'
 _STEP = LONGEST_LINE_BYTES
 _BLOCK_BYTES = 2**20
-"""Number of bytes that Arrow parses at a time, which fit in the CPU cache. If a row is longer,
-larger blocks are used.
+"""Number of bytes that Arrow parses at a time, which fit in the CPU cache. If a row doesn't fit
+into such a block, larger blocks are used.
 """
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
@@ -255,7 +255,7 @@ class CsvFile:
             f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r} isn't {kind}",
             "the file is cut off or damaged, another program changed it, or its times aren't in"
             " nanoseconds",
-            "copy the original file again, and read the copy without changes",
+            "copy the original file again, and read the copy without changing it",
         )
 
 

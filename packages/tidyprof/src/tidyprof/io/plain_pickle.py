@@ -72,9 +72,9 @@ COST |= {
     pickle.MEMOIZE[0]: 96,
 }
 COST |= dict.fromkeys((*_PUT, *_COUNTED), 96) | dict.fromkeys((*_SHORT, pickle.BINFLOAT[0]), 56)
-"""Maximum memory of each instruction in bytes, without the characters of strings. It includes
-`sys.getsizeof` of the new object, with room for one entry, and the object's references in the
-stack, the memo and its list.
+"""Maximum memory of each instruction in bytes, without the characters of strings. This memory
+includes `sys.getsizeof` of the new object, with room for one entry, and the object's references in
+the stack, the memo and its list.
 """
 
 _NAMES = {
@@ -163,7 +163,7 @@ def _look_through(path: Path, data: bytes) -> None:
             raise _refused(path, code, position - 1)
         if cost > MAX_OBJECT_BYTES:
             raise ProfileReadError(
-                path, f"the pickle's objects take more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
+                path, f"the pickle's objects need over {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
             )
         position += length
     raise ProfileReadError(path, "the pickle has no end", *DAMAGED)

@@ -54,8 +54,8 @@ def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Da
     """Open an SQLite file, which may be compressed with gzip or zstd. A compressed file is unpacked
     to a temporary file.
 
-    Raises ProfileReadError if the file is missing, incomplete, damaged or not an SQLite file. The
-    error can also occur during reading.
+    Raises ProfileReadError if the file is missing, incomplete, damaged or not an SQLite file. This
+    error can also occur while the tables are being read.
     """
     with ExitStack() as stack:
         plain = _plain_file(path, maximum_bytes, stack)
@@ -162,7 +162,8 @@ class Database:
     ) -> dict[str, np.ndarray]:
         """Return columns of a table as int64. Values that aren't integers become ABSENT.
 
-        - where: an SQL condition for the rows. It must not contain names or numbers from the file.
+        - where: an SQL condition for the rows. The condition must not contain names or numbers from
+          the file.
         """
         columns = list(columns)
         self.require(table, columns)
@@ -385,7 +386,7 @@ def _unpack(stream: ByteStream, target: Path) -> None:
     except OSError as error:
         raise ProfileReadError(
             stream.path,
-            f"the file can't be unpacked to {target.parent} ({error.strerror})",
+            f"unpacking to {target.parent} failed ({error.strerror})",
             "the disk with the temporary folder is full",
             "set TMPDIR to a folder with more space, or unpack the file yourself",
         ) from None
@@ -492,8 +493,8 @@ def text_codes(
     table: str = "rocpd_string",
     column: str = "string",
 ) -> np.ndarray:
-    """Return int32 codes of the strings with these identifiers. If the file doesn't contain a
-    string, its code is NO_TEXT.
+    """Return int32 codes of the strings with these identifiers. If a string is missing from the
+    file, its code is NO_TEXT.
     """
     positions, unique = pd.factorize(ids)
     stated = database.texts(table, unique, column)

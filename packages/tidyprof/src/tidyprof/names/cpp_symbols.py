@@ -370,7 +370,7 @@ def _wrapper(symbol: Symbol) -> str:
 
 
 def _operation(symbol: Symbol) -> list[str]:
-    """Return the operation and the data type of a PyTorch template. They come from the functor
+    """Return the operation and the data type of a PyTorch template. Both come from the functor
     inside the template's wrappers.
     """
     words = _meaningful(symbol)

@@ -148,8 +148,8 @@ def _digest(text: str, digits: int) -> str:
 
 
 def _fit(text: str, name: str) -> str:
-    """Return the text with at most `MAXIMUM_LENGTH` characters. If the text is longer, its middle
-    is removed.
+    """Return the text with at most `MAXIMUM_LENGTH` characters. If the text exceeds this length,
+    its middle is removed.
 
     Angle brackets and braces are removed because they can break HTML and confuse readers.
     """
@@ -264,8 +264,8 @@ def _with_arguments(name: str, symbol: Symbol) -> str:
 def _from_generic(symbol: Symbol) -> str:
     """Return a short name for a function with a generic name such as `kernel`.
 
-    The short name comes from the class among the template arguments. If there is no such class, it
-    comes from the namespace.
+    The short name comes from the class among the template arguments. If there is no such class, the
+    short name comes from the namespace.
     """
     inner = [word for word in symbol.words if not word[0].isdigit() and word not in NOISE_WORDS]
     inner = [word for word in inner if word not in DATA_TYPES and word not in symbol.namespace]

@@ -43,14 +43,12 @@ def stack(
     """Draw a bar for each row of a table. Each bar is divided into parts, and a legend lists the
     visible parts.
 
-    The axis ends with the longest bar.
-
     - parts: a table with one column per part, in nanoseconds.
     - looks: the color and hatch of each part, in order from left to right.
     - labels, ends: the text before and after each row's bar.
     - size: the number of nanoseconds per axis unit.
-    - room: the ratio of the axis length to the longest bar. It leaves room for the text after the
-      bars.
+    - room: the ratio of the axis length to the longest bar. A larger ratio leaves more room for the
+      text after the bars.
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)

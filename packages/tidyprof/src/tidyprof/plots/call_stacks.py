@@ -112,9 +112,7 @@ def call_stacks(
     found = list(_boxes(tree, _threads(table, tree)))
     boxes = [box for box in found if box.width >= smallest_percent / 100 * whole]
     if not boxes:
-        raise ValueError(
-            f"there is nothing to plot: every function has a share below {smallest_percent:g}%"
-        )
+        raise ValueError(f"all shares are below {smallest_percent:g}%; there is nothing to plot")
     shown = [box for box in boxes if box.row < levels]
     unit, size = axis_unit(whole) if is_time else ("", 1.0)
     measure = f"time, {unit}" if is_time else _counted(table)
@@ -265,6 +263,6 @@ def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str
     where = f"{threads} threads" if threads > 1 else "one thread"
     return (
         f"Icicle plot of {len(table):,} call paths in {where}, {text(whole)} in total, up to"
-        f" {deepest} functions deep. The function with the largest self part is {own.idxmax()}"
-        f" with {text(own.max())} ({100 * own.max() / whole:.0f}%)."
+        f" {deepest} functions deep. {own.idxmax()} has the largest self part,"
+        f" {text(own.max())} ({100 * own.max() / whole:.0f}%)."
     )

@@ -32,8 +32,8 @@ LINES = (
     (style.SKY_BLUE, "-.", "X"),
     (style.GREY, ":", "*"),
 )
-"""Color, dashes and marker of each device in order. If there are more devices, the sequence
-repeats.
+"""Color, dashes and marker of each device in order. If a plot has more devices than this list, the
+sequence repeats.
 """
 
 LIMITS = {"%": (0, 100)}
@@ -42,7 +42,7 @@ of one core may exceed 100%. Other axes start at 0 and fit the data.
 """
 
 SCALES = {"bytes": ("GB", 1e9)}
-"""The unit on the axis for each unit in the table, and the size of the axis unit in table units."""
+"""For each unit in the table, the unit on the axis and the size of that unit in table units."""
 
 LONG_NAME = 14
 """Maximum length of a name that fits on the same line as its unit next to a panel."""
@@ -61,8 +61,8 @@ def counters(
 ) -> TidyFigure:
     """Plot one panel per quantity over time. Each panel has one line per device.
 
-    - names: the quantities of `profile.counters`, in panel order. None: all quantities from `NAMES`
-      that the profile contains.
+    - names: the quantities of `profile.counters`, in panel order. None selects all quantities from
+      `NAMES` that the profile contains.
     - devices: the GPU numbers, or None for all GPUs. Samples of the machine itself have no device
       number and are always drawn.
 
@@ -179,6 +179,6 @@ def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
         )
     value = first["value"]
     return (
-        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, and the values range from"
+        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, with values from"
         f" {value.min():.0f} to {value.max():.0f}."
     )

@@ -272,7 +272,7 @@ def save(figure: Figure, target: str | PathLike[str] | Any, format: str | None =
     kind = format or str(target).rpartition(".")[2].lower()
     metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
     if kind not in metadata:
-        raise ValueError(f"a figure can be saved as .png or .svg, not as {str(target)!r}")
+        raise ValueError(f"can't save a figure as {str(target)!r}; use .png or .svg")
     with settings():
         figure.savefig(target, format=kind, dpi=_DPI, metadata=metadata[kind])
 

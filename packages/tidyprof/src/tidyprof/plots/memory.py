@@ -31,8 +31,8 @@ _AXIS_INCHES = 0.94 * style.WIDTH_INCHES
 """Length of the axis, which is the figure's width without the labels on the left."""
 
 _LONGEST_ENTRY = 40
-"""Maximum number of characters in a legend entry. If a list of phases is longer, a count replaces
-it.
+"""Maximum number of characters in a legend entry. If a list of phases exceeds this limit, a count
+replaces the list.
 """
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
@@ -51,8 +51,8 @@ def memory(
     The horizontal axis counts the changes, as in PyTorch's own viewer. On a time axis, a slow first
     step would make all other steps invisible.
 
-    - names: the quantities of `profile.counters` to plot, which must be in `LOOKS`. None: all such
-      quantities in the profile.
+    - names: the quantities of `profile.counters` to plot, which must be in `LOOKS`. None selects
+      all such quantities in the profile.
     - device: the number of the GPU.
     - phases: a table of time spans to shade, sorted by time. Each row has a name, `start_ns` and
       `duration_ns`.

@@ -50,12 +50,12 @@ def _busy_words(table: pd.DataFrame) -> str:
     begin = (
         f"Bars for {len(table)} device{'s' if several else ''} over"
         f" {duration_text(table['span_ns'].max())}: busy for {first['busy_percent']:.0f}% of the"
-        f" time{' on the first device' if several else ''}, while the durations add up to"
+        f" time{' on the first device' if several else ''}, but the durations add up to"
         f" {first['sum_percent']:.0f}%."
     )
     if not several:
         surplus = first["sum_percent"] - first["busy_percent"]
-        return f"{begin} The sum exceeds the busy time by {surplus:.0f} percentage points."
+        return f"{begin} The sum is larger by {surplus:.0f} percentage points."
     least = table.loc[table["busy_percent"].idxmin()]
     where = place_label(least["rank"], least["device"], True)
     return f"{begin} The least busy device is {where} with {least['busy_percent']:.0f}%."

@@ -26,8 +26,8 @@ from tidyprof.plots.figure import (
 )
 
 MAX_RANKS = 24
-"""Maximum number of bars. If there are more ranks, only the ranks that caused the longest waits are
-shown.
+"""Maximum number of bars. If the number of ranks exceeds this limit, the plot shows only the ranks
+that caused the longest waits.
 """
 
 WAIT_COLORS = "cividis"
@@ -73,7 +73,7 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         looks = {look: _LOOKS[look] for look in _PARTS.values()}
         stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.4)
         kind = "device event" if shown["device"].notna().any() else "host event"
-        axes.set_xlabel(f"time from the first to the last {kind}, {unit}")
+        axes.set_xlabel(f"time from first to last {kind}, {unit}")
     figure.alternative_text = _rank_words(table, len(shown))
     return figure
 
@@ -103,7 +103,7 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     if straggler is None:
         return f"{begin} The ranks don't wait for one particular rank."
     return (
-        f"{begin} The other ranks wait longest for rank {straggler}, which came last in"
+        f"{begin} Rank {straggler} causes the longest waits. It came last in"
         f" {worst['arrived_last']} of {worst['compared']} collectives."
     )
 
@@ -178,8 +178,8 @@ def _wait_words(table: pd.DataFrame) -> str:
     rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
     longest = rows.loc[rows["longest"].idxmax()]
     return (
-        f"Heat map of the waiting times of {len(rows)} ranks in {table['number'].nunique()}"
-        f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
+        f"Heat map: waiting times of {len(rows)} ranks in {table['number'].nunique()}"
+        f" collectives, {duration_text(table['wait_ns'].sum())} in total. The longest wait is"
         f" {duration_text(longest['longest'])} on {longest['label']}. {_most_often_last(rows)}"
     )
 
@@ -191,7 +191,7 @@ def _most_often_last(rows: pd.DataFrame) -> str:
     """
     most = rows["arrived_last"].max()
     if not most:
-        return "In each of them, several ranks came last together."
+        return "In each collective, several ranks came last together."
     first, *equal = rows.loc[rows["arrived_last"] == most, "label"]
     others = "more often than any other rank"
     if equal:

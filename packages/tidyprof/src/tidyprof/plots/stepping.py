@@ -22,8 +22,8 @@ from tidyprof.plots.figure import (
 )
 
 MAX_ROWS = 24
-"""Maximum number of bars. If a table has more rows, the plot shows the mean step of each rank and
-device.
+"""Maximum number of bars. If a table exceeds this limit, the plot shows the mean step of each rank
+and device.
 """
 
 SLOW = 1.5

@@ -35,7 +35,7 @@ MINIMUM_CONTRAST = 4.5
 
 
 _DARK_GROUND = 17 / 255
-"""Dark replacement for white, between 0 and 1. It corresponds to #111111, the background of
+"""Dark replacement for white, between 0 and 1. The value corresponds to #111111, the background of
 JupyterLab's dark theme.
 """
 

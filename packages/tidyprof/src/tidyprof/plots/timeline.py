@@ -35,8 +35,8 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 DENSE = 600
-"""Maximum number of events in a lane with separate bars. If a lane has more events, the bars would
-merge, so the lane shows how busy it is instead.
+"""Maximum number of events in a lane with separate bars. Above this number, the bars would merge,
+so the lane shows how busy it is instead.
 """
 
 SPARSE = 60

@@ -21,15 +21,15 @@ from tidyprof.escaping import printable
 from tidyprof.tables.codes import ABSENT
 
 LIMIT_BYTES = 400_000
-"""Maximum size of a figure's data. If the data would be larger, only the longest events are kept,
-and the viewer shows how many events were left out.
+"""Maximum size of a figure's data. If the data would exceed this limit, only the longest events are
+kept, and the viewer shows how many events were left out.
 """
 
 MAX_EVENTS = 24_000
 """Number of events that fit into `LIMIT_BYTES` if each event takes about 15 bytes."""
 
 LONGEST_NAME = 400
-"""Maximum number of characters in a name. If a name is longer, its middle is left out."""
+"""Maximum number of characters in a name. If a name exceeds this length, its middle is left out."""
 
 MAX_BANDS = 2_000
 """Maximum number of shaded phases behind a curve."""

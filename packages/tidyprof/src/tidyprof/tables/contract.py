@@ -39,7 +39,7 @@ class Origin:
 
     `kind` has one of these values:
 
-    - `measured`: measured now on this machine.
+    - `measured`: measured on this machine, now.
     - `recorded`: recorded on a named machine on a stated day.
     - `modeled`: computed by a model. In this case, `detail` contains the known error.
     - `compiled`: reported by a compiler for GPU code that wasn't run.
@@ -263,8 +263,8 @@ COUNTER_COLUMNS: dict[str, str] = {
     "sgprs": "Int32",
     "replay_pass": "Int32",
 }
-"""Counter columns in order. They include the contract's columns and additional columns for files
-that contain them.
+"""Counter columns in order. The list includes the contract's columns and additional columns for
+files that contain them.
 
 - kernel, dispatch_id, ...: the kernel for which a hardware counter was collected.
 - duration_ns: how long the value was valid or the kernel ran, starting at `time_ns`.

@@ -54,7 +54,7 @@ and record numbers of matching events may differ.
 """
 _MIXING = 0x9E3779B97F4A7C15
 """Odd multiplier whose bits are spread evenly (the golden ratio, as in Knuth's multiplicative
-hashing). It spreads numbers that are close to each other.
+hashing). This multiplier spreads numbers that are close to each other.
 """
 
 ROUNDING_NS = 2_000
@@ -185,7 +185,7 @@ def repeated(records: Records) -> np.ndarray:
 
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """Return a uint64 hash for each row that depends on all columns.
+    """For each row, return a uint64 hash that depends on all columns.
 
     Two different rows have the same hash in one of 2**64 cases.
     """
@@ -268,10 +268,11 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
     """Apply `cut_overlaps` to files from ROCm's tools, in which durations are ends minus starts.
 
-    Returns the warning from `cut_overlaps`. If `cut_overlaps` rejects the file, returns a warning
+    Return the warning from `cut_overlaps`. If `cut_overlaps` rejects the file, return a warning
     instead of raising an error.
 
-    - stream: the HIP stream number of each event. None: the column `stream` is used.
+    - stream: the HIP stream number of each event. If the argument is None, the column `stream` is
+      used.
 
     A hardware queue can't replace the stream, because HIP maps several streams to one queue.
     Without a barrier bit, the kernels of a queue run at the same time. Stream numbers 0 to 2 may
@@ -377,7 +378,7 @@ def _refuse_other_unit(
         if 2 * np.isin(kernels, over).sum() >= len(kernels) - 1 and total >= OTHER_UNIT * span:
             raise ProfileReadError(
                 path,
-                f"kernels of one stream last {total / span:,.0f} times as long as the stream",
+                f"kernels of one stream last {total / span:,.0f} times the stream's span",
                 "durations and starts have different units because another tool changed the file",
                 "export it again with both ts and dur in microseconds",
             )

@@ -96,8 +96,8 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     """Add `launch_ns`, `launch_thread` and `process` to the device events of one file or process.
 
     - is_call: a mask of the calls that can launch work.
-    - group: a number for each row. Correlation ids are unique within each group, such as a rank.
-      None: all rows are in one group.
+    - group: a number for each row. Correlation ids are unique within each group, such as a rank. If
+      the argument is None, all rows are in one group.
 
     The launch is the outermost call with the event's correlation id, because the HIP runtime calls
     itself. For example, hipMemsetAsync and an inner call can have the same start and id. If an id

@@ -103,7 +103,7 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(files)} files, but {len(unknown)} of them don't state their rank (for example"
+            f"{len(files)} files, of which {len(unknown)} have no rank (for example"
             f" {unknown[0]!r})",
             "the files come from separate runs, or their names don't contain the rank",
             "read the files individually, or put rank0, rank1, ... into their names",
@@ -167,8 +167,8 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     reason.
 
     If no files were ignored, the list is empty. Files with the reason `SAME` come first in the
-    line. The line doesn't mention a model's marker because the marker is part of the origin. Files
-    in which `tidyprof run` describes a run aren't mentioned either, because these files aren't
+    line. The line doesn't mention a model's marker because the marker is part of the origin. The
+    line also omits the files in which `tidyprof run` describes a run, because these files aren't
     profiles.
     """
     by_reason: dict[str, list[str]] = {}
@@ -296,7 +296,7 @@ class Part:
     - counters: the tables of samples, with columns from `COUNTER_COLUMNS`.
     - facts: the entries for `Profile.meta`. An entry is kept only if all parts have the same value.
     - rank: the rank, or None if it is unknown or the records themselves contain it.
-    - files: the files that were read. None: only `path`.
+    - files: the files that were read. None means only `path`.
     - ignored: the reason for each file that wasn't read.
     - processes: the process numbers, including processes without events.
     - total: the number of events in the file, if the file has more events than the records.
@@ -428,8 +428,8 @@ def impossible_zeros(counters: pd.DataFrame) -> list[str]:
         return []
     return [
         f"some counters are 0, although this is impossible for a kernel that ran ({listed}). The"
-        " other counters may also be wrong. Likely cause: this ROCm release doesn't support them on"
-        " this GPU."
+        " other counters may also be wrong. Likely cause: this ROCm release doesn't support these"
+        " counters on this GPU."
     ]
 
 
