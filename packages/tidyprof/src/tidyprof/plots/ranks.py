@@ -103,7 +103,7 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     if straggler is None:
         return f"{begin} The ranks don't wait for one particular rank."
     return (
-        f"{begin} Rank {straggler} causes the longest waits. It came last in"
+        f"{begin} Rank {straggler} causes the longest waits and came last in"
         f" {worst['arrived_last']} of {worst['compared']} collectives."
     )
 
@@ -179,7 +179,7 @@ def _wait_words(table: pd.DataFrame) -> str:
     longest = rows.loc[rows["longest"].idxmax()]
     return (
         f"Heat map: waiting times of {len(rows)} ranks in {table['number'].nunique()}"
-        f" collectives, {duration_text(table['wait_ns'].sum())} in total. The longest wait is"
+        f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
         f" {duration_text(longest['longest'])} on {longest['label']}. {_most_often_last(rows)}"
     )
 
