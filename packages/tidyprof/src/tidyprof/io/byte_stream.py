@@ -164,7 +164,7 @@ class ByteStream:
 
     def _too_large(self) -> ProfileReadError:
         return ProfileReadError(
-            self.path, f"the file unpacks to over {self._maximum_bytes} bytes", *TOO_LARGE
+            self.path, f"the file unpacks to more than {self._maximum_bytes} bytes", *TOO_LARGE
         )
 
 

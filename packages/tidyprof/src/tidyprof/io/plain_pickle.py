@@ -163,7 +163,7 @@ def _look_through(path: Path, data: bytes) -> None:
             raise _refused(path, code, position - 1)
         if cost > MAX_OBJECT_BYTES:
             raise ProfileReadError(
-                path, f"the pickle's objects need over {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
+                path, f"the pickle's objects need more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
             )
         position += length
     raise ProfileReadError(path, "the pickle has no end", *DAMAGED)
