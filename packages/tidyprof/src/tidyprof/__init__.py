@@ -1,7 +1,8 @@
 """Tidy tables and plots from profiler output.
 
 `read` converts a profiler's files to a `Profile`. Analyses such as `kernels` convert a Profile to a
-table. Names are loaded on first use, so `import tidyprof` stays fast. `__init__.pyi` lists them.
+table. All public names are listed in `__init__.pyi`. Names are loaded on first use, so `import
+tidyprof` stays fast.
 """
 
 from tidyprof.lazy_names import names_of_stub

@@ -7,7 +7,9 @@ from tidyprof.standard_streams import tell
 
 
 def run() -> int:
-    """Return the exit code of `tidyprof.cli.main.main`, or 3 (a bug) if importing it fails."""
+    """Return the exit code of `tidyprof.cli.main.main`. If the import fails because of a bug,
+    return 3.
+    """
     try:
         from tidyprof.cli.main import main
     except Exception:

@@ -1,5 +1,5 @@
-"""Files that are either complete or absent, however the writing process ends, and single-user
-folders.
+"""Files that are either complete or absent, even if the writing process is killed, and folders that
+only one process uses.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import IO
 
 UNFINISHED = ".unfinished-"
-"""Prefix of the names of scratch folders and of their locks."""
+"""Prefix in the names of scratch folders and their locks."""
 
 _NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""Errors of lockf on file systems without locks, such as Lustre mounted without them (man 2
-fcntl).
+"""Errors that lockf raises on file systems without locks, for example if Lustre is mounted without
+them (man 2 fcntl).
 """
 
 _held: set[str] = set()
-"""Locks of this process. The system would grant another request for one of them, and the lock would
-be lost afterward.
+"""Locks that this process holds. The system would grant a second request for one of these locks,
+and the lock would be lost afterward.
 """
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """Yield a path to write to, with the target's name. It replaces the target if the block ends
-    without an error.
+    """Yield a path to write to, which has the same name as the target. If the block ends without an
+    error, the written file replaces the target.
 
     Raises OSError if the target can't be written.
     """
@@ -50,7 +50,7 @@ def whole_file(target: Path) -> Iterator[Path]:
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """Yield a new folder in `parent` and remove it at the end.
 
-    First, the folders of killed processes are removed.
+    At the start, the function removes the folders of processes that were killed.
     """
     _clear(parent)
     scratch = parent / f"{UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}"
@@ -74,8 +74,8 @@ def _clear(parent: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the lock of a file, which is removed at the end. If the process dies, its lock is
-    released.
+    """Hold the lock of a file, and remove the file at the end. If the process dies, the system
+    releases the lock.
 
     Raises BlockingIOError if another process holds the lock, unless `wait` is True. On a file
     system without locks, every process gets the lock.

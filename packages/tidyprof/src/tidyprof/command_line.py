@@ -1,4 +1,6 @@
-"""Common parts of all command lines: one-line errors, examples, the version, and tab completion."""
+"""Functions that all command lines share: one-line errors, examples, the version, and tab
+completion.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,20 @@ from tidyprof.standard_streams import tell
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser with one-line errors and with examples below the help.
+    """An argparse parser with one-line errors. Its help ends with examples.
 
-    The program's name is added in front of each example.
+    The parser adds the program's name in front of each example.
     """
 
     examples: Sequence[str] = ()
     hint = ""
-    """Hint at the likely meaning of an unknown option."""
+    """A hint that explains an unknown option."""
 
     passes_on = False
-    """True if unknown options are passed on to another program."""
+    """True if unknown options are passed to another program."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise a one-line UserError instead of exiting with argparse's longer message."""
+        """Raise a one-line UserError. argparse would print a longer message and exit."""
         if self._subparsers and "required: " in message:
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
         meant = "" if self.hint else _meant(message, self._option_string_actions)
@@ -37,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}{meant or '.'} See: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Reject unknown options here, because the given command knows its options."""
+        """Reject unknown options here because the selected command knows its options."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and not self.passes_on:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self.hint}")
@@ -50,9 +52,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(message: str, options: Iterable[str]) -> str:
-    """Return a suggestion for a mistyped word or option, or an empty string if nothing is similar.
+    """Return a suggestion for a mistyped word or option. If no known word is similar, return an
+    empty string.
 
-    Python 3.14 and later do the same.
+    Python 3.14 and later make similar suggestions.
     """
     found = re.search(
         r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)",
@@ -69,7 +72,7 @@ def _meant(message: str, options: Iterable[str]) -> str:
 
 
 def add_version(parser: argparse.ArgumentParser, distribution: str) -> None:
-    """Add the option that shows the version of an installed distribution."""
+    """Add an option that prints the version of an installed distribution."""
     parser.add_argument(
         "-V",
         "--version",
@@ -95,21 +98,25 @@ class _Version(argparse.Action):
 
 
 def program(module: str, command: str = "") -> str:
-    """Return the program's name as it was typed: its command, or `python -m MODULE`."""
+    """Return the program's name as the user typed it: the name of its command, or `python -m
+    MODULE`.
+    """
     started = getattr(sys.modules["__main__"], "__spec__", None)
     is_module = started is not None and module in (started.name, started.parent)
     return f"python -m {module}" if is_module or not command else command
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell's completion request and exit (https://kislyuk.github.io/argcomplete/)."""
+    """Answer a shell's request for completions, and exit
+    (https://kislyuk.github.io/argcomplete/).
+    """
     if "_ARGCOMPLETE" in os.environ:
         import_module("argcomplete").autocomplete(parser)
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of a command line. An invalid option ends the program with one line and
-    exit code 2.
+    """Parse a command line, and return its options. An invalid option ends the program with one
+    line and exit code 2.
     """
     complete(parser)
     try:

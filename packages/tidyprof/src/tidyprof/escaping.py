@@ -1,6 +1,7 @@
-"""Escaping of text from files for each place that shows it.
+"""Functions that escape text from files for each place where the text is shown.
 
-A kernel name can be any text: it may move a terminal's cursor, or be HTML or a formula.
+A kernel name can contain any text, including commands for a terminal, HTML and spreadsheet
+formulas.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import html
 import re
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""First characters of spreadsheet formulas, the last four with Japanese settings. Tabs and line
-ends aren't printable. See https://owasp.org/www-community/attacks/CSV_Injection.
+"""First characters of spreadsheet formulas. The last four characters apply to Japanese settings.
+Tabs and line ends aren't listed because they aren't printable. See
+https://owasp.org/www-community/attacks/CSV_Injection.
 """
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """Return the text in one line, with `�` for unprintable characters such as control characters.
+    """Return the text on one line. Each unprintable character, such as a control character, is
+    replaced by `�`.
 
-    longest -- maximum number of characters; None: no limit. In a longer text, an ellipsis replaces
-               the middle.
+    - longest: the maximum number of characters. If the text exceeds this limit, an ellipsis
+      replaces its middle. None means no limit.
     """
     if longest is not None and len(text) > longest:
         text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"
@@ -30,34 +33,34 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return the same for text with several lines. XML allows all remaining characters."""
+    """Escape text with several lines in the same way. XML allows all remaining characters."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 _HYPHEN_OF_A_NUMBER = re.compile(r"(?<![\w.)/-])-(?=\d)")
-"""A hyphen that is a minus sign, not part of a word or path."""
+"""A hyphen that represents a minus sign and isn't part of a word or path."""
 
 
 def with_minus(text: str) -> str:
-    """Return text for people with true minus signs, which are as wide as plus signs. Don't use it
-    for code.
+    """Replace hyphens with true minus signs, which are as wide as plus signs. Don't use the result
+    in code.
     """
     return _HYPHEN_OF_A_NUMBER.sub("\N{MINUS SIGN}", text)
 
 
 def typeset(text: str) -> str:
-    """Return the same text, but keep `%` on the line of its number."""
+    """Return the same text, but keep each `%` on the same line as its number."""
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", with_minus(text))
 
 
 def html_text(text: str) -> str:
-    """Return the text escaped for HTML, between tags or in a quoted attribute."""
+    """Escape the text for HTML, between tags or in a quoted attribute."""
     return html.escape(printable_lines(text))
 
 
 def csv_text(text: str) -> str:
-    """Return the text for a spreadsheet cell: in one line, and with `'` before a possible
-    formula.
+    """Return the text for a spreadsheet cell. The text is on one line, with `'` in front of a
+    possible formula.
     """
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown

@@ -15,13 +15,13 @@ from tidyprof.errors import missing_extra, one_line
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, from the imports in its
-    `__init__.pyi`.
+    """Return `__getattr__`, `__dir__` and `__all__` for a package. These objects provide the names
+    that the package's `__init__.pyi` imports.
 
-    package -- its `__name__`.
-    file    -- its `__file__`. The stub is in the same folder.
+    - package: the `__name__` of the package.
+    - file: the `__file__` of the package. The stub must be in the same folder.
 
-    This way, editors and type checkers list the same names as the package (SPEC 1 of Scientific
+    As a result, editors and type checkers list the same names as the package (SPEC 1 of Scientific
     Python).
     """
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
@@ -48,6 +48,6 @@ def names_of_stub(
 
 
 def _modules(stub: ast.Module) -> dict[str, str]:
-    """Return each name that a stub imports, with its module."""
+    """Return each name that a stub imports, together with its module."""
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module or "" for node in imports for alias in node.names}

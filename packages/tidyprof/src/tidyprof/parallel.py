@@ -1,7 +1,7 @@
-"""Processing of many profiles, such as one per rank of a large job.
+"""Functions that process many profiles, for example one profile for each rank of a large job.
 
 Each file is read and reduced to a table in the same process. Only the small tables are transferred
-and kept, so any number of files needs only the memory of a few.
+and kept, so only a few files are in memory at a time.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
 
 MAX_PROCESSES = 4
-"""Maximum number of processes in the default pool, each of which has one file in memory. A custom
-pool may have more.
+"""Maximum number of processes in the default pool. Each process has one file in memory. A custom
+pool may have more processes.
 """
 
 KEPT_BYTES = 2**24
-"""Memory that a process keeps from file to file, at least half of it. A rank of a large job needs
-less.
+"""Amount of memory in bytes that a process keeps from one file to the next. The process keeps at
+least half of this amount. One rank of a large job needs less memory.
 """
 
 ENDED = "a process ended while reading this or another file"
-"""Finding if none of the files caused the error."""
+"""Finding for an error that none of the files caused."""
 
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
 class MapProfilesError(ProfileReadError):
-    """One of many files that couldn't be read or reduced. The error line names the file.
+    """An error in one of many files, which couldn't be read or reduced. The message names the file.
 
-    It has the same parts as a ProfileReadError.
+    The error has the same parts as a ProfileReadError.
     """
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """The result for one file: its table, or the reason why there is none.
+    """The result for one file, which is either a table or the reason why there is no table.
 
-    It is a plain value, so any executor can transfer it.
+    The result is a plain value, so any executor can transfer it.
     """
 
     table: pd.DataFrame | None = None
@@ -77,32 +77,33 @@ def map_profiles(
     jobs: int | None = None,
     **options: Unpack[ReadOptions],
 ) -> pd.DataFrame:
-    """Read each file with `tidyprof.read`, reduce it at once, and concatenate the tables.
+    """Read each file with `tidyprof.read`, reduce it immediately, and concatenate the tables.
 
-    reduce   -- accepts a Profile and returns a table, for example `tidyprof.kernels` or
-                `tidyprof.overlap`. Use functools.partial for arguments. It must be a function from
-                a module. A lambda or a function from a notebook works only if the executor uses
-                threads.
-    executor -- any executor of concurrent.futures, for example mpi4py's MPIPoolExecutor. It stays
-                open. None: up to `MAX_PROCESSES` new processes. A script that uses these must guard
-                its start with `if __name__ == "__main__":`.
-    jobs     -- the number of processes instead of an executor. 1: only this process.
-    on_error -- `stop` raises the first error. `continue` continues with the other files and lists
-                the errors in `attrs["errors"]`, as pairs of file and message.
-    options  -- options of `tidyprof.read`.
+    - reduce: a function that accepts a Profile and returns a table, for example `tidyprof.kernels`
+      or `tidyprof.overlap`. To pass arguments, use functools.partial. The function must come from a
+      module. A lambda or a function from a notebook works only if the executor uses threads.
+    - executor: any executor of concurrent.futures, for example mpi4py's MPIPoolExecutor. The
+      executor stays open. None starts up to `MAX_PROCESSES` new processes. In this case, a script
+      must guard its entry point with `if __name__ == "__main__":`.
+    - jobs: the number of processes, as an alternative to an executor. With 1, the current process
+      reads all files.
+    - on_error: the reaction to an error. `stop` raises the first error. `continue` processes the
+      other files and stores the errors in `attrs["errors"]` as pairs of file and message.
+    - options: the options for `tidyprof.read`.
 
-    The result follows the order of the paths. Its first columns are `file` (as passed) and `rank`
-    (`<NA>` if the file doesn't state one rank), unless the table already has a rank. `attrs`
-    contains the origin and the errors.
+    The result has the same order as the paths. Its first columns are `file` (the path as passed)
+    and `rank` (`<NA>` if the file doesn't state a rank). If the table already contains a rank, the
+    column `rank` isn't added. `attrs` contains the origin and the errors.
 
-    Raises MapProfilesError (a ProfileReadError) depending on `on_error`, and if none of the files
-    could be read. An exception from a bug in `reduce` is raised unchanged, with a note that names
-    the file. Raises ValueError if there are no paths, if a path occurs twice, if `on_error` is
-    unknown, if `reduce` can't be sent to another process, or if tables have different columns.
+    Raises MapProfilesError (a ProfileReadError) if `on_error` requires it, and if none of the files
+    could be read. If `reduce` raises an exception because of a bug, the exception is raised
+    unchanged, with a note that names the file. Raises ValueError if there are no paths, if a path
+    occurs twice, or if `on_error` is unknown. Also raises ValueError if `reduce` can't be sent to
+    another process, or if the tables have different columns.
     """
     files = [os.fspath(path) for path in paths]
     if not files or len(set(files)) < len(files):
-        raise ValueError("pass at least one path, and each path only once")
+        raise ValueError("pass at least one path, and pass each path only once")
     if on_error not in ("stop", "continue"):
         raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
     with _pool(executor, reduce, min(len(files), jobs or processors())) as pool:
@@ -115,7 +116,7 @@ def map_profiles(
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
         first = errors[files[0]]
-        found = f"none of {len(files)} files could be read; the first error is: {first.finding}"
+        found = f"none of {len(files)} files could be read. First error: {first.finding}"
         raise MapProfilesError(first.path, found, first.cause, first.next_step)
     table = join(tables)
     table.attrs["errors"] = [(file, str(error)) for file, error in errors.items()]
@@ -124,8 +125,8 @@ def map_profiles(
 
 @contextmanager
 def _pool(executor: Executor | None, reduce: Reduce, workers: int) -> Iterator[Executor | None]:
-    """Yield the given executor, new processes that end with the block, or None for a single
-    process.
+    """Yield the given executor, or a pool of new processes that end with the block. For a single
+    process, yield None.
     """
     if executor is not None or workers == 1:
         yield executor
@@ -138,8 +139,8 @@ def _pool(executor: Executor | None, reduce: Reduce, workers: int) -> Iterator[E
 
 
 class _OwnProcesses(ProcessPoolExecutor):
-    """Processes for one call. When the call ends, even with an error, they don't start more
-    work.
+    """A pool of processes for one call. When the call ends, even with an error, the processes don't
+    start more work.
     """
 
     def __exit__(self, *_: object) -> None:
@@ -147,7 +148,7 @@ class _OwnProcesses(ProcessPoolExecutor):
 
 
 def processors() -> int:
-    """Return the number of CPU cores that this process may use, at most `MAX_PROCESSES`."""
+    """Return the number of CPU cores that this process may use, up to `MAX_PROCESSES`."""
     known = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -155,7 +156,7 @@ def processors() -> int:
 
 
 def _begin() -> None:
-    """Prepare a worker to end silently on Ctrl-C and when its parent process ends."""
+    """Make a worker end silently after Ctrl-C and when its parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _hold_interrupts(False)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -167,9 +168,9 @@ def _end_with_parent() -> None:
 
 
 def _hold_interrupts(held: bool) -> None:
-    """Block or unblock Ctrl-C, also in processes that start meanwhile.
+    """Block or unblock Ctrl-C in this process and in processes that start while Ctrl-C is blocked.
 
-    While Python starts, Ctrl-C would end in a traceback.
+    During Python's startup, Ctrl-C would cause a traceback.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -197,9 +198,9 @@ def _refuse_unsendable(reduce: Reduce) -> None:
 def _outcomes(
     files: list[str], pool: Executor | None, reduced: Callable[[str], _Outcome], on_error: str
 ) -> Iterator[tuple[str, _Outcome]]:
-    """Yield each file with its outcome when it finishes.
+    """Yield each file with its outcome as soon as the file is finished.
 
-    Raises MapProfilesError at the first error if `on_error` is `stop`.
+    If `on_error` is `stop`, raises MapProfilesError for the first error.
     """
     if pool is None:
         yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
@@ -249,7 +250,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
 def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcome:
     """Read and reduce one file in a worker.
 
-    Errors that a user can fix are returned as outcomes, and bugs are raised as exceptions.
+    Errors that the user can fix are returned as outcomes. Bugs are raised as exceptions.
     """
     _keep_memory()
     try:
@@ -272,17 +273,18 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcom
 
 
 def _keep_memory() -> None:
-    """Let the process keep the memory of one file for the next one.
+    """Let the process reuse the memory of one file for the next file.
 
-    glibc returns freed memory to the system and requests it again page by page, unless a block of
-    this size was freed before (mallopt(3), `M_MMAP_THRESHOLD`). The block itself is never written
-    to, so it doesn't use memory.
+    glibc returns freed memory to the system and requests it again page by page. After a large block
+    was freed, however, glibc keeps the memory of blocks up to this size (mallopt(3),
+    `M_MMAP_THRESHOLD`). This function frees such a block. It never writes to the block, so the
+    block doesn't use memory.
     """
     np.empty(KEPT_BYTES, np.uint8)
 
 
 def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFrame:
-    """Return the table with the columns file and rank in front."""
+    """Return the table with `file` and `rank` as its first columns."""
     placed = table.copy()
     if "rank" not in table.columns:
         placed.insert(

@@ -1,4 +1,6 @@
-"""Output to standard error and standard output, which may be full, closed, or not a file."""
+"""Output to standard error and standard output, which may be full or closed, or may not be
+files.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from contextlib import suppress
 from typing import TextIO
 
 PAGE_COLUMNS = 100
-"""Line width that a notebook page shows without scrolling."""
+"""Line width that fits on a notebook page without scrolling."""
 
 
 def tell(text: str) -> None:
-    """Print lines to standard error if possible. Exit codes don't depend on them."""
+    """Print lines to standard error if possible. The lines have no effect on exit codes."""
     if sys.stderr is None:
         return
     try:
@@ -25,10 +27,11 @@ def tell(text: str) -> None:
 
 
 def as_shown(text: str, stream: TextIO | None, elsewhere: int = 0) -> str:
-    """Return the text for a stream, which is None if it was closed at the start.
+    """Return the text for a stream. If the stream was closed at startup, it is None.
 
-    A single line is wrapped to the terminal's width. For other streams, it is wrapped to
-    `elsewhere` columns if that is given. Several lines, such as a traceback, stay unchanged.
+    A single line is wrapped to the terminal's width. For other streams, the line is wrapped to
+    `elsewhere` columns if this value is given. Text with several lines, such as a traceback, isn't
+    changed.
     """
     if stream is None or "\n" in text:
         return text
@@ -39,7 +42,7 @@ def as_shown(text: str, stream: TextIO | None, elsewhere: int = 0) -> str:
 def _broken(line: str, width: int) -> str:
     """Return the line wrapped between words to this width.
 
-    Its likely cause and next step start new lines.
+    The likely cause and the next step start on new lines.
     """
     parts = re.sub(r" (?=(Likely cause|Next step): )", "\n  ", joined(line)).split("\n")
     wrap = textwrap.TextWrapper(
@@ -49,23 +52,25 @@ def _broken(line: str, width: int) -> str:
 
 
 _JOINT = "\ue000"
-"""Placeholder for a space where a line must not break. It never occurs in text that can be shown.
-textwrap would keep a no-break space unbroken, but rich wouldn't.
+"""Placeholder for a space at which a line must not break. The placeholder never occurs in visible
+text. A no-break space isn't suitable because rich would break the line there.
 """
 
 
 def joined(text: str) -> str:
-    """Return the text with each number and its unit joined, until `parted` gets its lines."""
+    """Join each number and its unit in the text. After the text is wrapped, `parted` separates them
+    again.
+    """
     return re.sub(r"(?<=\d) (?=%|(?:[mµn]?s|[kMG]i?B|B)\b)", _JOINT, text)
 
 
 def parted(text: str) -> str:
-    """Return the text from `joined` after it was wrapped."""
+    """Return the wrapped text with the placeholders from `joined` replaced by spaces."""
     return text.replace(_JOINT, " ")
 
 
 def discard(stream: TextIO) -> None:
-    """Discard all further output, including what Python would still write at exit."""
+    """Discard all further output, including the output that Python would write at exit."""
     with suppress(OSError, ValueError):  # Python doesn't write to an object that isn't a file
         target = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

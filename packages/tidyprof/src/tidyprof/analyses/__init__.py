@@ -1,7 +1,8 @@
-"""Analyses: each takes a Profile and returns a table with documented columns.
+"""Analyses of profiles. Each analysis accepts a Profile and returns a table with documented
+columns.
 
 All times are int64 nanoseconds. The analyses don't change the profile. `table.attrs["origin"]`
-records the source of the numbers, and every plot prints it.
+records the source of the numbers, and every plot prints this source.
 """
 
 from tidyprof.analyses.budget import blocking_calls, budget_parts, step_budget

@@ -1,4 +1,4 @@
-"""The time budget of each step, in parts that add up to the step's duration."""
+"""The time budget of each step. The parts of a step add up to its duration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WAITING_CALLS = {
     ),
     "copy": r"(hip|cuda|cu)Memcpy(?!\w*Async)\w*",
 }
-"""Reason for a call to block -> names of the HIP and CUDA calls."""
+"""HIP and CUDA calls that block the host, grouped by the reason for blocking."""
 
 BLOCKING_CALL_COLUMNS = {
     **PLACE,
@@ -63,17 +63,17 @@ BLOCKING_CALL_COLUMNS = {
 
 
 def blocking_calls(profile: Profile) -> pd.DataFrame:
-    """Return the calls behind `blocked_host_ns` of `step_budget`.
+    """Return the calls that block the host and cause `blocked_host_ns` in `step_budget`.
 
-    The table has one row per rank, device and call, largest `blocked_ns` first. `category` is a key
-    of `WAITING_CALLS`: the host synchronizes, allocates or frees memory, or waits for a copy.
-    `calls` is the number of calls, and `total_ns` is their total time. `blocked_ns` is the part of
-    this time when the device was idle and no work was queued for it. During the rest, the device
-    was busy.
+    The table has one row per rank, device and call. The row with the largest `blocked_ns` comes
+    first. `category` is a key of `WAITING_CALLS` and shows whether the host synchronizes, allocates
+    memory, frees memory or waits for a copy. `calls` is the number of calls, and `total_ns` is
+    their total time. `blocked_ns` is the part of this time when the device was idle and no work was
+    queued for it. During the rest of the time, the device was busy.
 
-    The table covers the whole profile, including the time outside of steps. If calls run on several
-    threads at the same time, each call counts the full time. Raises ValueError under the same
-    conditions as `steps`.
+    The table covers the whole profile, including the time outside of steps. If calls on several
+    threads overlap, each call counts in full. Raises ValueError under the same conditions as
+    `steps`.
     """
     marked = steps(profile)
     calls = waiting_calls(profile)
@@ -106,7 +106,7 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
 
 
 def waiting_calls(profile: Profile) -> PlainEvents:
-    """Return the runtime calls that match `WAITING_CALLS`."""
+    """Return the runtime calls that are listed in `WAITING_CALLS`."""
     calls = plain_host_events(profile, "runtime")
     return profile.once(
         "waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))]
@@ -114,8 +114,8 @@ def waiting_calls(profile: Profile) -> PlainEvents:
 
 
 def category_of_call(name: str) -> str | None:
-    """Return why a call waits (a key of `WAITING_CALLS`), or None for a call that returns at
-    once.
+    """Return the reason why a call waits, which is a key of `WAITING_CALLS`. For a call that
+    returns immediately, return None.
     """
     return next(
         (category for category, pattern in WAITING_CALLS.items() if re.fullmatch(pattern, name)),
@@ -129,15 +129,17 @@ CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 
 WARN_LOST, LOST = 0.05, 1 / 3
-"""Shares of launches without work in the file. At the first share, there is a warning. At the
-second share, the cause of a step's idle time counts as unknown.
+"""Two limits for the share of launches whose work is missing from the file. If the share reaches
+the first limit, the profile contains a warning. If it reaches the second limit, the cause of a
+step's idle time counts as unknown.
 """
 
 
 def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
-    """Return the calls that launch kernels, and a mask of the calls whose kernel isn't in the file.
+    """Return the calls that launch kernels, and a mask of the calls whose kernel is missing from
+    the file.
 
-    Calls that a graph records are left out. If none of the launches is linked to work, the mask is
+    Launch calls during a graph capture are left out. If no launch is linked to work, the mask is
     False for all calls.
     """
     calls = plain_host_events(profile, "runtime")
@@ -150,7 +152,9 @@ def kernel_launches(profile: Profile) -> tuple[PlainEvents, np.ndarray]:
 
 
 def link_warnings(profile: Profile) -> list[str]:
-    """Return a warning if at least `WARN_LOST` of the launches have no work in the file."""
+    """Return a warning if work is missing from the file for at least `WARN_LOST` of the
+    launches.
+    """
     calls, is_lost = kernel_launches(profile)
     if is_lost.sum() < WARN_LOST * max(len(calls), 1):
         return []
@@ -158,7 +162,9 @@ def link_warnings(profile: Profile) -> list[str]:
 
 
 def capturing(profile: Profile) -> Intervals:
-    """Return when a stream recorded launches into a graph without running them."""
+    """Return the times during which a stream captured launches into a graph without running
+    them.
+    """
     calls = plain_host_events(profile, "runtime")
     begin, finish = (
         np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE
@@ -189,7 +195,9 @@ PART_WORDS = {
     "between": "between operators",
     "taken": "taken by other programs",
 }
-"""Display names of parts whose column name isn't plain English, including parts of triage."""
+"""Display names of the parts whose column names aren't plain English, including parts from
+triage.
+"""
 
 
 def part_words(part: str) -> str:
@@ -198,17 +206,17 @@ def part_words(part: str) -> str:
 
 
 HOST_PARTS = (*PHASE_PATTERNS, "other")
-"""Parts of a step without device events: the marked phases and the rest."""
+"""Parts of a step in a profile without device events: the marked phases and the remaining time."""
 
 MEMORY = ("resident_bytes", "gpu_peak_bytes")
 """Keys for byte counts in a line of times_rank*.jsonl."""
 
 NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms", *MEMORY)
-"""Keys in a line of times_rank*.jsonl (docs/gate.md) that aren't durations of parts."""
+"""Keys in a line of times_rank*.jsonl (docs/gate.md) that don't contain the duration of a part."""
 
 WARM_UP_STEPS = 1
-"""Number of first steps that don't count if at least two other steps remain. During these steps,
-libraries are loaded and kernels are compiled.
+"""Number of steps at the start that are ignored if at least two other steps remain. During these
+first steps, libraries are loaded and kernels are compiled.
 """
 
 DEVICE_BUDGET_COLUMNS = {
@@ -217,50 +225,51 @@ DEVICE_BUDGET_COLUMNS = {
     "launched_earlier_percent": "float64",
     "no_launch_record_percent": "float64",
 }
-"""Columns of `step_budget` with device events."""
+"""Columns of `step_budget` for profiles with device events."""
 
 HOST_BUDGET_COLUMNS = {**STEP_COLUMNS, **{f"{part}_ns": "int64" for part in HOST_PARTS}}
-"""Columns of `step_budget` without device events."""
+"""Columns of `step_budget` for profiles without device events."""
 
 
 def step_budget(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
-    """Return one row per rank, device and step with `duration_ns` and its parts, which add up
+    """Return one row per rank, device and step. The parts of the step add up to `duration_ns`
     exactly.
 
-    With device events, the parts describe the device during the step. Each moment of idle time
-    belongs to the first idle part that applies:
+    With device events, the parts describe what the device did during the step. Each moment of idle
+    time belongs to the first idle part in this list that applies:
 
-    - `compute_ns`: a kernel or fill ran (see `device_time.DeviceTime` for the definitions).
-    - `exposed_communication_ns`: a collective ran without simultaneous computation.
-    - `exposed_copy_ns`: a copy ran without computation or communication.
-    - `blocked_host_ns`: the device was idle with no queued work, while the host waited in a call
-      that allocates, frees, copies or synchronizes. `blocking_calls` names the calls.
-    - `data_wait_ns`: the device was idle while the host was in the phase `data`
-      (steps.PHASE_PATTERNS).
+    - `compute_ns`: a kernel or fill ran (for the definitions, see `device_time.DeviceTime`).
+    - `exposed_communication_ns`: a collective ran, but no computation ran at the same time.
+    - `exposed_copy_ns`: a copy ran, but no computation or communication ran at the same time.
+    - `blocked_host_ns`: the device was idle and had no queued work because the host waited in a
+      call that allocates, frees, copies or synchronizes. `blocking_calls` lists these calls.
+    - `data_wait_ns`: the device was idle while the host was in the phase `data` (see
+      `steps.PHASE_PATTERNS`).
     - `launch_bound_ns`: the device was idle because no work was queued. The host launched the next
-      work only after the device had run out of work. This part is 0 if `LOST` of the step's
-      launches have no work in the file.
-    - `other_ns`: the device was idle although the next work was queued, the launch of the next work
-      wasn't recorded, or the device did something that isn't in the file
-      (`device_time.Idleness.earlier`).
+      work only after the device had finished its queue. If work is missing from the file for `LOST`
+      of the step's launches, this part is 0.
+    - `other_ns`: the device was idle for one of three other reasons. The next work was already
+      queued, the launch of the next work wasn't recorded, or the device did something that isn't in
+      the file (see `device_time.Idleness.earlier`).
 
-    `timeline="host"` uses the host's step ranges and counts what the device did in that time. The
-    host may run ahead, so `launched_earlier_percent` is the share of the busy time for work that
-    was launched before the step started. `timeline="device"` uses the device's steps by launch time
-    (see `steps`). `no_launch_record_percent` is the share of the busy time that can't be assigned
-    to a step because no launch was recorded.
+    `timeline="host"` uses the host's step ranges and counts what the device did during each range.
+    Because the host may run ahead, `launched_earlier_percent` shows the share of the busy time for
+    work that was launched before the step started. `timeline="device"` uses the device's steps,
+    which are defined by launch times (see `steps`). `no_launch_record_percent` is the share of the
+    busy time that can't be assigned to a step because no launch was recorded.
 
-    Without device events, the parts are the host's phases data, forward, loss, backward, optimizer
-    and other, for both timelines. If ranges overlap, the time belongs to the later phase in this
-    order. `attrs["ranges_in_other"]` contains the script's other ranges and their time in `other`
-    in nanoseconds, longest first.
+    Without device events, both timelines contain the host's phases: data, forward, loss, backward,
+    optimizer and other. If ranges overlap, the overlapping time counts for the later phase in this
+    order. `attrs["ranges_in_other"]` lists the script's other ranges and their time in `other` in
+    nanoseconds, longest first.
 
-    All times come from the traced steps. `attrs["unprofiled_step_ns"]` is the step time without the
-    profiler if the script timed steps before the trace (readers/torch/meta.py), otherwise None.
+    All times come from the traced steps. If the script timed steps before the trace (see
+    readers/torch/meta.py), `attrs["unprofiled_step_ns"]` is the step time without the profiler.
+    Otherwise, this entry is None.
 
-    Without step marks, the whole profile is one step `<NA>`. `mark`, `process` and the attrs about
-    the step marks are the same as in `steps`. Raises ValueError under the same conditions as
-    `steps`.
+    Without step markers, the whole profile counts as one step `<NA>`. `mark`, `process` and the
+    attrs about the step markers are the same as in `steps`. Raises ValueError under the same
+    conditions as `steps`.
     """
     require_timeline(timeline)
     if profile.meta.get("times") == ORDER:
@@ -297,11 +306,10 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 def _lost_steps(
     profile: Profile, owner: dict[str, Any], own: pd.DataFrame, host: pd.DataFrame
 ) -> np.ndarray:
-    """Return, for each step in `own`, whether `LOST` of its launches have no work in the file.
+    """Return a mask of the steps in `own` for which `LOST` of the launches have no work in the
+    file.
 
-    The cause of such a step's idle time is unknown.
-
-    host -- the host's steps.
+    The cause of idle time in these steps is unknown.
     """
     calls, is_lost = kernel_launches(profile)
     lost, launched = (
@@ -326,9 +334,10 @@ def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def budget_parts(budget: pd.DataFrame) -> list[str]:
-    """Return the names of the parts in a table of `step_budget`, in order, without `_ns`.
+    """Return the names of the parts in a table of `step_budget`, in order and without the suffix
+    `_ns`.
 
-    A table with other parts names them in `attrs["parts"]`.
+    If a table has different parts, `attrs["parts"]` contains their names.
     """
     known = budget.attrs.get(
         "parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
@@ -337,8 +346,8 @@ def budget_parts(budget: pd.DataFrame) -> list[str]:
 
 
 def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of `step_budget` without each device's `WARM_UP_STEPS` if at least two other
-    steps per device remain.
+    """Return a table of `step_budget` without the first `WARM_UP_STEPS` of each device. If fewer
+    than two other steps per device would remain, return the whole table.
     """
     number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
     steady = budget[number >= WARM_UP_STEPS]
@@ -348,12 +357,11 @@ def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
 def _device_columns(
     events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame, blocked: Intervals, data: Intervals
 ) -> dict[str, Any]:
-    """Return the parts in nanoseconds and the shares of one device, with one value per step in
+    """Return each part of a device's time in nanoseconds and as a share, with one value per step in
     `own`.
 
-    host    -- the host's steps.
-    blocked -- when the host was in a call that waits.
-    data    -- when the host was in the phase `data`.
+    - blocked: the times when the host was in a call that waits.
+    - data: the times when the host was in the phase `data`.
     """
     begin, finish = start_and_end(own)
     idle = idle_around(events, begin, finish)
@@ -368,11 +376,11 @@ def _device_columns(
 
 
 def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> Idleness:
-    """Return the idle time between a device's events, and in the windows [begin, finish) before and
-    after them.
+    """Return a device's idle time between its events, and in the windows [begin, finish) before and
+    after the events.
 
-    It is computed for the whole profile, so a gap's cause depends on its true start, even if a step
-    cuts the gap.
+    Idle time is computed for the whole profile, because a step boundary may cut a gap. The cause of
+    the gap depends on its true start.
     """
     start, end = start_and_end(events)
     return idleness(int(min(begin.min(), start.min())), int(max(finish.max(), end.max())), events)
@@ -399,8 +407,8 @@ def device_parts(
 
 
 def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
-    """Return, for each step in `own`, how long work ran that was launched before the host's step
-    started, in nanoseconds.
+    """For each step in `own`, return how long the device ran work that was launched before the step
+    started on the host. The result is in nanoseconds.
     """
     (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
     launch = launch_times(events)
@@ -423,7 +431,7 @@ def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame
 def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
     """Return the result of `step_budget` for a profile without device events.
 
-    marked -- its steps, or the whole profile as one step.
+    - marked: the steps of the profile, or the whole profile as one step.
     """
     rows = []
     others: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Device busy time, and the misleading sum of durations for comparison."""
+"""Device busy time, compared with the misleading sum of event durations."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ BUSY_COLUMNS = {
 def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     """Return one row per rank and device that ran anything.
 
-    - `span_ns`: from the first start to the last end of any device event, whatever its kind.
-    - `busy_ns`: the time during which an event of the chosen kinds ran.
-    - `sum_ns`: the sum of their durations.
-    - `busy_percent`, `sum_percent`: shares of the span.
+    - `span_ns`: the time from the first start to the last end of any device event, whatever its
+      kind.
+    - `busy_ns`: the time when at least one event of the chosen kinds ran.
+    - `sum_ns`: the sum of the durations of these events.
+    - `busy_percent`, `sum_percent`: the same times as shares of the span.
 
-    All values except the span are 0 if no event of these kinds ran. On several streams, the sum
-    exceeds the busy time and can exceed 100%, so it doesn't measure utilization. The busy time
-    doesn't measure it either, because a device that waits inside a collective kernel counts as
-    busy. Raises ValueError for an unknown kind.
-
+    If no event of the chosen kinds ran, all values except the span are 0. Neither value measures
+    utilization. The sum counts overlapping events on several streams more than once, so it can
+    exceed 100%. The busy time includes the time when the device only waits inside a collective
+    kernel. Raises ValueError for an unknown kind.
 
     >>> (device,) = tidyprof.busy(tidyprof.read("trace.json.gz")).itertuples()
     >>> device.busy_ns, device.sum_ns, device.streams

@@ -1,4 +1,4 @@
-"""The call tree: which function called which, and how much time each took."""
+"""A call tree that shows which function called which, and how much time each function took."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _OPENING, _CLOSING = "<({[", ">)}]"
 class _Frames:
     """Stack frames, each after the frame that encloses it.
 
-    events -- the rows of the frames.
-    parent -- position of the enclosing frame, -1 for the outermost frames.
+    - events: the event rows of the frames.
+    - parent: the position of the enclosing frame, or -1 for an outermost frame.
     """
 
     events: pd.DataFrame
@@ -56,43 +56,44 @@ def call_stacks(
     root: str | None = None,
     without: Iterable[str] = (),
 ) -> pd.DataFrame:
-    """Return one row per thread and stack path, depth first.
+    """Return one row per thread and stack path, in depth-first order.
 
-    A called function directly follows its caller, and the longest call comes first.
+    A called function follows its caller directly. Among the calls of one caller, the longest call
+    comes first.
 
-    source  -- `samples`: call-stack samples from rocprof-sys or Perfetto's profilers. `calls`:
-               events with a start and an end, such as operators, ranges and runtime calls. They
-               include Python functions if a torch trace was recorded with `with_stack=True` and
-               read with `python_functions=True`. None: samples if there are any, otherwise calls.
-    root    -- start each stack at its outermost function with this text in its name, and leave out
-               stacks without such a function. Use it to make stacks comparable if the profiler has
-               cut them at their outer end.
-    without -- names of functions to leave out; their time then belongs to their callers.
-
-    - `short_name`: the name without C++ parameters and template arguments, with its last scope
-      only.
+    - source: the kind of data behind the tree. `samples` uses call-stack samples from rocprof-sys
+      or Perfetto's profilers. `calls` uses events with a start and an end, such as operators,
+      ranges and runtime calls. These events include Python functions if a torch trace was recorded
+      with `with_stack=True` and read with `python_functions=True`. None selects the samples if
+      there are any, and otherwise the calls.
+    - root: a string that selects functions by name. Each stack starts at its outermost function
+      whose name contains this string. Stacks without such a function are left out. This option
+      makes stacks comparable if the profiler has cut their outer ends.
+    - without: the names of functions to leave out. Their time then counts for their callers.
+    - `short_name`: the name without C++ parameters and template arguments, and with only the
+      innermost scope.
     - `parent`: the row label of the caller.
-    - `depth`: the depth in the tree, starting with 0.
-    - `count`: the number of samples that contain the path, or of calls to it.
-    - `self_count`: the number of samples or calls with nothing recorded below the path.
-    - `total_ns`, `self_ns`: the time with and without called functions.
-    - `percent`, `self_percent`: shares of the outermost functions' total time (0-100), or of counts
-      if the samples have no durations.
+    - `depth`: the depth in the tree, starting at 0.
+    - `count`: the number of samples that contain the path, or the number of calls to it.
+    - `self_count`: the number of samples or calls for which no deeper function was recorded.
+    - `total_ns`, `self_ns`: the time including and excluding called functions.
+    - `percent`, `self_percent`: the shares of the outermost functions' total time (0-100). If the
+      samples have no durations, these columns are shares of counts.
 
-    To rank functions, add up the self columns by name. The total columns count a recursive function
-    several times. `attrs["source"]` names the source of the table.
+    To rank functions, add up the self columns by name. Don't add up the total columns, because they
+    count a recursive function several times. `attrs["source"]` contains the source of the table.
 
-    A sample represents the time since the previous sample. If there are few samples, the times are
-    therefore rough. Samples never show how often a function was called. Raises ValueError for an
-    unknown source, if source is `samples` but there are none, and if no function has the text of
-    `root` in its name.
+    Each sample represents the time since the previous sample, so the times are rough if there are
+    few samples. Samples never show how often a function was called. Raises ValueError for an
+    unknown source, if the source is `samples` but the profile has none, and if no function name
+    contains the string `root`.
     """
     if source not in (None, *SOURCES):
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
     sampled = _sampled_frames(profile, without)
     if source == "samples" and not len(sampled.events):
         raise ValueError(
-            "the profile has no call-stack samples; record with rocprof-sys-sample, or pass"
+            "the profile has no call-stack samples; record them with rocprof-sys-sample, or pass"
             " source='calls'"
         )
     use_samples = source == "samples" or (source is None and len(sampled.events) > 0)
@@ -105,7 +106,7 @@ def call_stacks(
 
 
 def function_name(name: str) -> str:
-    """Return the name of a C++ function with its last scope only.
+    """Return the name of a C++ function with only the innermost scope.
 
     For example, `at::_ops::conv2d::call(at::Tensor const&)` becomes `conv2d::call`. A name without
     a C++ scope or parameters is returned unchanged.
@@ -123,9 +124,10 @@ def function_name(name: str) -> str:
 
 
 def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
-    """Return the frames of samples.
+    """Return the stack frames of samples.
 
-    Readers number the samples, and the frames of each sample from the outermost inward.
+    Readers number the samples, and they number the frames of each sample from the outermost frame
+    inward.
     """
     events = of_kind(profile, ["sample"])
     if "sample" not in events.columns:
@@ -138,8 +140,8 @@ def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
 
 
 def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
-    """Return the calls of host threads, each nested in the call that was running on its thread when
-    it started.
+    """Return the calls of host threads. Each call is nested in the call that was running on its
+    thread when it started.
     """
     events = host_events(profile)
     events = events[~events["name"].isin(list(without))]
@@ -149,8 +151,8 @@ def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
 
 
 def _below(frames: _Frames, root: str) -> _Frames:
-    """Return, for each stack, the outermost frame with the text in its name and all frames inside
-    it.
+    """For each stack, return the outermost frame whose name contains the given string, and all
+    frames inside this frame.
     """
     inside = (
         frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
@@ -166,9 +168,7 @@ def _below(frames: _Frames, root: str) -> _Frames:
 
 
 def _levels(parent: np.ndarray) -> list[np.ndarray]:
-    """Return the positions of the outermost frames, of the frames directly inside them, and so
-    on.
-    """
+    """Yield the positions of the frames level by level, starting with the outermost frames."""
     depth, above = np.zeros(len(parent), np.int64), parent
     while (inner := above >= 0).any():
         depth += inner
@@ -178,7 +178,6 @@ def _levels(parent: np.ndarray) -> list[np.ndarray]:
 
 
 def _tree(frames: _Frames) -> pd.DataFrame:
-    """Return the rows of `call_stacks`."""
     events, parent = frames.events, frames.parent
     thread = events.groupby(_THREAD, dropna=False).ngroup().to_numpy()
     name, names = pd.factorize(events["name"].astype(str))
@@ -226,8 +225,8 @@ def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
 
 
 def _depth_first(table: pd.DataFrame, caller: np.ndarray) -> pd.DataFrame:
-    """Return the rows by thread with their `parent`, each after its caller or after a sibling's
-    calls.
+    """Return the rows sorted by thread, with a column `parent`. Each row follows its caller or the
+    calls of a sibling.
     """
     by = ["thread_number", "percent", "count", "name"]
     below: dict[int, list[int]] = {}

@@ -1,8 +1,8 @@
-"""Compare each collective across ranks: lateness, waiting time and transfer time.
+"""Compare each collective across ranks: arrival delay, waiting time and transfer time.
 
-A collective kernel starts when its own rank arrives and then waits on the device for the other
-ranks. Its duration therefore includes both the wait and the transfer. Only the start times on all
-ranks can separate the two.
+A collective kernel starts when its own rank arrives, and then it waits on the device for the other
+ranks. The kernel's duration therefore includes both the wait and the transfer. The start times on
+all ranks are needed to separate the wait from the transfer.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from tidyprof.tables.records import PlainEvents
 SYNCHRONIZING = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE
 )
-"""Collectives in which every rank needs data from every other rank, so no rank can leave before all
-have entered.
+"""Collectives in which every rank needs data from every other rank. No rank can leave such a
+collective before all ranks have entered it.
 
-The root of a broadcast can leave earlier
+A broadcast isn't listed because its root can leave earlier
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
 """
 
@@ -96,13 +96,14 @@ _PARTICIPANT = list(PLACE)
 def collective_entries(profile: Profile) -> pd.DataFrame:
     """Return one row per collective that ran on a device of this profile, in launch order.
 
-    `name` is the collective operation (`allreduce`) if the file states it, otherwise the kernel's
-    short name. `step` is the training step that launched the collective. `launch_ns`, `start_ns`
-    and `duration_ns` are as in `Profile.events`. `world_size` is the number of ranks in the job.
-    Values that the file doesn't contain are `<NA>`.
+    `name` is the collective operation, such as `allreduce`, if the file states the operation.
+    Otherwise, `name` is the kernel's short name. `step` is the training step that launched the
+    collective. `launch_ns`, `start_ns` and `duration_ns` are the same as in `Profile.events`.
+    `world_size` is the number of ranks in the job. Values that are missing from the file are
+    `<NA>`.
 
-    The table is small, and `collectives` accepts it instead of a profile. Use it to reduce many
-    files (see `tidyprof.parallel`). Raises ValueError under the same condition as
+    The table is small, and `collectives` accepts it instead of a profile. Use such tables to reduce
+    many files (see `tidyprof.parallel`). Raises ValueError under the same condition as
     `common.owner_of`.
     """
     marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
@@ -130,7 +131,6 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
 
 
 def _names(events: PlainEvents) -> list[str]:
-    """Return the collective's name if the file states it, otherwise the short name."""
     names = events["short_name"].tolist()
     if "collective" not in events:
         return names
@@ -150,47 +150,50 @@ def collectives(
     `collective_entries`.
 
     Collectives on two ranks match if they have the same name, step and position in launch order. If
-    ranks ran a name different numbers of times in a step, none of these collectives are compared.
-    This can happen at the start or end of a trace. All ranks are assumed to be in one process
-    group and to have synchronized clocks.
+    the ranks ran a collective different numbers of times in a step, collectives with this name
+    aren't compared for that step. Such a difference can occur at the start or end of a trace. The
+    comparison assumes that all ranks are in one process group and that their clocks are
+    synchronized.
 
-    Columns of the table per collective:
+    The table per collective has these columns:
 
-    - `start_ns`: when the first rank entered.
-    - `duration_ns`: from the first entry to the last exit, the sum of `entry_skew_ns` and
-      `transfer_ns`.
-    - `entry_skew_ns`: from the first to the last entry.
-    - `transfer_ns`: from the last entry to the last exit.
-    - `exit_skew_ns`: from the first to the last exit.
-    - `lead_ns`: how much later than all other ranks the last rank arrived. It is 0 if several ranks
-      arrived last at the same time; `last_rank` is then one of them.
+    - `start_ns`: the time when the first rank entered.
+    - `duration_ns`: the time from the first entry to the last exit. This time is the sum of
+      `entry_skew_ns` and `transfer_ns`.
+    - `entry_skew_ns`: the time from the first entry to the last entry.
+    - `transfer_ns`: the time from the last entry to the last exit.
+    - `exit_skew_ns`: the time from the first exit to the last exit.
+    - `lead_ns`: how much later the last rank arrived than all other ranks. If several ranks arrived
+      last at the same time, `lead_ns` is 0 and `last_rank` is one of them.
     - `wait_ns`: the sum of all ranks' waiting times.
-    - `last_device`: which of the last rank's devices arrived last.
-    - `order_possible`: False if a rank left before another entered, but the collective doesn't
-      allow that (`SYNCHRONIZING`). Then the clocks disagree, or the rows belong to different
-      collectives.
+    - `last_device`: the device of the last rank that arrived last.
+    - `order_possible`: False if a rank left before another rank entered, although the collective
+      doesn't allow that (see `SYNCHRONIZING`). In this case, the clocks disagree or the rows belong
+      to different collectives.
 
-    Columns of the table per collective and rank:
+    The table per collective and rank has these columns:
 
-    - `lateness_ns`: from the first rank's entry to this rank's entry.
-    - `wait_ns` and `transfer_ns`: from this rank's entry to the last entry, and the rest of
-      `duration_ns`. `wait_ns` is 0 for a rank that left before the last rank entered, as the root
-      of a broadcast can.
-    - `arrived_last`: False for all ranks if several arrived last at the same time.
+    - `lateness_ns`: the time from the first rank's entry to this rank's entry.
+    - `wait_ns`: the time from this rank's entry to the last entry. If a rank left before the last
+      rank entered, which the root of a broadcast can do, its `wait_ns` is 0.
+    - `transfer_ns`: the rest of `duration_ns`.
+    - `arrived_last`: True for the rank that arrived last. If several ranks arrived last at the same
+      time, the value is False for all ranks.
     - `synchronizing`: True for collectives that no rank can leave before all have entered.
 
-    Entries of attrs:
+    `attrs` contains these entries:
 
     - `ranks`, `world_size`: the number of ranks in the table and in the job (None if unknown). If
-      the table has fewer ranks than the job, waiting times are lower bounds.
+      ranks are missing from the table, the waiting times are lower bounds.
     - `unmatched`: the number of entries without a counterpart.
-    - `impossible_orders`: the number of collectives with `order_possible` False.
-    - `clock_error_ns`: a lower bound of the clock disagreement, derived from these collectives.
-    - `exit_skew_ns`: the median over synchronizing collectives.
-    - `clocks`: a summary of these findings in a sentence.
+    - `impossible_orders`: the number of collectives for which `order_possible` is False.
+    - `clock_error_ns`: a lower bound for the difference between the clocks, derived from these
+      collectives.
+    - `exit_skew_ns`: the median exit skew of the synchronizing collectives.
+    - `clocks`: a sentence that summarizes these findings.
 
-    Raises ValueError if there is only one rank. With several profiles, or several files in a table,
-    it also raises ValueError if one of them doesn't state its rank or if two have the same rank.
+    Raises ValueError if there is only one rank. If there are several profiles or files, also raises
+    ValueError if one of them doesn't state its rank or if two have the same rank.
     """
     if isinstance(profiles, pd.DataFrame):
         entries = profiles
@@ -200,7 +203,7 @@ def collectives(
     ranks = len(entries[_PARTICIPANT].drop_duplicates())
     if ranks == 1:
         raise ValueError(
-            "there is only one rank; to compare collectives, read the profiles of several ranks"
+            "there is only one rank; read the profiles of several ranks to compare collectives"
         )
     matched = match(entries)
     table = _summaries(matched)
@@ -220,7 +223,7 @@ def collectives(
 
 
 def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return the entries of several profiles as one table.
+    """Return the entries of all profiles as one table.
 
     Raises ValueError if two profiles share a rank, or if one of several profiles doesn't state its
     rank.
@@ -231,21 +234,21 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
         own = set(table["rank"])
         if len(tables) > 1 and table["rank"].isna().any():
             raise ValueError(
-                "one of several profiles doesn't state its rank; read it with rank=..."
+                "one of several profiles doesn't state its rank; read this profile with rank=..."
             )
         if own & seen:
             raise ValueError(
-                f"rank {min(own & seen)} is in two of the profiles; pass each rank once"
+                f"two profiles contain rank {min(own & seen)}; pass each rank only once"
             )
         seen |= own
     return join(tables)
 
 
 def require_own_ranks(table: pd.DataFrame) -> None:
-    """Raise ValueError if a table's files share a rank or if a file doesn't state its rank.
+    """Raise ValueError if files of a table share a rank, or if a file doesn't state its rank.
 
-    The check applies to tables from several files, which have a column `file` (see
-    `tidyprof.parallel`). Devices of one rank may be in several files.
+    The check applies only to tables from several files, which have a column `file` (see
+    `tidyprof.parallel`). The devices of one rank may be spread over several files.
     """
     if "file" not in table.columns or table["file"].nunique() < 2:
         return
@@ -253,17 +256,20 @@ def require_own_ranks(table: pd.DataFrame) -> None:
     if nameless.any():
         raise ValueError(
             f"{table.loc[nameless, 'file'].iloc[0]} is one of several files but doesn't state its"
-            " rank; read it with rank=..."
+            " rank; read this file with rank=..."
         )
     files = table.groupby(_PARTICIPANT, dropna=False)["file"].unique()
     for (rank, _), names in files[files.str.len() > 1].items():
-        raise ValueError(f"rank {rank} is in both {names[0]} and {names[1]}; pass each rank once")
+        raise ValueError(
+            f"rank {rank} is in both {names[0]} and {names[1]}; pass each rank only once"
+        )
 
 
 def match(entries: pd.DataFrame) -> pd.DataFrame:
     """Return the entries that have a counterpart on every rank, sorted by collective and rank.
 
-    Adds `end_ns`, number (of the collective), and the columns that `collectives` explains.
+    The function adds `end_ns`, the number of the collective, and the columns that the docstring of
+    `collectives` describes.
     """
     # Calls are paired by counting, so one missing call would shift all later pairs. Keep only names
     # that occur equally often on all ranks in a step.
@@ -331,27 +337,26 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
 
 
 def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
-    """Return what the order of entries and exits shows about the ranks' clocks."""
+    """Return what the order of entries and exits reveals about the ranks' clocks."""
     checked = table[table["synchronizing"]]
     impossible = checked[~checked["order_possible"]]
     error = (
         int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
     )
     skew = float(checked["exit_skew_ns"].median()) if len(checked) else None
-    text = "All ranks' times are compared unchanged, as if they came from one clock"
+    text = "The times of all ranks are compared as if they came from one clock"
     if not len(checked):
         text += ". The trace has no collective that could disprove this."
     elif not len(impossible):
         text += (
-            f". This is plausible because no rank left any of the {len(checked)} synchronizing"
-            f" collectives before all ranks had entered, and all ranks left within"
-            f" {skew / 1000:.1f} µs (median)."
+            f". The {len(checked)} synchronizing collectives don't contradict this because no rank"
+            f" left before all ranks had entered. The median exit skew was {skew / 1000:.1f} µs."
         )
     else:
         text += (
             f". But in {len(impossible)} of {len(checked)} synchronizing collectives, a rank left"
-            f" before another rank entered. Either the clocks differ by at least"
-            f" {error / 1000:.1f} µs, or the collectives belong to different process groups."
+            " before another rank entered. Either the collectives belong to different process"
+            f" groups, or the clocks disagree. They would differ by {error / 1000:.1f} µs or more."
             " Don't trust the waiting times."
         )
     return {
@@ -363,21 +368,21 @@ def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
 
 
 COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
-"""Ranges of torch.distributed's backends, which run on separate threads."""
+"""Ranges of torch.distributed's communication backends, which run on separate threads."""
 
 
 def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
-    """Return one owner's `COMMUNICATION` ranges."""
+    """Return the `COMMUNICATION` ranges of one owner."""
     ranges = events_of_process(plain_host_events(profile, ("annotation", "operator")), owner)
     return ranges[names_matching(ranges, COMMUNICATION)]
 
 
 def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return a table like `collective_entries`, built from the `COMMUNICATION` ranges.
+    """Build a table like the one from `collective_entries`, but from the `COMMUNICATION` ranges.
 
-    If the tensors are on a GPU, a rank enters a collective when its devices have finished all
-    earlier work, because the copy to the host waits for that work. The device of such an entry is
-    the first device of the rank.
+    If the tensors are on a GPU, the copy to the host waits for all earlier work on the device. A
+    rank therefore enters the collective when its devices have finished this work. The table lists
+    the rank's first device for these entries.
     """
     return result(pd.concat(list(_entry_tables(profile, mark))), ENTRY_COLUMNS, profile)
 
@@ -416,10 +421,8 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
 
 
 def _free_from(work: PlainEvents, times: np.ndarray) -> np.ndarray:
-    """Return, for each of these times, the end of the last device event that was launched before
-    it.
-
-    The result is 0 if there is none.
+    """For each of these times, return the end of the last device event that was launched earlier.
+    If no event was launched earlier, the result is 0.
     """
     launched = launch_times(work)
     known = launched != ABSENT

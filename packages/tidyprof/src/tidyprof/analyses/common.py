@@ -1,6 +1,6 @@
-"""Shared helpers of the analyses.
+"""Helper functions that the analyses share.
 
-They choose rows, group events by device, shape a result and join several results.
+The helpers select rows, group events by device, format a result and join several results.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tidyprof.tables.launches import launching_calls
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
 Events: TypeAlias = "pd.DataFrame | PlainEvents"
-"""A table of events, or its plain arrays."""
+"""A table of events, or the same events as plain arrays."""
 
 HOST_KINDS = ("runtime", "operator", "annotation")
-"""Kinds of events that show what a host thread was doing."""
+"""Kinds of events that show the activity of a host thread."""
 
 PLACE = {"rank": "Int32", "device": "Int32"}
-"""Columns that identify a row's GPU; `<NA>` if the file doesn't name it."""
+"""Columns that identify a row's GPU. The values are `<NA>` if the file doesn't name the GPU."""
 
 
 def result(
@@ -41,10 +41,11 @@ def result(
     columns: Mapping[str, str],
     profile: Profile,
 ) -> pd.DataFrame:
-    """Return a table with exactly these columns and dtypes, and the profile's origin in `attrs`.
+    """Return a table with exactly these columns and dtypes. The table's `attrs` contain the
+    profile's origin.
 
-    rows -- a table, a sequence with one mapping per row, or one mapping of columns. The values of a
-            column are a list, or int64 with `ABSENT` for missing values.
+    - rows: a table, a sequence with one mapping per row, or one mapping of columns. The values of a
+      column are a list, or int64 numbers with `ABSENT` for missing values.
     """
     # Convert column by column: pandas takes ten times as long to create a table from records or to
     # convert the dtypes of a whole table.
@@ -71,7 +72,7 @@ def _column(
 
 
 def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
-    """Return columns for `result` that repeat each of these integers `count` times.
+    """Return columns for `result` that contain each of these integers `count` times.
 
     None and `<NA>` become `ABSENT`.
     """
@@ -107,7 +108,7 @@ def of_kind(profile: Profile, kinds: Kinds) -> pd.DataFrame:
 def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
     """Return the events on host threads.
 
-    Ranges that a tool projected onto a device are left out.
+    Ranges that a profiler projected onto a device are left out.
     """
     names = tuple(kind_names(kinds))
 
@@ -146,14 +147,14 @@ def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvent
 def by_device(
     profile: Profile, kinds: Kinds = DEVICE_KINDS
 ) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
-    """Yield each GPU's place (rank and device) and its events of these kinds, sorted by rank and
-    device.
+    """Yield the place of each GPU (its rank and device) and the GPU's events of these kinds. The
+    GPUs are sorted by rank and device.
 
-    If no event of a rank has a device, all of its events belong to one GPU. Otherwise, events
-    without a device belong to an unknown GPU and are left out.
+    If no event of a rank has a device, all of the rank's events belong to one GPU. Otherwise,
+    events without a device are left out because their GPU is unknown.
 
-    The events have a column `launched_ns`, which is the time when the launching call returned. It
-    is `ABSENT` if no call is known.
+    The events have a column `launched_ns`, which contains the time when the launching call
+    returned. If no launching call is known, the value is `ABSENT`.
     """
     events, columns = plain_events(profile, kinds), event_arrays(profile)
     if "launched_ns" not in columns:
@@ -168,7 +169,7 @@ def by_device(
 
 
 def _distinct(values: np.ndarray) -> list[int | None]:
-    """Return the sorted distinct numbers, with None for `ABSENT` at the end."""
+    """Return the sorted distinct numbers. `ABSENT` becomes None, which comes last."""
     numbers = np.unique(values).tolist()
     return [*numbers[1:], None] if numbers[:1] == [ABSENT] else numbers
 
@@ -179,15 +180,16 @@ def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_rank(events: Events, rank: Any) -> Events:
-    """Return the events of one rank, or the table itself if all events are of this rank.
+    """Return the events of one rank. If all events belong to this rank, the result is the table
+    itself.
 
-    For None or `<NA>`, return the events without a rank.
+    If the rank is None or `<NA>`, return the events without a rank.
     """
     return rows(events, equal(events["rank"], rank))
 
 
 def equal(column: pd.Series | np.ndarray, number: Any) -> np.ndarray:
-    """Return a mask of the rows that have this number in a column of integers.
+    """Return a mask of the rows with this number in a column of integers.
 
     None and `<NA>` match missing values.
     """
@@ -201,9 +203,9 @@ def start_and_end(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Intervals:
-    """Return the time during which at least one of the events runs.
+    """Return the set of times when at least one of the events runs.
 
-    chosen -- a mask of the events to include.
+    - chosen: a mask of the events to include.
     """
     start, end = start_and_end(events)
     return Intervals.union(start[chosen], end[chosen])
@@ -212,11 +214,10 @@ def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Interv
 def overlapping(
     start: Times, end: Times, begin: Times, finish: Times
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of all overlapping pairs of an event [start, end) and a window [begin,
-    finish).
+    """Return the positions of each event [start, end) and window [begin, finish) that overlap.
 
-    The windows must be sorted by `begin`. If windows overlap each other, the result can include an
-    event and a window that are close but don't overlap.
+    The windows must be sorted by `begin`. If windows overlap each other, the result may also
+    include pairs that are close to each other but don't overlap.
     """
     first = np.searchsorted(np.maximum.accumulate(finish), start, side="right")
     count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
@@ -233,8 +234,8 @@ def overlapping(
 def launch_times(events: Events) -> np.ndarray:
     """Return the time when the host launched each device event, in int64 nanoseconds.
 
-    The time is `ABSENT` if the file has no launch for the event. Readers store launch times in the
-    column `launch_ns`.
+    If the file contains no launch for an event, the time is `ABSENT`. Readers store launch times in
+    the column `launch_ns`.
     """
     return (
         whole_numbers(events["launch_ns"])
@@ -244,21 +245,22 @@ def launch_times(events: Events) -> np.ndarray:
 
 
 def has_launches(events: Events) -> bool:
-    """Return True if the file has a launch for any of these events."""
+    """Return True if the file contains a launch for at least one of these events."""
     return bool((launch_times(events) != ABSENT).any())
 
 
 def names_matching(events: Events, pattern: str) -> np.ndarray:
-    """Return a mask of the events whose whole name matches the regular expression.
+    """Return a mask of the events for which the regular expression matches the whole name.
 
-    Each distinct name is checked only once because a trace has few names but very many events.
+    Each distinct name is checked only once, because a trace contains many events but few distinct
+    names.
     """
     match = re.compile(pattern).fullmatch
     return of_each_name(events, lambda name: match(name) is not None, bool)
 
 
 def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.ndarray:
-    """Return the result of `find` for the name of each event, converted to this dtype.
+    """Apply `find` to the name of each event, and return the results with this dtype.
 
     For an event without a name, the result is None, converted to the same dtype.
     """
@@ -276,7 +278,7 @@ def percent(part: Any, whole: Any) -> Any:
 
 
 def four_digits(value: float) -> str:
-    """Format a number for a sentence with four significant digits.
+    """Format a number with four significant digits for use in a sentence.
 
     A number of 1,000 or more keeps all digits before the decimal point.
     """
@@ -284,10 +286,11 @@ def four_digits(value: float) -> str:
 
 
 def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Return one table with the rows of all tables in order, and their combined origin in `attrs`.
+    """Return one table that contains the rows of all tables in order. The table's `attrs` contain
+    the combined origin.
 
-    Different origins are joined with semicolons. Raises ValueError if there are no tables, if
-    tables with rows have different columns, or if only some of the tables have an origin.
+    Semicolons separate different origins. Raises ValueError if there are no tables, if tables with
+    rows have different columns, or if only some of the tables have an origin.
     """
     tables = list(tables)
     if not tables:
@@ -311,25 +314,25 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
 def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
     """Return one or more profiles as an iterable.
 
-    An iterable isn't read here, so a generator still creates its profiles one at a time.
+    This function doesn't read an iterable, so a generator still creates its profiles one at a time.
     """
     return [profiles] if isinstance(profiles, Profile) else profiles
 
 
 OWNER = {"rank": "Int32", "process": "Int64"}
-"""Columns that identify the owner of a row's host events. `process` is `<NA>` if the rank is enough
-to identify the owner.
+"""Columns that identify the owner of a row's host events. If the rank is enough to identify the
+owner, `process` is `<NA>`.
 """
 
 
 def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
     """Return the `OWNER` column `process` of each annotation, as int64.
 
-    marks -- the annotations that start steps.
+    - marks: the annotations that mark the start of steps.
 
-    The values are `ABSENT` unless several processes without a rank have such marks. A process
-    without marks, such as a data loader worker, belongs to the run of the process that marks the
-    steps.
+    Process numbers are needed only if several processes without a rank have step markers.
+    Otherwise, the values are `ABSENT`. A process without step markers, such as a data loader
+    worker, belongs to the process that marks the steps.
     """
     marking = np.unique(whole_numbers(of_rank(marks, None)["process"]))
     if (marking != ABSENT).sum() < 2:
@@ -338,9 +341,10 @@ def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
 
 
 def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
-    """Return the rows of one owner, a mapping with the keys of `OWNER`.
+    """Return the rows of one owner, which is a mapping with the keys of `OWNER`.
 
-    The owner's process selects the rows if it is known; otherwise, the owner's rank does.
+    If the owner's process is known, the process selects the rows. Otherwise, the owner's rank
+    selects the rows.
     """
     own = of_rank(events, owner["rank"])
     if pd.isna(owner["process"]):
@@ -364,11 +368,11 @@ def owners_of(table: Events) -> list[dict[str, Any]]:
 def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[str, Any]:
     """Return the owner of a device's events.
 
-    place -- the rank and the device.
-    marked -- the steps on the host.
+    - place: the rank and device of the GPU.
+    - marked: the steps on the host.
 
-    Raises ValueError if several processes without a rank mark steps, and the events aren't all from
-    one process.
+    Raises ValueError if several processes without a rank mark steps and the device events come from
+    more than one process.
     """
     rank = place["rank"]
     if (whole_numbers(of_rank(marked, rank)["process"]) == ABSENT).all():
@@ -376,7 +380,7 @@ def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[s
     processes = np.unique(whole_numbers(events["process"]))
     if len(processes) > 1 or processes[0] == ABSENT:
         raise ValueError(
-            "several processes without a rank mark steps, so it isn't clear which of them used"
+            "several processes without a rank mark steps, so it isn't clear which process used"
             f" device {place['device']}. Read the files of one process at a time, or let the"
             " profiler write the rank into each file name"
         )
@@ -384,10 +388,10 @@ def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[s
 
 
 def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
-    """Return, for each gap, the name of the host event that overlaps it longest.
+    """For each gap, return the name of the host event that overlaps the gap longest.
 
-    On a tie, the shortest of these events wins. The name is None if no event covers at least the
-    share `least` of the gap.
+    If several events overlap the gap equally long, the shortest event is used. The name is None if
+    no event covers at least the share `least` of the gap.
     """
     names = np.full(len(idle), None, dtype=object)
     start, end = start_and_end(host)

@@ -40,27 +40,31 @@ def compare(
     include: Kinds = ("kernel", "collective"),
     by: str = "kernel",
 ) -> pd.DataFrame:
-    """Return one row per kernel of either profile, largest change of total time first.
+    """Return one row per kernel that occurs in either profile. The row with the largest change in
+    total time comes first.
 
-    Kernels are matched by short name because full names differ between versions in irrelevant
-    details, such as argument types and suffixes that tools add. If one of the profiles has several
-    kernels with the same short name, these are matched by full name and get distinct short names.
+    Kernels are matched by their short names, because full names differ between versions in
+    irrelevant details, such as argument types and suffixes from profilers. If several kernels in
+    one profile have the same short name, these kernels are matched by their full names and get
+    distinct short names.
 
-    `difference_ns` is after minus before. `ratio` is after / before, which is infinite for a new
-    kernel and 0 for a removed kernel. The totals cover the whole profiles, so compare profiles with
-    equal numbers of steps and ranks. `attrs["origin"]` names both origins if they differ.
+    `difference_ns` is the total of `after` minus the total of `before`. `ratio` is the total of
+    `after` divided by the total of `before`. The ratio is infinite for a new kernel and 0 for a
+    removed kernel. The totals cover the whole profiles, so compare only profiles with equal numbers
+    of steps and ranks. If the origins differ, `attrs["origin"]` names both of them.
 
-    With `by="operator"`, the table has one row per PyTorch operator that launched such work. The
-    innermost operator at the launch counts. Use this table to compare GPUs whose kernels have
-    different names. `total_ns` is the kernels' time, and `calls` is the number of calls to the
-    operator. Operators of cuDNN and MIOpen are matched under a common name, for example
-    `aten::miopen_convolution` as `aten::convolution`. The row `<NA>`, with 0 calls, contains the
-    work without a known operator, such as the work of a replayed graph. For profiles
-    `on_hosts_only`, `total_ns` is the operators' self time.
+    With `by="operator"`, the table has one row for each PyTorch operator that launched GPU work of
+    the included kinds. Work is assigned to the innermost operator that was running at the launch.
+    Use this table to compare GPUs whose kernels have different names. `total_ns` is the kernels'
+    time, and `calls` is the number of calls to the operator. Operators of cuDNN and MIOpen are
+    matched under a common name. For example, `aten::miopen_convolution` is listed as
+    `aten::convolution`. The row `<NA>`, with 0 calls, contains the work without a known operator,
+    such as the work of a replayed graph. If `on_hosts_only` is True for the profiles, `total_ns` is
+    the operators' self time.
 
-    Raises ValueError for an unknown kind in `include` or an unknown `by`. Also raises it for
-    `by="operator"` if a profile doesn't link any such work to an operator. Only torch.profiler with
-    CPU activities and rpd with `emit_nvtx` record this link.
+    Raises ValueError for an unknown kind in `include` or an unknown `by`. With `by="operator"`,
+    also raises ValueError if a profile doesn't link any work of these kinds to an operator. Only
+    torch.profiler with CPU activities and rpd with `emit_nvtx` record these links.
 
     >>> before = tidyprof.read("trace.json.gz")
     >>> tidyprof.compare(before, before)[["difference_ns", "ratio"]].values.tolist()
@@ -94,9 +98,10 @@ def compare(
 def on_hosts_only(
     before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")
 ) -> bool:
-    """Return True if both profiles have operators and neither has work of these kinds on a GPU.
+    """Return True if both profiles contain operators and neither profile contains GPU work of these
+    kinds.
 
-    For example, both may be profiles of CPU-only runs.
+    This is the case for profiles of CPU-only runs.
     """
     sides = (before, after)
     return all(
@@ -105,15 +110,18 @@ def on_hosts_only(
 
 
 def _own_times(profile: Profile) -> pd.DataFrame:
-    """Return each operator, the number of its calls, and its self time on the host."""
+    """Return a table of all operators with their numbers of calls and their self times on the
+    host.
+    """
     columns = {"name": "operator", "calls": "calls", "self_ns": "total_ns"}
     return operators(profile)[list(columns)].rename(columns=columns)
 
 
 def _changes(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with difference and ratio, largest change first.
+    """Return the table with columns for the difference and the ratio. The row with the largest
+    change comes first.
 
-    If one profile lacks a row, its values are 0.
+    If a row is missing from one profile, its values for that profile are 0.
     """
     table = table.fillna(dict.fromkeys(list(_CHANGES)[:4], 0))
     table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
@@ -126,8 +134,8 @@ def _changes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return calls and totals of both profiles by matched name, `<NA>` if a profile lacks the
-    name.
+    """Return the calls and totals of both profiles by matched name. The values are `<NA>` if the
+    name is missing from a profile.
     """
     names = _matched_names([side.index for side in sides.values()])
     joined = pd.concat(
@@ -153,8 +161,8 @@ def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.DataFrame:
-    """Return each operator, the number of its calls, and the total time of the work that it
-    launched.
+    """Return a table of all operators with their numbers of calls and the total time of the work
+    that they launched.
 
     Raises ValueError if no operator is known.
     """
@@ -175,9 +183,10 @@ def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.Data
 
 
 def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
-    """Return full name -> the name for matching.
+    """Return a mapping from each full name to the name for matching.
 
-    It is the short name unless one of the profiles uses that for several kernels.
+    The name for matching is the short name. If one of the profiles uses the short name for several
+    kernels, the full name is used instead.
     """
     ambiguous: set[str] = set()
     for side in sides:
@@ -191,8 +200,8 @@ def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
 
 
 def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
-    """Return calls, total and category per kernel name, without suffixes that tools add to the
-    name.
+    """Return the calls, the total and the category for each kernel name. Suffixes from profilers
+    are removed from the names.
     """
     events = of_kind(profile, include)
     names = events["name"].astype("category").cat

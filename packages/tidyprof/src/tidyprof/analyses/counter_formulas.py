@@ -1,7 +1,7 @@
 """Formulas of rocprof-compute's Speed-of-Light table as weighted sums of hardware counters.
 
-They restate src/rocprof_compute_soc/analysis_configs/gfx*/0200_system_speed_of_light.yaml in
-ROCm/rocm-systems, projects/rocprofiler-compute. Peak rates are for the clock and the number of
+The formulas come from src/rocprof_compute_soc/analysis_configs/gfx*/0200_system_speed_of_light.yaml
+in ROCm/rocm-systems, projects/rocprofiler-compute. Peak rates apply to the clock and the number of
 compute units in sysinfo.
 """
 
@@ -24,42 +24,45 @@ from tidyprof.analyses.gpu_peaks import (
 from tidyprof.tables.contract import Profile
 
 DURATION = "duration_ns"
-"""Placeholder for the dispatch's duration among a formula's counters. A rate per nanosecond is a
-rate of 10^9 per second.
+"""Placeholder for the dispatch's duration among the counters of a formula. A rate per nanosecond
+corresponds to a rate of 10^9 per second.
 """
 
 _KEY = ["device", "dispatch_id", "kernel"]
 
 
 def holds_metrics(profile: Profile) -> bool:
-    """Return True if the counters are already evaluated, as in an analysis database.
+    """Return True if the file contains evaluated metrics instead of counters, as in an analysis
+    database.
 
-    An analysis database contains metrics per kernel but no counters per dispatch.
+    An analysis database contains metrics for each kernel, but no counters for each dispatch.
     """
     return "metric_id" in profile.counters
 
 
 class DispatchCounters:
-    """Counters of a profile's dispatches, looked up by name.
+    """The counters of a profile's dispatches, which can be looked up by name.
 
-    frame -- one row per dispatch: `device`, `dispatch_id`, `kernel`, `duration_ns` (float, NaN
-             without times).
+    - frame: one row per dispatch with `device`, `dispatch_id`, `kernel` and `duration_ns` (a float,
+      NaN if the time is unknown).
 
-    If several runs of the program counted a counter, the first run is used, or the run that also
-    counted the counter `with_run_of`.
+    If a counter was collected in several runs of the program, the first run is used. If
+    `with_run_of` names another counter, the run that also collected that counter is used.
     """
 
     def __init__(self, profile: Profile, names: Iterable[str], kernel: str | None = None) -> None:
         """Read the counters.
 
-        names  -- the counters that will be used.
-        kernel -- only kernels with this text in their name.
+        - names: the names of the counters that will be used.
+        - kernel: a string that selects the kernels with this string in their name.
 
-        Raises ValueError if the profile has no raw counters or no such kernel.
+        Raises ValueError if the profile has no raw counters, or if no kernel has this string in its
+        name.
         """
         if "dispatch_id" not in profile.counters:
             raise ValueError(
-                "the profile has no hardware counters; read the folder of `rocprof-compute profile`"
+                "the profile has no hardware counters; read the output folder of"
+                " `rocprof-compute profile`"
             )
         counters = profile.counters
         # Keep the dispatches that have counters, with or without times. Merge kernels as plain
@@ -89,7 +92,7 @@ class DispatchCounters:
         return len(self.frame)
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Return the counters that no dispatch has."""
+        """Return the counters that are missing from all dispatches."""
         return [name for name in dict.fromkeys(names) if not self._has(name)]
 
     def _has(self, name: str) -> bool:
@@ -98,7 +101,9 @@ class DispatchCounters:
         )
 
     def column(self, name: str, with_run_of: str | None = None) -> np.ndarray:
-        """Return one value per dispatch, NaN if it wasn't counted."""
+        """Return one value per dispatch. The value is NaN if the dispatch has no value for this
+        counter.
+        """
         if name == DURATION:
             return self.frame[DURATION].to_numpy()
         values = self._values[self._values["name"] == name]
@@ -118,8 +123,8 @@ class DispatchCounters:
     def weighted_sum(
         self, weights: Mapping[str, float], with_run_of: str | None = None
     ) -> np.ndarray:
-        """Return the sum of weight times counter per dispatch, NaN if one of the counters wasn't
-        counted.
+        """Return the weighted sum of the counters for each dispatch. The sum is NaN if one of the
+        counters is missing.
         """
         total = np.zeros(len(self.frame))
         for name, weight in weights.items():
@@ -132,18 +137,18 @@ def _matching(kernels: pd.Series, text: str) -> np.ndarray:
     has_text = [text in name for name in names.categories]
     if not any(has_text):
         shown = "; ".join(str(name)[:60] for name in names.categories[:5])
-        raise ValueError(f"no kernel has {text!r} in its name; the kernels are: {shown}")
+        raise ValueError(f"no kernel has {text!r} in its name. Kernels: {shown}")
     return np.array([*has_text, False])[names.codes]
 
 
 _LANES = 64
-"""Work-items per wavefront. An instruction counts as one operation per work-item."""
+"""Number of work-items per wavefront. An instruction counts as one operation for each work-item."""
 
 _MATRIX_UNIT = 512
-"""FLOP per count of SQ_INSTS_VALU_MFMA_MOPS_*."""
+"""Number of FLOP per count of SQ_INSTS_VALU_MFMA_MOPS_*."""
 
 _ISSUE_PEAK = 5
-"""Instructions that a CU can issue per clock cycle."""
+"""Number of instructions that a CU can issue per clock cycle."""
 
 MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
     "fp8": ("MFMA FLOPs (F8)", "F8"),
@@ -154,18 +159,20 @@ MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
     "fp6/fp4": ("MFMA FLOPs (F6F4)", "F6F4"),
     "int8": ("MFMA IOPs (Int8)", "I8"),
 }
-"""Data type -> its metric, and the type's name in the counter."""
+"""The metric for each data type, and the name of the type in the counter."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A ratio of weighted sums of counters.
+    """A metric that is the ratio of two weighted sums of counters.
 
-    numerator   -- counter -> weight; `DURATION` gives rates of 10^9 per second.
-    denominator -- counter -> weight.
-    peak        -- the peak, or None if there is none.
-    needs       -- sysinfo entries that the peak needs but that are missing.
-    run_of      -- if several runs counted a counter, use the run that counted this one.
+    - numerator: the weight of each counter. The counter `DURATION` results in rates of 10^9 per
+      second.
+    - denominator: the weight of each counter.
+    - peak: the peak value, or None if there is none.
+    - needs: the missing sysinfo entries that are required for the peak.
+    - run_of: the name of a counter. If a counter of this metric was collected in several runs, the
+      run that also collected `run_of` is used.
     """
 
     name: str
@@ -178,8 +185,8 @@ class Metric:
 
 
 def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield all metrics in the order of the tool's table, except "Active CUs", which isn't a
-    ratio.
+    """Yield all metrics in the order of the profiler's table. "Active CUs" isn't included because
+    it isn't a ratio.
     """
     yield from _compute_rates(architecture, sysinfo)
     yield from _utilization(sysinfo)
@@ -190,8 +197,8 @@ def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[
 
 
 def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str, Any]:
-    """Return `peak`, which is factor times these sysinfo entries, or the missing entries as
-    `needs`.
+    """Return the product of the factor and these sysinfo entries as `peak`. If entries are missing,
+    return their names as `needs`.
     """
     lacking = [name for name in names if name not in sysinfo]
     if lacking:
@@ -200,8 +207,8 @@ def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str
 
 
 def vector_operations(data_type: str) -> dict[str, float]:
-    """Return the counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP
-    per count.
+    """Return the FLOP per count for each counter of vector instructions with this floating-point
+    type (F16, F32 or F64).
     """
     prefix = "SQ_INSTS_VALU"
     single = {f"{prefix}_{kind}_{data_type}": float(_LANES) for kind in ("ADD", "MUL", "TRANS")}
@@ -209,8 +216,8 @@ def vector_operations(data_type: str) -> dict[str, float]:
 
 
 def matrix_operations(data_type: str) -> dict[str, float]:
-    """Return the counter of matrix instructions of a type (as in `ARCHITECTURES`) -> FLOP per
-    count.
+    """Return the FLOP per count for the counter of matrix instructions with this type, as named in
+    `ARCHITECTURES`.
     """
     return {f"SQ_INSTS_VALU_MFMA_MOPS_{MATRIX_METRICS[data_type][1]}": float(_MATRIX_UNIT)}
 
@@ -290,7 +297,7 @@ def _vector_caches(architecture: Architecture, sysinfo: Mapping[str, Any]) -> It
 
 
 def fabric_reads(architecture: Architecture) -> Mapping[str, float]:
-    """Return the bytes read through the fabric: counter of requests -> bytes."""
+    """Return the bytes per request for each counter of reads through the fabric."""
     prefix = architecture.fabric
     requests, small = f"{prefix}_RDREQ_sum", f"{prefix}_RDREQ_32B_sum"
     if architecture.reads_by_size:
@@ -302,7 +309,9 @@ def fabric_reads(architecture: Architecture) -> Mapping[str, float]:
 
 
 def fabric_writes(architecture: Architecture) -> Mapping[str, float]:
-    """Return the bytes written through the fabric: 32 per request, 64 per large request."""
+    """Return the bytes per request for writes through the fabric: 32 bytes, or 64 bytes for a large
+    request.
+    """
     return {f"{architecture.fabric}_WRREQ_sum": 32.0, f"{architecture.fabric}_WRREQ_64B_sum": 32.0}
 
 

@@ -1,4 +1,4 @@
-"""Device time: idle time, computation, communication and copies."""
+"""The device's time, divided into idle time, computation, communication and copies."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 WAITING_NS = 1_000_000
-"""Delay between launch and start, in nanoseconds, that shows that the work waited for something. On
-an idle device, work starts within microseconds (median 7 to 45 in the public traces). It starts
-within 0.6 ms if a copy of megabytes is being prepared.
+"""Minimum delay between launch and start, in nanoseconds, that shows that the work had to wait. On
+an idle device, work starts within microseconds of its launch (the medians in the public traces
+range from 7 to 45). If a copy of several megabytes is being prepared, work starts within 0.6 ms.
 """
 
 
@@ -34,12 +34,13 @@ LATEST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Idleness:
-    """The time when a device ran nothing that is in the file, in three parts.
+    """The times when a device ran none of the file's events, in three parts.
 
-    dry     -- no work had been launched, or no work follows.
-    queued  -- the next work had been launched, or its launch wasn't recorded.
-    earlier -- the first work of a stream had been launched `WAITING_NS` earlier but didn't start,
-               because the device did something that isn't in the file, such as the previous batch.
+    - dry: the times when no work had been launched or no more work follows.
+    - queued: the times when the next work had already been launched, or its launch wasn't recorded.
+    - earlier: the times when the first work of a stream was delayed by earlier work that isn't in
+      the file, such as the previous batch. The work had been launched at least `WAITING_NS` before
+      its start.
     """
 
     dry: Intervals
@@ -48,17 +49,18 @@ class Idleness:
 
 
 def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
-    """Return one device's idle time between two times in nanoseconds.
+    """Return the idle time of one device between two times in nanoseconds.
 
-    events -- the events from `by_device`.
+    - events: the device's events from `by_device`.
 
-    The event that ends an idle interval decides its type:
+    The event that ends an idle interval determines the type of the interval:
 
     - If the event was launched after the device became idle, the interval is dry.
-    - If the event started `WAITING_NS` or more after its launch, only the part up to the end of the
-      launch is dry. Before the file's first event, no part of it is dry.
+    - If the event started at least `WAITING_NS` after its launch, the interval is dry only up to
+      the end of the launch. Before the file's first event, such an interval isn't dry at all.
 
-    A kernel launch that took `WAITING_NS` or more counts as made when the launch call returned.
+    If a launch call took at least `WAITING_NS`, the kernel counts as launched when the call
+    returned.
     """
     idle = Intervals.window(begin, finish) - occupied(events)
     ending = ending_events(idle, events)
@@ -88,10 +90,12 @@ def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
 
 
 def ending_events(idle: Intervals, events: PlainEvents) -> np.ndarray:
-    """Return the position of the event that ends each idle interval, or -1 if none follows.
+    """For each idle interval, return the position of the event that ends it. The position is -1 if
+    no event follows.
 
-    If several events start together, an event without a recorded launch comes first, and then the
-    one that was launched first. An event without a duration doesn't end an idle interval.
+    If several events start at the same time, an event without a recorded launch has priority,
+    followed by the event that was launched first. An event without a duration doesn't end an idle
+    interval.
     """
     start, end = start_and_end(events)
     lasting = np.flatnonzero(end > start)
@@ -121,12 +125,13 @@ OVERLAP_COLUMNS = {
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """One device's time by use, as sets of intervals.
+    """One device's time by type of use, as sets of intervals.
 
-    The definitions are the same as in TraceLens' `gpu_timeline`. Computation is every kernel and
-    fill except collectives. Communication is exposed if no computation runs at the same time. A
-    copy is exposed if neither computation nor communication runs at the same time. `computation`,
-    `exposed_communication` and `exposed_copy` don't overlap and add up to `busy`.
+    The definitions are the same as in TraceLens' `gpu_timeline`. All kernels and fills except
+    collectives count as computation. Communication is exposed if no computation runs at the same
+    time. A copy is exposed if neither computation nor communication runs at the same time.
+    `computation`, `exposed_communication` and `exposed_copy` don't overlap, and together they make
+    up `busy`.
     """
 
     computation: Intervals
@@ -135,33 +140,34 @@ class DeviceTime:
 
     @classmethod
     def of(cls, events: Events) -> DeviceTime:
-        """Return how one device's time was used, from its events."""
+        """Return the time of one device by type of use."""
         kinds = (["kernel", "fill"], ["collective"], ["copy"])
         return cls(*(occupied(events, is_one_of(events["kind"], chosen)) for chosen in kinds))
 
     @property
     def exposed_communication(self) -> Intervals:
-        """Communication without simultaneous computation."""
+        """Times of communication without simultaneous computation."""
         return self.communication - self.computation
 
     @property
     def exposed_copy(self) -> Intervals:
-        """Copies without simultaneous computation or communication."""
+        """Times of copies without simultaneous computation or communication."""
         return self.copy - (self.computation | self.communication)
 
     @property
     def busy(self) -> Intervals:
-        """Time when the device ran anything."""
+        """Times when the device ran anything."""
         return self.computation | self.communication | self.copy
 
 
 def overlap(profile: Profile) -> pd.DataFrame:
-    """Return how much communication and copying is hidden behind computation, with one row per rank
-    and device.
+    """Return how much communication and copying is hidden behind computation. The table has one row
+    per rank and device.
 
-    `total_ns` is from the first start to the last end. It is exactly the sum of computation,
-    exposed communication, exposed copies (see DeviceTime) and idle time. `communication_ns` is the
-    sum of its exposed and hidden parts. The percentages are shares of `total_ns`.
+    `total_ns` is the time from the first start to the last end. This time is the sum of
+    computation, exposed communication, exposed copies and idle time (see DeviceTime).
+    `communication_ns` is the sum of exposed and hidden communication. The percentages are shares of
+    `total_ns`.
     """
     rows = []
     for place, events in by_device(profile):

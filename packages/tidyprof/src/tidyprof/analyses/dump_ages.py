@@ -1,4 +1,4 @@
-"""Checks of whether a rank's dump is recent enough to show that the rank didn't make a call."""
+"""Checks that a rank's dump is recent enough to prove that the rank didn't make a call."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from typing import Any
 import pandas as pd
 
 _NEEDS_ALL = r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier"
-"""Collectives that no rank finishes before all ranks have called them. The root of a broadcast,
-for example, can finish early.
+"""Collectives that no rank can finish before all ranks have called them. A broadcast, for example,
+isn't listed because its root can finish early.
 """
 
 WRITING_S = 60
 """Time after a timeout within which a rank writes its dump, in seconds. PyTorch's watchdog waits
-this long for the dumps (`waitTimeoutDumpInMilSec_ * 4` in ProcessGroupNCCL.cpp).
+for the dumps for this long (`waitTimeoutDumpInMilSec_ * 4` in ProcessGroupNCCL.cpp).
 """
 
 CLOCK_SKEW_S = 0.1
-"""Assumed difference between the clocks of nodes and file systems, in seconds. NTP keeps the
-difference below this value within one network. Linux sets file times to its last tick, which is at
-most 10 ms old.
+"""Assumed maximum difference between the clocks of nodes and file systems, in seconds. NTP keeps
+the difference within one network below this value. Linux sets a file's time to the last clock tick,
+which is at most 10 ms old.
 """
 
 NEXT_STEP = (
-    "Take the dumps of all ranks at the same moment, after the timeout, and copy them with their"
-    " times (cp -p). Until then, read the ranks' logs."
+    "Take the dumps of all ranks at the same time after the timeout. Use cp -p to copy them because"
+    " it preserves their file times. Until then, read the ranks' logs."
 )
 
 
 class DumpAges:
-    """The ages of the dumps behind a table of `read_flight_recorder`.
+    """The ages of the dumps that a table of `read_flight_recorder` comes from.
 
-    A dump doesn't contain the time when it was written. It was written after its newest call. It
-    was written no later than its file time, because a copy gets a later time.
+    A dump doesn't contain the time when it was written. However, the dump must have been written
+    after its newest call and no later than its file time. A copy of a dump can only have a later
+    file time.
     """
 
     def __init__(self, calls: pd.DataFrame) -> None:
@@ -74,10 +75,11 @@ class DumpAges:
         }
 
     def doubt(self, rank: int, group: str, last: int) -> str | None:
-        """Return why a rank's dump can't show that its last call in a group is number `last` (0:
-        none).
+        """Return the reason why a rank's dump can't prove that call number `last` is the rank's
+        last call in a group.
 
-        Other ranks made later calls. The result is None if the dump can show it.
+        A `last` of 0 means that the rank made no call in the group, although other ranks made later
+        calls. If the dump can prove this, the result is None.
         """
         first = next((call for call in self._first.get(group, []) if call["number"] > last), None)
         if first is None:
@@ -88,11 +90,12 @@ class DumpAges:
         return why or self.doubt_of_call(rank, first)
 
     def doubt_of_call(self, rank: int, call: dict[str, Any]) -> str | None:
-        """Return why a rank's dump can't show that the rank didn't answer another rank's call.
+        """Return the reason why a rank's dump can't prove that the rank didn't answer another
+        rank's call.
 
-        call -- a row of the table.
+        - call: the table row of the other rank's call.
 
-        The result is None if the dump can show it.
+        If the dump can prove this, the result is None.
         """
         if rank in self._older or pd.isna(call["called_ns"]):
             return self._older.get(rank)
@@ -104,7 +107,7 @@ class DumpAges:
             return None
         timeout_s = self._timeout_s(call)
         if age_s < timeout_s - CLOCK_SKEW_S:
-            return f"{name} was {age_s:.3g} s old in its dump, but the timeout is {timeout_s:g} s"
+            return f"{name} was {age_s:.3g} s old in its dump (timeout: {timeout_s:g} s)"
         younger_s = _seconds(call["called_ns"], self._newest.get(rank, call["called_ns"]))
         # gloo's states don't show which calls are pending, so only a younger dump is evidence.
         # Equal times don't show that one dump is younger.
@@ -117,7 +120,9 @@ class DumpAges:
         )
 
     def _timed_out(self, rank: int, call: dict[str, Any]) -> bool:
-        """Return True if a call timed out and the dump of `rank` is younger than the timeout."""
+        """Return True if a call timed out. If the dumps contain no call states, the ages of both
+        ranks' dumps must be consistent with the timeout.
+        """
         if call["rank"] in self._with_states:
             return bool(call["retired"]) and call["state"] != "completed"
         earliest_s = self._timeout_s(call) - CLOCK_SKEW_S
@@ -128,12 +133,14 @@ class DumpAges:
         )
 
     def _timeout_s(self, call: dict[str, Any]) -> float:
-        """Return the timeout of a call in seconds, or a shorter timeout that expired in the job."""
+        """Return the timeout of a call in seconds. If a shorter timeout expired in the job, return
+        the shorter timeout.
+        """
         return float(min(self._ran_out_s, call["timeout_ms"] / 1e3))
 
     def _age_s(self, rank: int, call: dict[str, Any]) -> float:
-        """Return the age of a call in seconds when the dump of `rank` was written, or nan if it is
-        unknown.
+        """Return the age of a call in seconds when the dump of `rank` was written. The result is
+        nan if the age is unknown.
         """
         if rank not in self._written or pd.isna(call["called_ns"]):
             return float("nan")
@@ -145,14 +152,16 @@ def _seconds(start_ns: int, end_ns: int) -> float:
 
 
 def _newest_of_group(calls: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return each group's highest call number, and a rank that made this call."""
+    """Return the highest call number in each group, and a rank that made this call."""
     rows = calls.drop_duplicates("group", keep="last")
     pairs = zip(rows["number"], rows["rank"], strict=True)
     return dict(zip(rows["group"], pairs, strict=True))
 
 
 def _finished(newest: dict[str, tuple[int, int]], rank: int, group: str, last: int) -> str | None:
-    """Return a sentence if a call in `newest` is later than a rank's last call, otherwise None."""
+    """Return a sentence if a call in `newest` is later than the rank's last call. Otherwise, return
+    None.
+    """
     number, other = newest.get(group, (0, 0))
     if number <= last:
         return None

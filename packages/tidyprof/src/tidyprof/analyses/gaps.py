@@ -26,10 +26,10 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
 HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
-"""Kind of host event -> the column of `gaps` that names it."""
+"""The column of `gaps` that names each kind of host event."""
 
 MIN_COVERED_SHARE = 0.5
-"""Share of a gap that a runtime call must cover to be listed as the `host_call`."""
+"""Minimum share of a gap that a runtime call must cover to be listed as the `host_call`."""
 
 GAP_COLUMNS = {
     **PLACE,
@@ -44,31 +44,30 @@ GAP_COLUMNS = {
 
 
 def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
-    """Return idle intervals of at least `minimum_ns` between a device's first and last event,
-    longest first.
+    """Return the idle intervals between a device's first and last event that last at least
+    `minimum_ns`. The longest interval comes first.
 
-    `after` and `before` are the short names of the events around the gap. `cause` describes
-    most of the gap:
+    `after` and `before` are the short names of the events around the gap. `cause` explains most of
+    the gap:
 
-    - `launched late`: no work was launched.
-    - `queued`: the next work was already launched. The delay comes from dispatch or from a
-      dependency.
-    - `earlier work`: the next work is the first of its stream and started a millisecond or more
-      after its launch. What the device did in that time, such as the previous batch, isn't in the
-      file.
+    - `launched late`: no work had been launched.
+    - `queued`: the next work had already been launched. Dispatch or a dependency caused the delay.
+    - `earlier work`: the next work is the first work of its stream and started at least a
+      millisecond after its launch. During this delay, the device did something that isn't in the
+      file, such as the previous batch.
     - `unknown`: the launch wasn't recorded.
 
-    Events without a duration don't start or end a gap. If several events end a gap together, the
-    first launched event counts.
+    Events without a duration don't start or end a gap. If several events end a gap at the same
+    time, the event that was launched first determines the cause.
 
-    `host_range`, `host_operator` and `host_call` name the annotation, the operator and the runtime
-    call of the same rank that overlap the gap longest. Of equal overlaps, the innermost wins. Step
-    ranges are left out, and the value is missing if there is no such event. `host_call` is also
-    missing if the call covers less than `MIN_COVERED_SHARE` of the gap, because it then doesn't
-    explain the gap.
+    `host_range`, `host_operator` and `host_call` contain the names of the annotation, operator and
+    runtime call that overlap the gap longest. These host events have the same rank as the device.
+    If several of them overlap the gap equally long, the innermost one is used. Step ranges are left
+    out. The value is missing if no event overlaps the gap. `host_call` is also missing if the call
+    covers less than `MIN_COVERED_SHARE` of the gap, because such a call doesn't explain the gap.
 
-    If several processes without a rank mark steps, only host events of the device's process count.
-    Raises ValueError if that process is unclear (see `common.owner_of`).
+    If several processes without a rank mark steps, only the host events of the device's process are
+    used. Raises ValueError if this process is unclear (see `common.owner_of`).
     """
     host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]

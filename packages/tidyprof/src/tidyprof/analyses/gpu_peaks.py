@@ -5,10 +5,10 @@ The rates come from AMD's architecture pages
 and specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html).
 
 The sizes of cache lines and requests come from the metric definitions of rocprof-compute
-(ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs). Those
-definitions count F6F4 as 16834 FLOP per CU and clock cycle, which is a typo for 16384. Up to
-release 3.2.2, they doubled the F8, F16, BF16 and INT8 rates of gfx942. This module uses the
-published rates.
+(ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs). These
+definitions specify 16834 FLOP per CU and clock cycle for F6F4, which is a typo for 16384. Up to
+release 3.2.2, the definitions doubled the F8, F16, BF16 and INT8 rates of gfx942. This module uses
+the published rates.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ import pandas as pd
 from tidyprof.tables.contract import Profile
 
 VECTOR_RATE = 128
-"""FLOP per CU and clock cycle of the vector units without packed instructions: 64 lanes, and a
-fused multiply-add counts as two. rocprof-compute divides by the same rate. On GPUs with packed
-instructions, AMD publishes twice this rate for FP32.
+"""FLOP per CU and clock cycle of the vector units without packed instructions. The units have 64
+lanes, and a fused multiply-add counts as two operations. rocprof-compute divides by the same rate.
+For GPUs with packed instructions, AMD publishes twice this rate for FP32.
 """
 
 LDS_BYTES = 128
-"""Bytes per CU and clock cycle of the local data share. rocprof-compute assumes 32 banks of 4 bytes
-for all GPUs. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its ceiling may be twice
-as high, but its LDS bandwidth isn't published.
+"""Bytes per CU and clock cycle of the local data share (LDS). rocprof-compute assumes 32 banks of 4
+bytes for all GPUs. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so its ceiling may be
+twice as high. Its LDS bandwidth hasn't been published.
 """
 
 L1_ACCESS_BYTES = 64
-"""Largest number of bytes that one access to the vector L1 returns, whatever the line size. In
-public traces, a wavefront that copies 4 bytes per lane makes four accesses, both on MI200 (64 B
-lines) and on MI300X (128 B lines). The rocprof-compute benchmark reaches 33.4 TB/s on an MI300X,
-which is 82% of this limit per compute unit and clock cycle.
+"""Maximum number of bytes that one access to the vector L1 cache returns, regardless of the line
+size. In public traces, a wavefront that copies 4 bytes per lane makes four accesses. This number is
+the same on MI200 (64 B lines) and on MI300X (128 B lines). The rocprof-compute benchmark reaches
+33.4 TB/s on an MI300X, which is 82% of this limit per compute unit and clock cycle.
 """
 
 SCALAR_CACHE_BYTES = 64
@@ -46,18 +46,19 @@ SCALAR_CACHE_BYTES = 64
 
 @dataclass(frozen=True)
 class Architecture:
-    """One generation of compute units.
+    """A generation of compute units.
 
-    matrix           -- data type -> dense FLOP (for int8: operations) of the matrix cores per CU
-                        and clock cycle.
-    vector_fp32      -- FLOP of the vector units with packed FP32 instructions per CU and clock
-                        cycle.
-    l1_line_bytes    -- cache line size of the vector L1, which is also the most that it can return
-                        per CU and clock cycle.
-    l2_read_bytes    -- bytes of a read request from L1 to L2 (writes and atomics: 64).
-    l2_channel_bytes -- bytes per L2 channel and clock cycle.
-    fabric           -- prefix of the counters between L2 and memory.
-    reads_by_size    -- True if a separate counter counts 128 B reads and `TCC_BUBBLE` stays 0.
+    - matrix: the dense rate of the matrix cores for each data type, in FLOP (operations for int8)
+      per CU and clock cycle.
+    - vector_fp32: the FLOP per CU and clock cycle of the vector units with packed FP32
+      instructions.
+    - l1_line_bytes: the cache line size of the vector L1, which is also the maximum number of bytes
+      that the cache can return per CU and clock cycle.
+    - l2_read_bytes: the size of a read request from L1 to L2 in bytes. The size of writes and
+      atomics is 64 bytes.
+    - l2_channel_bytes: the number of bytes per L2 channel and clock cycle.
+    - fabric: the prefix in the names of the counters between L2 and memory.
+    - reads_by_size: True if 128 B reads have a separate counter and `TCC_BUBBLE` stays 0.
     """
 
     matrix: Mapping[str, int]
@@ -112,10 +113,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 @dataclass(frozen=True)
 class Model:
-    """A product.
+    """A GPU product.
 
-    clock_mhz            -- peak engine clock.
-    memory_gb_per_second -- peak memory bandwidth of one device.
+    - clock_mhz: the peak engine clock.
+    - memory_gb_per_second: the peak memory bandwidth of one device.
     """
 
     name: str
@@ -135,11 +136,11 @@ MODELS = (
     Model("MI350X", "gfx950", 256, 2200, 8000.0),
     Model("MI355X", "gfx950", 256, 2400, 8000.0),
 )
-"""Products with the values that AMD publishes."""
+"""Products with the values that AMD publishes for them."""
 
 
 def architecture_of(profile: Profile) -> Architecture:
-    """Return the architecture that the profile's sysinfo names.
+    """Return the architecture that is named in the profile's sysinfo.
 
     Raises ValueError if sysinfo doesn't name a known architecture.
     """
@@ -149,14 +150,17 @@ def architecture_of(profile: Profile) -> Architecture:
             "the profile doesn't name its GPU because sysinfo.csv wasn't next to pmc_perf.csv"
         )
     if name not in ARCHITECTURES:
-        raise ValueError(f"{name} has no peaks and formulas; only {', '.join(ARCHITECTURES)} do")
+        raise ValueError(
+            f"{name} has no peaks and formulas. Known architectures: {', '.join(ARCHITECTURES)}"
+        )
     return ARCHITECTURES[name]
 
 
 def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
-    """Return the product that sysinfo describes, or None if that isn't clear.
+    """Return the GPU model that sysinfo describes, or None if the model isn't clear.
 
-    The number of compute units identifies most products. Otherwise, the name in sysinfo decides.
+    The number of compute units identifies most models. Otherwise, the name in sysinfo determines
+    the model.
     """
     same = [
         model
@@ -171,9 +175,10 @@ def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
 
 
 def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
-    """Return the peak memory bandwidth in GB/s, or None if it can't be found.
+    """Return the peak memory bandwidth in GB/s, or None if it is unknown.
 
-    It is the bandwidth that sysinfo states, or else 32 B per channel and memory clock cycle.
+    If sysinfo doesn't state the bandwidth, it is computed as 32 B per channel and memory clock
+    cycle.
     """
     if "hbm_bw" in sysinfo:
         return float(sysinfo["hbm_bw"])
@@ -186,8 +191,8 @@ def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class ComputeUnit:
-    """LDS that the wavefronts on one compute unit share, and the block size in which it is
-    allocated (bytes).
+    """The size of the LDS that the wavefronts on a compute unit share, and the block size for LDS
+    allocations, in bytes.
     """
 
     lds_bytes: int
@@ -205,29 +210,32 @@ LLVM's "User Guide for AMDGPU Backend" (https://llvm.org/docs/AMDGPUUsage.html,
 """
 
 SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
-"""SIMDs per CU, wavefronts per SIMD, registers per SIMD lane, and registers per allocated block.
+"""Number of SIMDs per CU, wavefronts per SIMD, registers per SIMD lane, and registers per allocated
+block.
 
-SIMDs and wavefronts come from rocprof-compute's sysinfo.csv (`simd_per_cu` 4, `max_waves_per_cu`
-32). The registers are vector registers, including accumulation registers. Their number follows from
-the specification table: 512 KiB per CU for 64 lanes and 4 bytes. The block size is
-`GRANULATED_WORKITEM_VGPR_COUNT` in LLVM's guide. gfx908 is left out because its accumulation
-registers are separate.
+The numbers of SIMDs and wavefronts come from rocprof-compute's sysinfo.csv (`simd_per_cu` 4,
+`max_waves_per_cu` 32). The registers are vector registers, including accumulation registers. The
+number of registers is calculated from 512 KiB per CU in the specification table, 64 lanes and 4
+bytes per register. The block size is `GRANULATED_WORKITEM_VGPR_COUNT` in LLVM's guide. gfx908 is
+left out because its accumulation registers are separate.
 """
 
 
 def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return how many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time.
+    """Return how many wavefronts of each kernel a SIMD can hold at a time. The kernels come from
+    `read_assembly`.
 
-    The values are upper limits and don't predict speed. Each row describes one kernel.
-    `waves_by_registers` is the limit by registers. If the workgroup size is known, the row also has
-    three more values:
+    The values are upper limits, not predictions of speed. Each row describes one kernel.
+    `waves_by_registers` is the limit that the registers impose. If the workgroup size is known, the
+    row contains three more values:
 
-    - `waves_by_lds`: the limit by LDS, `<NA>` without LDS.
-    - `waves`: the overall limit, 0 if not even one workgroup fits.
-    - `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which there are 8.
+    - `waves_by_lds`: the limit that LDS imposes, or `<NA>` if the kernel doesn't use LDS.
+    - `waves`: the overall limit, which is 0 if not even one workgroup fits.
+    - `limited_by`: the limiting resource, which is `registers`, `LDS`, both, or `wave slots`. A
+      SIMD has 8 wave slots.
 
-    Only whole workgroups fit, so the values are multiples of a quarter. Unknown values are `<NA>`,
-    as are all values of other GPUs.
+    Only whole workgroups fit, so the values are multiples of a quarter. Unknown values and all
+    values for unlisted GPUs are `<NA>`.
     """
     rows = [_waves(kernel) for kernel in kernels.itertuples()]
     columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {
@@ -257,5 +265,5 @@ def _waves(kernel: Any) -> dict[str, Any]:
 
 
 def _blocks(amount: int, block: int) -> int:
-    """Return the amount rounded up to whole blocks."""
+    """Round the amount up to whole blocks."""
     return -(-amount // block) * block

@@ -1,4 +1,6 @@
-"""Find the rank that the others wait for: compare all ranks' calls up to their first difference."""
+"""Find the rank that the other ranks wait for by comparing the calls of all ranks up to the first
+difference.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tidyprof.analyses.dump_ages import NEXT_STEP, DumpAges
 from tidyprof.analyses.messages import Message, pending_messages
 
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "_allgather_base")
-"""Collectives whose input has the same size on every rank, according to the torch.distributed
+"""Collectives whose input must have the same size on every rank, according to the torch.distributed
 documentation.
 """
 
@@ -31,15 +33,15 @@ OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY,
     "nobody is missing",
     "inconclusive",
 )
-"""Possible verdicts. If there are several groups, the verdict is the first of these that holds for
-any group. A group is skipped if the ranks that are missing there wait in another group.
+"""The possible verdicts. If there are several groups, the first verdict in this order that applies
+to one of the groups is used. A group is skipped if its missing ranks are waiting in another group.
 """
 
 
 @dataclass(frozen=True)
 class Hang:
-    """A verdict: one of `KINDS`, the ranks to blame if they are known, a sentence, and a table with
-    one row per rank.
+    """A verdict on a hanging job: one of `KINDS`, the ranks to blame if they are known, a sentence,
+    and a table with one row per rank.
     """
 
     kind: str
@@ -50,10 +52,10 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Wait:
-    """A rank, the ranks that it seems to wait for, and the place where it waits.
+    """A rank that waits, the ranks that it seems to wait for, and the place where it waits.
 
-    group -- name of the group, or None for a message.
-    call  -- a description of the call.
+    - group: the name of the process group, or None for a message.
+    - call: a description of the waiting call.
     """
 
     rank: int
@@ -63,18 +65,18 @@ class _Wait:
 
 
 def find_missing_ranks(calls: pd.DataFrame) -> Hang:
-    """Return what the table of `read_flight_recorder` shows about a hanging job.
+    """Return a verdict on a hanging job from the table of `read_flight_recorder`.
 
-    A rank is behind only if its dump is recent enough to show that. Otherwise, the verdict is
-    inconclusive unless the ranks made different calls earlier.
+    A rank is behind only if its dump is recent enough to prove that. Otherwise, the verdict is
+    inconclusive, except when the ranks made different calls earlier.
 
-    If there are several groups, the verdict is about the group with a missing rank that doesn't
-    wait anywhere. If all ranks wait for each other, it is about the group of the rank that leaves
-    the other ranks' path. Sends and receives count as groups of two.
+    If there are several groups, the verdict covers a group with a missing rank that isn't waiting
+    anywhere. If all ranks are waiting for each other, the verdict covers the group of the rank that
+    left the other ranks' path. Sends and receives count as groups of two ranks.
 
-    The table describes each rank of that group. `dump` is `<NA>` if there is no dump. `number`,
-    `call`, `elements` and `line` describe the rank's last call. `after_ns` is the time between the
-    first rank's call with that number and this rank's call.
+    The table describes each rank of the chosen group. `dump` is `<NA>` if the rank has no dump.
+    `number`, `call`, `elements` and `line` describe the rank's last call. `after_ns` is the time
+    from the first rank's call with the same number to this rank's call.
     """
     # The table contains whole paths, but sentences contain only file names.
     short = {"path": calls["line"], "line": _short(calls["line"])}
@@ -112,20 +114,20 @@ def find_missing_ranks(calls: pd.DataFrame) -> Hang:
 
 
 def _logs(calls: pd.DataFrame, ranks: Iterable[int]) -> str:
-    """Return how some ranks' logs end, or an empty string if there are no logs."""
+    """Return how the logs of these ranks end, or an empty string if there are no logs."""
     logs = calls.attrs["logs"]
     ends = "; ".join(logs[rank] for rank in [*ranks][:MOST_NAMED] if rank in logs)
     return f" {ends}." * bool(ends)
 
 
 def _mute(group: _Group) -> bool:
-    """Return True for one of several groups if no rank made a call in it."""
+    """Return True if the group is one of several groups and no rank made a call in it."""
     return bool(group.title) and not any(group.last.values())
 
 
 def _first(found: list[Hang]) -> Hang:
-    """Return the first hang in the order of `KINDS`; on a tie, the one with the latest last
-    call.
+    """Return the hang that comes first in the order of `KINDS`. On a tie, return the hang with the
+    latest last call.
     """
 
     def order(hang: Hang) -> tuple[int, float]:
@@ -136,19 +138,18 @@ def _first(found: list[Hang]) -> Hang:
 
 
 def _hang(calls: pd.DataFrame, group: _Group, waits: list[_Wait]) -> Hang:
-    """Return the verdict on one group."""
     elsewhere = {wait.rank for wait in waits if wait.group != group.name}
     rows = calls[(calls["group"] == group.name) & ~calls["message"]]
     return _whole(_verdict(group, elsewhere), calls, rows, sorted({*group.last, *group.silent}))
 
 
 def _whole(verdict: Verdict, calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> Hang:
-    """Return the verdict with a table of the ranks' last calls among these rows."""
+    """Return the verdict together with a table of the ranks' last calls among these rows."""
     return Hang(verdict.kind, tuple(verdict.blamed), verdict.sentence, _table(calls, rows, ranks))
 
 
 class Verdict(NamedTuple):
-    """A verdict: one of `KINDS`, the ranks to blame, and a sentence."""
+    """A verdict without its table: one of `KINDS`, the ranks to blame, and a sentence."""
 
     kind: str
     blamed: list[int]
@@ -156,7 +157,7 @@ class Verdict(NamedTuple):
 
 
 class _Late(NamedTuple):
-    """A late call: its number, the ranks that made it, and a description of the delay."""
+    """A late call: its number, the ranks that made it, and a description of how late they were."""
 
     number: int
     ranks: list[int]
@@ -167,11 +168,11 @@ class _Late(NamedTuple):
 class _Group:
     """The calls of one process group.
 
-    calls       -- the calls of all groups.
-    title       -- ` of group 3`, or empty if there is only one group.
-    of_rank     -- rank -> its calls by number, for the ranks with a dump.
-    silent      -- the ranks without a dump.
-    overwritten -- True if a buffer has lost calls.
+    - calls: a table of the calls of all groups.
+    - title: the words ` of group 3`, or an empty string if there is only one group.
+    - of_rank: the calls of each rank that left a dump, by call number.
+    - silent: the ranks that left no dump.
+    - overwritten: True if at least one buffer has lost calls.
     """
 
     calls: pd.DataFrame
@@ -188,42 +189,44 @@ class _Group:
 
     @property
     def oldest(self) -> int:
-        """Number of the first call that is still in every buffer."""
+        """Number of the oldest call that is still in every buffer."""
         return max((int(of.index.min()) for of in self.of_rank.values() if len(of)), default=1)
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the calls in any buffer, from the oldest call that all may contain to the last
-        call that all ranks made.
+        """Numbers of the calls in at least one buffer. They range from the oldest call that every
+        buffer may contain to the last call that all ranks made.
         """
         end = min(self.last.values())
         held = {int(number) for of in self.of_rank.values() for number in of.index}
         return sorted(number for number in held if self.oldest <= number <= end)
 
     def first_open(self, rank: int) -> int | None:
-        """Return the number of the first call that a rank is still in, or None if it has left all
-        calls.
+        """Return the number of the first call that a rank is still inside, or None if the rank has
+        left all calls.
 
-        A rank has left all calls after a timeout, for example.
+        For example, a rank has left all calls after a timeout.
         """
         of = self.of_rank[rank]
         still = of.index[~of["retired"] & (of["state"] != "completed")]
         return int(still.min()) if len(still) else None
 
     def at(self, number: int) -> dict[int, pd.Series]:
-        """Return each rank's call with that number, for the ranks whose buffers contain it."""
+        """Return each rank's call with this number, for the ranks whose buffers contain the
+        call.
+        """
         return {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
 
     @cached_property
     def doubts(self) -> dict[int, str]:
-        """Reasons by rank why a dump can't show that its rank is behind."""
+        """The reason for each rank whose dump can't prove that the rank is behind."""
         last = self.last
         whys = {rank: self.ages.doubt(rank, self.name, number) for rank, number in last.items()}
         return {rank: why for rank, why in whys.items() if why}
 
     def waits(self) -> list[_Wait]:
-        """Return the ranks that may be waiting in their last call in this group, and the ranks they
-        wait for.
+        """Return the ranks that may be waiting in their last call in this group, and the ranks that
+        they wait for.
         """
         last = self.last
         late = self.late()
@@ -249,7 +252,9 @@ class _Group:
         return waits
 
     def late(self) -> _Late | None:
-        """Return the first call that a rank made after the timeout of the first rank to make it."""
+        """Return the first late call, which is a call that a rank made after the timeout of the
+        first rank to make it.
+        """
         times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()})
         times = times.dropna().astype("int64")
         for number, called in times.iterrows():
@@ -267,11 +272,6 @@ class _Group:
 
 
 def _group(calls: pd.DataFrame, name: str, ages: DumpAges, several: bool) -> _Group:
-    """Return the calls of a group.
-
-    If no dump lists the group's ranks, as with gloo, any rank without a dump may belong to the
-    group.
-    """
     rows = calls[(calls["group"] == name) & ~calls["message"]]
     dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
     everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
@@ -292,14 +292,14 @@ def _short(lines: pd.Series) -> pd.Series:
 
 
 def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
-    """Return the verdict on one group from its calls.
+    """Return the verdict on one group, based on its calls.
 
-    elsewhere -- ranks that wait in another group.
+    - elsewhere: the ranks that are waiting in another group.
     """
     if not any(group.last.values()):
         return _inconclusive(_NO_CALL)
     if group.overwritten and min(group.last.values()) < group.oldest:
-        return _inconclusive(f"none of the calls is still in every rank's buffer. {_LARGER}")
+        return _inconclusive(f"no call is in the buffers of all ranks anymore. {_LARGER}")
     # Start with the oldest call because the first difference explains later ones.
     parted = None
     for number in group.numbers:
@@ -307,16 +307,16 @@ def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
         lacking = [rank for rank in group.of_rank if rank not in at]
         if lacking:
             text = (
-                f"{_ranks(lacking, 'has', 'have')} records of later collectives but not of"
-                f" collective {number}{group.title}"
+                f"{_ranks(lacking, 'has', 'have')} no record of collective"
+                f" {number}{group.title}, although later collectives are recorded"
             )
             return _inconclusive(f"{text}. {_LARGER}")
         found = _mismatch(f"{number}{group.title}", at)
         differs = found or len({one["stack"] for one in at.values()}) > 1
         if differs and group.overwritten and number == group.oldest:
             text = (
-                f"the ranks differ at collective {number}, the oldest one in every buffer, and"
-                " earlier calls are"
+                f"the ranks differ at collective {number}. It is the oldest collective in all"
+                " buffers. Earlier calls were"
             )
             return _inconclusive(f"{text} overwritten. {_LARGER}")
         if found:
@@ -325,8 +325,8 @@ def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
     return _at_the_end(group, parted, elsewhere)
 
 
-_NO_CALL = "no dump contains a call of this group. Was TORCH_FR_BUFFER_SIZE 0?"
-_LARGER = "Set TORCH_FR_BUFFER_SIZE higher and run again."
+_NO_CALL = "the dumps contain no calls of this group. Check that TORCH_FR_BUFFER_SIZE isn't 0."
+_LARGER = "Increase TORCH_FR_BUFFER_SIZE and run again."
 
 
 def _inconclusive(why: str) -> Verdict:
@@ -334,9 +334,11 @@ def _inconclusive(why: str) -> Verdict:
 
 
 def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
-    """Return a verdict if ranks make different calls or use different sizes.
+    """Return a verdict if ranks make different calls or use different sizes. Otherwise, return
+    None.
 
-    If the two largest sides have equally many ranks, the verdict doesn't blame any rank.
+    If the two largest sets of ranks that agree have the same size, the verdict doesn't blame any
+    rank.
     """
     calls = {rank: one["call"] for rank, one in at.items()}
     sizes = {
@@ -357,7 +359,7 @@ def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
             for side in sides
         )
         who = (
-            f"{_ranks(blamed, 'is', 'are')} the odd one out"
+            f"{_ranks(blamed, 'is', 'are')} different from the other ranks"
             if blamed
             else "The dumps don't show which ranks are wrong"
         )
@@ -369,9 +371,11 @@ def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
 def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdict:
     """Return the verdict if all calls that the ranks have in common agree.
 
-    It names the ranks that have no dump, left the path, are behind, or came late.
+    The verdict names the ranks that left no dump, left the other ranks' path, are behind, or were
+    late.
 
-    parted -- number of the first call that the ranks made from different places, or None.
+    - parted: the number of the first call that the ranks made from different places, or None if
+      there is no such call.
     """
     last = group.last
     newest = max(last.values())
@@ -393,7 +397,7 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
             return left._replace(sentence=f"{left.sentence} {_BRANCH} {called}")
     if len(doubts) == len(behind):
         lines = (
-            f" The ranks have called from different lines since collective {parted}."
+            f" The ranks have made calls from different lines since collective {parted}."
             if parted
             else ""
         )
@@ -404,14 +408,14 @@ def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdi
 
 
 def _behind(group: _Group, behind: list[int], waits: str) -> Verdict:
-    """Return the verdict on the ranks that the dumps show to be behind."""
+    """Return the verdict on the ranks that are behind according to the dumps."""
     # With RCCL, a host continues to make calls while an earlier call is open on its GPU. A rank
     # inside a call has therefore only made fewer calls ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
     numbers = [number for number in inside.values() if number]
     if len(numbers) == len(inside):
         text = (
-            f"No rank is missing: all ranks are inside collective {min(numbers)}{group.title} or"
+            f"No rank is missing. All ranks are inside collective {min(numbers)}{group.title} or"
             " have made later calls."
         )
         return Verdict(
@@ -429,13 +433,14 @@ def _behind(group: _Group, behind: list[int], waits: str) -> Verdict:
 
 
 def _left_the_path(group: _Group, parted: int, behind: list[int]) -> Verdict | None:
-    """Return a verdict on the ranks that took a different path at call `parted`, or None if that is
-    unclear.
+    """Return a verdict on the ranks that took a different path at call `parted`, or None if these
+    ranks are unclear.
 
-    By default, these are the ranks that are behind. If a dump can't show that its rank is behind,
-    compare the steps from one call to the next. A rank left the path if it made a step once that no
-    other rank ever made, to a call that other ranks also make. Lines that only rank 0 runs, for
-    example, don't count as a different path.
+    By default, the verdict blames the ranks that are behind. If a dump can't prove that its rank is
+    behind, the ranks' steps are compared instead. A step leads from one call to the next. A rank
+    left the path if it made a step that no other rank ever made. The rank must have made this step
+    only once, and the step must lead to a call that other ranks also make. Lines that only rank 0
+    runs, for example, don't count as a different path.
     """
     at = group.at(parted)
     suspects, doubtful = behind, any(rank in group.doubts for rank in behind)
@@ -452,15 +457,15 @@ def _left_the_path(group: _Group, parted: int, behind: list[int]) -> Verdict | N
     here, there = _apart(at[left[0]], usual)
     lines = f"the call is at {here}, but {_ranks(others, 'is', 'are').lower()} at {there}"
     text = (
-        f"{_ranks(left, 'leaves', 'leave')} the other ranks' path at collective"
+        f"{_ranks(left, 'takes', 'take')} a different path at collective"
         f" {parted}{group.title}: {lines}."
     )
     return Verdict(SKIPPED, left, text)
 
 
 def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
-    """Return the lines of two calls, or the first different lines of their stacks if the lines are
-    equal.
+    """Return the source lines of two calls. If the lines are equal, return the first different
+    lines in the calls' stacks.
     """
     if one["line"] != other["line"]:
         return one["line"], other["line"]
@@ -470,7 +475,9 @@ def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
 
 
 def _without_dump(group: _Group, called: str) -> Verdict:
-    """Return the verdict for missing dumps. A rank with an unreadable dump did write one."""
+    """Return the verdict on ranks without a readable dump. A rank with an unreadable dump isn't
+    blamed.
+    """
     unreadable = group.calls.attrs["unreadable"]
     gone = [rank for rank in group.silent if rank not in unreadable]
     there = [rank for rank in group.silent if rank in unreadable]
@@ -484,8 +491,8 @@ def _without_dump(group: _Group, called: str) -> Verdict:
 
 
 _LOOK = (
-    "Check the log and exit code, or the Python stack (py-spy), to see whether a rank is late,"
-    " stuck or dead"
+    "To see whether a rank is late, stuck or dead, check its log and exit code, or its Python stack"
+    " (py-spy)"
 )
 _BRANCH = "Look for a branch that skips a call there."
 _SILENT = (SKIPPED, BEHIND, MESSAGE, NO_DUMP)
@@ -496,20 +503,22 @@ MOST_NAMED = 8
 
 
 def _nobody(group: _Group) -> Verdict:
-    """Return the verdict if all ranks made the same calls: a rank is late, or none is missing."""
+    """Return the verdict if all ranks made the same calls. Either a rank is late or no rank is
+    missing.
+    """
     late = group.late()
     if late:
         line = group.of_rank[late.ranks[0]].loc[late.number, "line"]
         at = f"collective {late.number}{group.title} at {line}"
         text = f"{_ranks(late.ranks, 'was', 'were')} late: {at} came {late.how}."
         return Verdict(LATE, late.ranks, text)
-    timed = ", and none came after the timeout" if group.calls["called_ns"].notna().all() else ""
-    text = f"No rank is missing: all ranks made the same calls{timed}."
+    timed = ", all before the timeout" if group.calls["called_ns"].notna().all() else ""
+    text = f"No rank is missing. All ranks made the same calls{timed}."
     silent = any(of["call"].str.startswith("gloo").any() for of in group.of_rank.values())
     gloo = ". Note that gloo doesn't record sends and receives" if silent else ""
     look = (
-        "If the job hangs, look for the cause below PyTorch (network, driver) or outside of"
-        f" collectives{gloo}."
+        "If the job hangs, look for the cause in the layers below PyTorch (network, driver) or"
+        f" outside of collectives{gloo}."
     )
     return Verdict(NOBODY, [], f"{text} {look}")
 
@@ -526,8 +535,8 @@ def _in_messages(messages: list[Message]) -> list[_Wait]:
 def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) -> Hang:
     """Return the verdict on pending messages.
 
-    It covers the messages whose other end is missing and doesn't wait anywhere. If there are none,
-    it covers all messages.
+    The verdict covers the messages whose other end is missing and isn't waiting anywhere. If there
+    are no such messages, the verdict covers all messages.
     """
     chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
     blamed = sorted({one.peer for one in chosen if one.peer in missing})
@@ -578,8 +587,8 @@ def _circle(
 ) -> Hang:
     """Return the verdict if every missing rank is also waiting.
 
-    It blames the ranks that left the other ranks' path if only some of the ranks did. Otherwise, it
-    doesn't blame one side.
+    If only some of the ranks left the other ranks' path, the verdict blames these ranks. Otherwise,
+    the verdict doesn't blame any of the ranks.
     """
     doubts = [why for group in groups for rank, why in group.doubts.items() if rank in missing]
     inside = [wait for wait in waits if wait.rank in missing]
@@ -604,7 +613,7 @@ def _circle(
             f"{_ranks(blamed, 'is', 'are')} missing from {wanted.call}, in which rank"
             f" {wanted.rank} waits"
         )
-        text = f"{text}, and left the other ranks' path: {odd[first]}. {_BRANCH}{''.join(of_first)}"
+        text = f"{text}, and took a different path: {odd[first]}. {_BRANCH}{''.join(of_first)}"
         return _whole(Verdict(SKIPPED, blamed, text), calls, rows, of_group)
     told = "; ".join(text[0].lower() + text[1:] for text in texts[:MOST_NAMED])
     text = (
@@ -617,8 +626,8 @@ def _circle(
 
 
 class _Step(NamedTuple):
-    """Two consecutive calls of a rank, each as a name and a stack, and a description of the
-    step.
+    """Two consecutive calls of a rank. Each call consists of a name and a stack. `text` describes
+    the step between them.
     """
 
     both: tuple[tuple[str, str], tuple[str, str]]
@@ -626,9 +635,10 @@ class _Step(NamedTuple):
 
 
 def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
-    """Describe, for each rank, the first step that it made once and that no other rank made.
+    """For each rank, describe the first step that the rank made only once and that no other rank
+    made.
 
-    A step is the transition from one call to the next.
+    A step leads from one call to the next.
     """
     steps: dict[int, list[_Step]] = {}
     for rank, of in calls.sort_values("record").groupby("rank"):

@@ -23,7 +23,7 @@ KERNEL_COLUMNS = {
     "std_ns": "float64",
     "percent": "float64",
 }
-"""Columns of `kernels`, which are the same for every tool."""
+"""Columns of `kernels`, which are the same for all profilers."""
 
 TOTALS = ("name", "short_name", "category", "calls", "total_ns")
 """Columns of `kernel_totals`."""
@@ -38,19 +38,20 @@ def kernels(
     include: Kinds = KERNEL_KINDS,
     per_device: bool = False,
 ) -> pd.DataFrame:
-    """Return one row per kernel name, largest total time first.
+    """Return one row per kernel name. The kernel with the largest total time comes first.
 
     - `name`, `short_name`: the full name, and a short name that is unique within the table.
     - `category`: one of `short_names.CATEGORIES`.
     - `calls`: the number of events.
-    - `total_ns`: the sum of their durations, which counts kernels that run at the same time
+    - `total_ns`: the sum of the events' durations. Kernels that run at the same time are counted
       separately.
-    - `std_ns`: the sample standard deviation, 0 for a single call, as in rocprofv3.
-    - `percent`: the share of the table's total (0-100).
+    - `std_ns`: the sample standard deviation of the durations, as in rocprofv3. For a single call,
+      the deviation is 0.
+    - `percent`: the kernel's share of the table's total time (0-100).
 
-    `include` selects the event kinds (see `contract.KINDS`). `per_device` adds the columns `rank`
-    and `device` in front, with separate rows for each device. Otherwise, the rows add up all ranks
-    and devices. Raises ValueError for an unknown kind.
+    `include` selects the event kinds (see `contract.KINDS`). With `per_device`, the table has
+    separate rows for each device, and `rank` and `device` are the first columns. Otherwise, each
+    row combines all ranks and devices. Raises ValueError for an unknown kind.
 
     >>> by_name = tidyprof.kernels(tidyprof.read("trace.json.gz"))
     >>> by_name[["short_name", "total_ns"]].to_dict("list")
@@ -83,7 +84,9 @@ def kernels(
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """Return the columns `TOTALS` of `kernels` in a third of the time."""
+    """Return only the columns `TOTALS` of the table from `kernels`. This takes a third of the
+    time.
+    """
     events = plain_events(profile, KERNEL_KINDS)
     texts = events["name"]
     used, first, number, calls = np.unique(
@@ -101,23 +104,22 @@ def kernel_totals(profile: Profile) -> pd.DataFrame:
 
 
 def _named(names: list[str], kinds: list[str]) -> dict[str, list[str]]:
-    """Return the first columns of `kernels` for distinct names and their kinds."""
+    """Return the first columns of `kernels` for these distinct names and their kinds."""
     short = unique_short_names(names)
     categories = [category(name, kind) for name, kind in zip(names, kinds, strict=True)]
     return {"name": names, "short_name": [short[name] for name in names], "category": categories}
 
 
 def _largest_first(names: list[str], totals: list[int]) -> list[int]:
-    """Return the row order of `kernels`."""
     return sorted(range(len(names)), key=lambda row: (-totals[row], names[row]))
 
 
 def stated_kernels(profile: Profile) -> pd.DataFrame:
-    """Return the kernel totals that the tool itself computed (`meta["stats"]`), for all ranks and
-    processes together.
+    """Return the kernel totals that the profiler itself computed (`meta["stats"]`). The totals
+    combine all ranks and processes.
 
     The columns are `name`, `short_name`, `calls`, `total_ns` and `percent`. The largest total comes
-    first. The table is empty if the tool computed no totals.
+    first. If the profiler computed no totals, the table is empty.
     """
     stats = profile.meta.get("stats", {}).get("kernel")
     if stats is None:

@@ -1,4 +1,4 @@
-"""The delay between the launch and the start of device work, and the operators that launched it."""
+"""Launch delays of device work, and the operators that launched it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ LAUNCH_COLUMNS = {
 def launches(profile: Profile) -> pd.DataFrame:
     """Return one row per device event with a recorded launch, in launch order.
 
-    `delay_ns` is the time from the start of the launch call to the start on the device. It is
-    negative only if the file's clocks disagree.
+    `delay_ns` is the time from the start of the launch call to the start of the event on the
+    device. The delay is negative only if the clocks in the file disagree.
 
-    `queue_depth` counts the device's events on all streams that were launched earlier and hadn't
-    finished when this event was launched. 0 means that the device had run out of queued work.
+    `queue_depth` is the number of earlier launches on all streams of the device that hadn't
+    finished at this event's launch. A depth of 0 means that the device had run out of queued work.
 
-    Long delays with a deep queue show that the GPU is the bottleneck. Short delays with an empty
-    queue show that the host is the bottleneck.
+    If the delays are long and the queue is deep, the GPU is the bottleneck. If the delays are short
+    and the queue is empty, the host is the bottleneck.
     """
     tables = []
     for place, events in by_device(profile):
@@ -71,8 +71,8 @@ def launches(profile: Profile) -> pd.DataFrame:
 
 
 def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
-    """Return, for each call on the host, the total duration of the device work that its thread
-    launched during the call, in nanoseconds.
+    """For each call on the host, return the total duration of the device work that the call's
+    thread launched during the call. The result is in nanoseconds.
     """
     work = profile.device_events
     total = np.zeros(len(calls), np.int64)
@@ -95,11 +95,11 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
 
 
 def launching_operators(profile: Profile) -> pd.Series:
-    """Return the name of the operator that launched each device event, as string, or `<NA>` if it
-    is unknown.
+    """Return the name of the operator that launched each device event. The names are strings, and
+    unknown names are `<NA>`.
 
-    The operator is the one that the file states. If it states none, it is the innermost operator
-    that ran on the launching thread at that time.
+    If the file states the operator, this operator is used. Otherwise, the result is the innermost
+    operator that was running on the launching thread at that time.
     """
     work = profile.device_events
     names = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
@@ -120,7 +120,6 @@ def launching_operators(profile: Profile) -> pd.Series:
 
 
 def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rank and the thread of each event."""
     rank, number = (
         events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT)
         for column in ("rank", thread)

@@ -22,18 +22,19 @@ MEMORY_BLOCK_COLUMNS = {
 
 
 def memory_blocks(profile: Profile) -> pd.DataFrame:
-    """Return one row per memory block at the time of the snapshot, by segment and address.
+    """Return one row per memory block at the time of the snapshot, sorted by segment and address.
 
-    A segment is the memory that the allocator reserved on the device with one call. Its blocks
-    add up to its size.
+    A segment is memory on the device that the allocator reserved with a single call. The sizes of
+    its blocks add up to the segment's size.
 
-    - `state`: `active_allocated` (used by a tensor), `active_pending_free` (freed, but another
-      stream may still use it) or `inactive` (available for the next tensor).
-    - `bytes`: the size after rounding.
-    - `requested_bytes`: the size of the last request.
-    - `source_line`, `frames`: the place of the request, `<NA>` if the history doesn't contain it.
-      Free blocks have no place.
+    - `state`: the state of the block. `active_allocated` means that a tensor uses the block.
+      `active_pending_free` means that the block was freed, but another stream may still use it.
+      `inactive` means that the block is available for the next tensor.
+    - `bytes`: the size of the block after rounding.
+    - `requested_bytes`: the size of the last request for the block.
+    - `source_line`, `frames`: the place in the code that requested the block. The values are `<NA>`
+      for free blocks, and if the history doesn't contain the request.
 
-    The table is empty unless the profile comes from a memory snapshot.
+    The table is empty if the profile doesn't come from a memory snapshot.
     """
     return result(profile.meta.get("blocks", []), MEMORY_BLOCK_COLUMNS, profile)

@@ -12,8 +12,8 @@ import pandas as pd
 from tidyprof.analyses.dump_ages import DumpAges
 
 _ENDS = re.compile(r":(send|recv) (\d{1,9})(?:->|<-)(\d{1,9}|\?)$")
-"""PyTorch's names for sends and receives, with ranks in the group: `nccl:send 0->1`, `nccl:recv
-1<-0`, or `nccl:recv 1<-?` from any rank.
+"""PyTorch's names for sends and receives. The names contain the ranks' numbers within the group, as
+in `nccl:send 0->1` and `nccl:recv 1<-0`. `nccl:recv 1<-?` is a receive from any rank.
 """
 
 
@@ -21,9 +21,9 @@ _ENDS = re.compile(r":(send|recv) (\d{1,9})(?:->|<-)(\d{1,9}|\?)$")
 class Message:
     """One end of a pending message.
 
-    peer   -- rank of the other end; None if the dump doesn't name it.
-    answer -- True if the other end made its call, False if it didn't. None if the buffers no longer
-              show the call or the other end's dump is too old.
+    - peer: the rank of the other end, or None if the dump doesn't name this rank.
+    - answer: True if the other end made its call, and False if it didn't. If the buffers no longer
+      contain the call or if the other end's dump is too old, the value is None.
     """
 
     rank: int
@@ -38,7 +38,7 @@ class Message:
 
 
 class _End(NamedTuple):
-    """One side of all messages in one direction between two ranks of a group."""
+    """One side of all messages that one rank of a group sends to another rank."""
 
     group: str
     rank: int | None
@@ -47,10 +47,11 @@ class _End(NamedTuple):
 
 
 def pending_messages(calls: pd.DataFrame, ages: DumpAges) -> list[Message]:
-    """Return each rank's first pending send or receive for each peer, sorted by rank and record.
+    """Return the first pending send or receive of each rank for each peer. The result is sorted by
+    rank and record.
 
     A message is pending until it has completed. gloo doesn't record messages, and its dumps don't
-    contain states. A batched message (`batch_isend_irecv`) has the state of its batch.
+    contain states. Messages in a batch (`batch_isend_irecv`) have the state of the batch.
     """
     rows = calls[calls["message"]].to_dict("records")
     batches = {_batch(row): row for row in rows if row["call"].endswith("coalesced")}
@@ -96,7 +97,7 @@ def _batch(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _global(calls: pd.DataFrame, group: str, rank: str) -> int | None:
-    """Return the job-wide rank of a rank in a group."""
+    """Convert a rank's number within a group to its number within the job."""
     if rank == "?":
         return None
     ranks = calls.attrs["groups"].get(group, [])

@@ -1,4 +1,4 @@
-"""Time per module of a model, from a torch.profiler trace with Python functions."""
+"""The time that each module of a model takes, from a torch.profiler trace with Python functions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _MODULE = "nn.Module: "
 
 
 def modules(profile: Profile) -> pd.DataFrame:
-    """Return one row per module of the model, largest `device_ns` first.
+    """Return one row per module of the model. The module with the largest `device_ns` comes first.
 
-    The names are torch's numbered names, for example `Conv2d_3`. `total_ns` is the host time of the
-    module's calls, and `self_ns` leaves out the modules that it calls. `device_ns` is the total
-    duration of the GPU work that it launched, including nested modules. The backward pass runs
-    outside of modules. All ranks are added up. The table is empty unless the trace was recorded
-    with `with_stack=True` and read with `python_functions=True`.
+    The names are PyTorch's numbered names, for example `Conv2d_3`. `total_ns` is the host time of
+    the module's calls, and `self_ns` excludes the modules that it calls. `device_ns` is the total
+    duration of the GPU work that the module and its nested modules launched. The backward pass
+    isn't included because it runs outside of modules. The values combine all ranks. The table is
+    empty if the trace wasn't recorded with `with_stack=True` or wasn't read with
+    `python_functions=True`.
     """
     calls = host_events(profile, "annotation")
     calls = calls[names_matching(calls, f"{_MODULE}.*")]

@@ -1,4 +1,4 @@
-"""Operators on the host: total time, and self time without nested operators."""
+"""Host times of operators: the total time, and the self time without nested operators."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ OPERATOR_COLUMNS = {
     "mean_ns": "float64",
     "percent": "float64",
 }
-"""Columns of `operators`. With `by_shape=True`, `input_shapes` follows the name."""
+"""Columns of `operators`. With `by_shape=True`, the column `input_shapes` comes after the name."""
 
 
 def operators(
     profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = False
 ) -> pd.DataFrame:
-    """Return one row per operator name, largest self time first.
+    """Return one row per operator name. The operator with the largest self time comes first.
 
-    With `by_shape`, return one row per name and input shapes. The table corresponds to
-    `key_averages` in torch.
+    With `by_shape`, return one row for each combination of name and input shapes. The table
+    corresponds to PyTorch's `key_averages`.
 
-    `total_ns` is the total duration of all calls, including nested operators. `self_ns` leaves out
-    nested operators on the same thread, so self times add up to the time when operators ran.
-    `mean_ns` is the total per call. `percent` is the share of all self time (0-100).
+    `total_ns` is the total duration of all calls, including nested operators. `self_ns` excludes
+    operators that are nested on the same thread, so all self times add up to the time when
+    operators ran. `mean_ns` is the mean duration of a call. `percent` is the operator's share of
+    all self times (0-100).
 
-    These are host times: with a GPU, an operator returns as soon as its kernels are launched. kinds
-    can include `annotation` or `runtime` in the nesting. All ranks are added up. Raises ValueError
-    for an unknown kind, and for `by_shape` if the profiler didn't record shapes.
+    All times are host times. On a GPU, an operator returns as soon as its kernels are launched. To
+    include ranges or runtime calls in the nesting, add `annotation` or `runtime` to `kinds`. The
+    rows combine all ranks. Raises ValueError for an unknown kind. With `by_shape`, also raises
+    ValueError if the profiler didn't record shapes.
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
     if by_shape and "input_shapes" not in events.columns:
         raise ValueError(
-            "this profile has no input shapes; record them with torch.profiler and"
+            "this profile has no input shapes; to record them, use torch.profiler with"
             " record_shapes=True"
         )
     calls = pd.DataFrame(
@@ -65,8 +67,8 @@ def operators(
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:
-    """Return each event's duration in nanoseconds without the events nested directly in it on the
-    same thread.
+    """Return each event's duration in nanoseconds, excluding the events that are nested directly in
+    it on the same thread.
     """
     self_ns = events["duration_ns"].to_numpy(np.int64, copy=True)
     # An event without a duration contains nothing, but another event with the same start could be

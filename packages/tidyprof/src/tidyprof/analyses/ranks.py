@@ -1,4 +1,4 @@
-"""A comparison of a run's ranks, and the rank that the others wait for."""
+"""A comparison of the ranks in a run, which finds the rank that the other ranks wait for."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tidyprof.analyses.device_time import overlap
 from tidyprof.tables.contract import Profile
 
 MAJORITY = 0.5
-"""Share of all waiting time that the straggler's lateness must have caused. Below this share,
-different ranks are late each time.
+"""Minimum share of all waiting time that a single rank must cause to be the straggler. Below this
+share, different ranks arrive late each time.
 """
 
 NOTICEABLE = 0.01
-"""Share of the ranks' time that must be waiting time before a rank counts as a straggler."""
-
-MAXIMUM_IMPOSSIBLE = 0.01
-"""Maximum share of collectives in an impossible order. Above this share, none of the ranks is
-blamed.
+"""Minimum share of the ranks' time that must be waiting time before a rank counts as a
+straggler.
 """
 
+MAXIMUM_IMPOSSIBLE = 0.01
+"""Maximum share of collectives with an impossible order. Above this share, no rank is blamed."""
+
 SLOWER = 1.1
-"""Ratio of the straggler's computation to the other ranks' median. Above this ratio, the evidence
-says that its device computes longer.
+"""Ratio of the straggler's computation time to the median of the other ranks. Above this ratio, the
+evidence says that the straggler's device computes longer.
 """
 
 RANK_COLUMNS = {
@@ -57,10 +57,11 @@ RANK_COLUMNS = {
 
 @dataclass(frozen=True)
 class Straggler:
-    """The rank that the others wait for, or no rank.
+    """The rank that the other ranks wait for, or no rank.
 
-    rank     -- None if no single rank is late, or if the straggler can't be determined.
-    evidence -- sentences with the numbers behind the result.
+    - rank: the straggler's rank, or None if no single rank is late or the straggler can't be
+      determined.
+    - evidence: the sentences that contain the numbers behind the result.
     """
 
     rank: int | None
@@ -68,27 +69,33 @@ class Straggler:
 
 
 def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
-    """Return one row per rank and device: how it spends its time, and how long the other ranks wait
-    for it.
+    """Return one row per rank and device that shows how the rank spends its time and how long the
+    other ranks wait for it.
 
-    `profiles` is one profile with several ranks, or several profiles with one or more ranks each. A
-    generator keeps only one of them in memory at a time.
+    `profiles` is one profile with several ranks, or several profiles with one or more ranks each.
+    If `profiles` is a generator, only one profile is in memory at a time.
 
-    - `total_ns`: from the first start to the last end of device events. It is the sum of
-      `computation_ns`, `exposed_communication_ns`, `exposed_copy_ns` and `idle_ns` (see `overlap`).
-    - `busy_ns`, `communication_ns`: the time when any device event or any collective ran.
-    - `collectives`, `compared`: the number of collectives, and of collectives with a counterpart on
-      every rank (see `collectives`). The following columns cover the compared collectives.
-    - `wait_ns`, `transfer_ns`: the rank's time before the last rank entered, and after it.
-    - `arrived_last`: the number of collectives that only this rank entered last.
-    - `caused_wait_ns`: how long all other ranks waited in these collectives.
-    - `exit_offset_ns`: the median time by which the rank leaves after the median rank. Values above
-      a few microseconds show a clock difference. `<NA>` without synchronizing collectives.
+    - `total_ns`: the time from the first start to the last end of the device events. This time is
+      the sum of `computation_ns`, `exposed_communication_ns`, `exposed_copy_ns` and `idle_ns` (see
+      `overlap`).
+    - `busy_ns`, `communication_ns`: the time when any device event ran, and the time when any
+      collective ran.
+    - `collectives`, `compared`: the number of all collectives, and the number of collectives with a
+      counterpart on every rank (see `collectives`). The columns below cover only the compared
+      collectives.
+    - `wait_ns`, `transfer_ns`: the time that the rank spent in collectives before the last rank
+      entered, and the time after that.
+    - `arrived_last`: the number of collectives in which this rank alone arrived last.
+    - `caused_wait_ns`: the total time that all other ranks waited in these collectives.
+    - `exit_offset_ns`: the median time between the median rank's exit and this rank's exit. Values
+      of more than a few microseconds indicate a clock difference. The value is `<NA>` if there are
+      no synchronizing collectives.
 
-    In `attrs`, `straggler` is the rank, or None if there is no straggler or its rank is unknown.
-    `evidence` explains it in sentences. `ranks` is the number of ranks in the table, where a device
-    without a rank counts as one. The other entries come from `collectives`. Raises ValueError if
-    one of several profiles doesn't state its rank or if two have the same rank.
+    The entry `straggler` of `attrs` is the straggler's rank. If there is no straggler or its rank
+    is unknown, `straggler` is None. `evidence` explains the result in sentences. `ranks` is the
+    number of ranks in the table, and a device without a rank counts as one rank. The other entries
+    come from `collectives`. Raises ValueError if one of several profiles doesn't state its rank or
+    if two of them have the same rank.
     """
     overlaps, entries = [], []
     for profile in each(profiles):
@@ -100,11 +107,12 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
 
 
 def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `ranks` from the tables of `overlap` and `collective_entries` of all
-    ranks.
+    """Return the table of `ranks`, based on the tables of `overlap` and `collective_entries` for
+    all ranks.
 
-    Use it for profiles that were reduced elsewhere (see `tidyprof.parallel`). Raises ValueError if
-    one of several files (column `file`) doesn't state its rank or if two have the same rank.
+    Use this function for profiles that were reduced elsewhere (see `tidyprof.parallel`). Raises
+    ValueError if one of several files (column `file`) doesn't state its rank or if two of them have
+    the same rank.
     """
     for part in (overlaps, entries):
         require_own_ranks(part)
@@ -130,19 +138,19 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
 
 
 def _number_of_ranks(table: pd.DataFrame) -> int:
-    """Return the number of ranks in the rows. Each row without a rank counts as one."""
+    """Return the number of ranks in the table. Each row without a rank counts as one rank."""
     return int(table["rank"].nunique() + table["rank"].isna().sum())
 
 
 def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
-    """Return which ranks the verdict doesn't cover: ranks without collectives, and missing
-    ranks.
+    """Describe the ranks that the verdict doesn't cover because they are missing or have no
+    collectives.
     """
     text = ""
     by_rank = table.groupby("rank")["collectives"].sum()
     if by_rank.any() and not by_rank.all():
         silent = ", ".join(map(str, by_rank.index[by_rank == 0]))
-        text += f" Without a collective in the trace: rank {silent}."
+        text += f" The trace contains no collectives for rank {silent}."
     here = _number_of_ranks(table)
     if world_size is not None and here < world_size:
         text += (
@@ -156,10 +164,10 @@ _COSTS = ("compared", "arrived_last", "wait_ns", "transfer_ns", "caused_wait_ns"
 
 
 def _costs(compared: pd.DataFrame) -> pd.DataFrame:
-    """Return the time that the compared collectives cost each rank, and how long others waited for
-    it.
+    """Return the time that each rank spent in the compared collectives, and how long other ranks
+    waited for it.
 
-    The index is rank and device.
+    The index of the result is rank and device.
     """
     place = list(PLACE)
     waits = compared.groupby("number")["wait_ns"].transform("sum")
@@ -182,8 +190,8 @@ def _costs(compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_labels(table: pd.DataFrame) -> list[str]:
-    """Return a label for each row: its rank, plus its device if a rank is unknown or has
-    several.
+    """Return a label for each row. The label is the rank. If a rank is unknown or has several
+    devices, the label also contains the device.
     """
     by_rank = table["rank"].notna().all() and not table["rank"].duplicated().any()
     labels = []
@@ -196,17 +204,17 @@ def rank_labels(table: pd.DataFrame) -> list[str]:
 
 
 def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
-    """Return the rank that the others wait for, from a table of `ranks`.
+    """Return the rank that the other ranks wait for, from a table of `ranks`.
 
-    facts -- the attrs of `collectives`.
+    - facts: the attrs of the `collectives` table.
 
-    The rank must have caused more than `MAJORITY` of all waiting time, and waiting must take at
-    least `NOTICEABLE` of the time. The clocks must also be reliable. Only rows with compared
-    collectives are judged.
+    The rank must have caused more than `MAJORITY` of all waiting time, and the ranks must spend at
+    least `NOTICEABLE` of their time waiting. The clocks must also be reliable. Only rows with
+    compared collectives are considered.
     """
     judged = table[table["compared"] > 0]
     if not len(judged):
-        return Straggler(None, "No collective could be compared between ranks.")
+        return Straggler(None, "No collectives could be compared between ranks.")
     judged = judged.assign(label=rank_labels(judged))
     if facts["impossible_orders"] > MAXIMUM_IMPOSSIBLE * judged["compared"].max():
         return Straggler(None, f"No rank can be blamed. {facts['clocks']}")
@@ -233,7 +241,7 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
 
 
 def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
-    """Return the evidence that this rank is the straggler, considering its clock."""
+    """Return the evidence that this rank is the straggler, unless its clock may be wrong."""
     name = worst["label"].capitalize()
     # This is the rank's mean lateness, that is, one other rank's waiting time in one collective.
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["arrived_last"]), 1)
@@ -241,22 +249,22 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
             None,
-            f"{name} enters {mean / 1000:.1f} µs late on average but also leaves"
-            f" {offset / 1000:.1f} µs after the other ranks, so its clock may be the cause.",
+            f"{name} enters {mean / 1000:.1f} µs late on average, but it also leaves"
+            f" {offset / 1000:.1f} µs late. Its clock may therefore be the cause.",
         )
     caused = float(percent(worst["caused_wait_ns"], waited))
     idle = float(percent(worst["idle_ns"], worst["total_ns"]))
     computed, median = worst["computation_ns"], others["computation_ns"].median()
-    cause = "its device isn't slower but receives its work later"
+    cause = "its device receives its work later but isn't slower"
     if computed > SLOWER * median:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
-        f" {caused:.0f}% of all waiting time. Each time, the other ranks waited"
-        f" {mean / 1e6:.2f} ms for it on average. The rank itself waited"
-        f" {worst['wait_ns'] / 1e6:.1f} ms, and the other ranks waited"
-        f" {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for"
-        f" {computed / 1e6:.1f} ms and the other ranks for {median / 1e6:.1f} ms, so {cause}"
+        f" {caused:.0f}% of all waiting time. The mean wait for it was"
+        f" {mean / 1e6:.2f} ms. The rank itself waited"
+        f" {worst['wait_ns'] / 1e6:.1f} ms in total (median of the others:"
+        f" {others['wait_ns'].median() / 1e6:.1f} ms). It computed for"
+        f" {computed / 1e6:.1f} ms (the others: {median / 1e6:.1f} ms), so {cause}"
         f" (idle for {idle:.0f}% of the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

@@ -1,4 +1,4 @@
-"""Kernels in a roofline model: operations, bytes, arithmetic intensity and ceilings."""
+"""Roofline model of the kernels: operations, bytes, arithmetic intensity and ceilings."""
 
 from __future__ import annotations
 
@@ -40,16 +40,19 @@ _MATRIX_TYPES = {
 _INTEGER_TYPE = "matrix int8"
 
 OPERATION_TYPES = (*_VECTOR_TYPES, *_MATRIX_TYPES)
-"""Types of floating-point operations: unit and data type."""
+"""Types of floating-point operations, each with a unit and a data type."""
 
 LEVELS = ("hbm", "l2", "l1", "lds")
-"""Memory levels, farthest first. `hbm` is the traffic between L2 and the fabric. On MI300 and later
-GPUs, the Infinity Cache is behind the fabric, so less traffic may reach the memory.
+"""Memory levels, starting with the level that is farthest from the compute units. `hbm` is the
+traffic between L2 and the fabric. On MI300 and later GPUs, the Infinity Cache is behind the fabric,
+so less traffic may reach the memory.
 """
 
 
 def column_of(operations: str) -> str:
-    """Return the column that counts operations of a type: `matrix fp16` -> `matrix_fp16_flops`."""
+    """Return the name of the column that counts operations of a type. For `matrix fp16`, the name
+    is `matrix_fp16_flops`.
+    """
     name = operations.replace(" ", "_").replace("/", "_")
     return f"{name}_ops" if operations == _INTEGER_TYPE else f"{name}_flops"
 
@@ -79,30 +82,32 @@ _RATE = re.compile(
 
 
 def roofline_points(profile: Profile) -> pd.DataFrame:
-    """Return one row per kernel with its operations, bytes and rates, longest total duration first.
+    """Return one row per kernel with its operations, bytes and rates. The kernel with the longest
+    total duration comes first.
 
-    - `flops`: the floating-point operations of all calls, of the types that were counted.
+    - `flops`: the floating-point operations of all calls, for the types that were counted.
       `matrix_int8_ops` isn't included.
-    - `vector_*` and `matrix_*`: the operations per type. The columns with values show which types
-      were counted.
-    - `*_bytes`: the bytes moved at each memory level (see `LEVELS`).
-    - `*_intensity`: flops per byte.
-    - `flops_per_second`: flops divided by the sum of durations.
-    - `main_type`: the type with the most flops.
+    - `vector_*` and `matrix_*`: the operations of each type. Only the types that were counted have
+      values in these columns.
+    - `*_bytes`: the number of bytes that were moved at each memory level (see `LEVELS`).
+    - `*_intensity`: the number of floating-point operations per byte.
+    - `flops_per_second`: the value of `flops` divided by the sum of the durations.
+    - `main_type`: the type with the most floating-point operations.
 
     The values cover the dispatches that have all operation counters. If a kernel has no such
-    dispatch, they cover all of its dispatches. Values that can't be computed are `<NA>`, and
-    `missing` names the counters that each of these dispatches would need.
+    dispatch, the values cover all of its dispatches. Values that can't be computed are `<NA>`. For
+    these values, `missing` lists the counters that each dispatch would need.
 
-    An analysis database doesn't contain operations by type. Bytes are then derived from the tool's
-    intensities if these are reliable.
+    An analysis database doesn't contain operations by type. In this case, the bytes are derived
+    from the profiler's intensities if the intensities are reliable.
 
-    The byte formulas follow the tool's tables. Vector L1 counts whole cache lines. L1 to L2 follows
-    the table "16.3 L1-L2 BW": reads of a line, writes and atomics of 64 B. The fabric follows
-    "L2-Fabric Read BW" and "Write BW". The local data share follows "Theoretical LDS Bandwidth".
-    See `counter_formulas` for the formulas.
+    The byte formulas follow rocprof-compute's tables. For the vector L1, whole cache lines are
+    counted. The bytes between L1 and L2 follow the table "16.3 L1-L2 BW", in which a read transfers
+    one line, and a write or an atomic transfers 64 B. The bytes on the fabric follow "L2-Fabric
+    Read BW" and "Write BW". The bytes in the local data share follow "Theoretical LDS Bandwidth".
+    The formulas are in `counter_formulas`.
 
-    `table.attrs["above_roof"]` has a sentence for each point above a ceiling of
+    `table.attrs["above_roof"]` contains a sentence for each point above a ceiling of
     `roofline_ceilings`. Raises ValueError if the profile has no sysinfo or an unknown architecture.
     """
     architecture = architecture_of(profile)
@@ -120,12 +125,12 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
 
 
 def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of each known ceiling that a row of `roofline_points` reaches (1 is the
-    ceiling).
+    """Return which share of each known ceiling a row of `roofline_points` reaches. A share of 1
+    means that the row reaches the ceiling.
 
-    The ceilings are the bandwidths of its memory levels and the rate of its main type.
+    The ceilings are the bandwidths of the row's memory levels and the rate of its main type.
 
-    roofs -- name -> value of `roofline_ceilings`.
+    - roofs: the value of each ceiling of `roofline_ceilings`, by name.
     """
     amounts = {level.upper(): point[f"{level}_bytes"] for level in LEVELS}
     if not pd.isna(point["main_type"]):
@@ -140,9 +145,9 @@ def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[st
 
 
 def l1_shares_by_access_bytes(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
-    """Return the same shares, but scale L1 to the bytes that its accesses can return.
+    """Return the same shares, but compare L1 with the bytes that its accesses can return.
 
-    `roofline_points` counts whole cache lines instead.
+    In contrast, `roofline_points` counts whole cache lines for L1.
     """
     part = L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
     return {
@@ -152,10 +157,10 @@ def l1_shares_by_access_bytes(profile: Profile, shares: Mapping[str, float]) -> 
 
 
 def _is_measured(profile: Profile) -> bool:
-    """Return True if a benchmark measured the ceilings.
+    """Return True if the ceilings were measured by a benchmark.
 
-    A benchmark counts the bytes that arrive. Published peaks count whole lines, as
-    `roofline_points` does.
+    A benchmark counts the bytes that arrive. In contrast, published peaks and `roofline_points`
+    count whole lines.
     """
     return bool(profile.meta.get("roofline")) and profile.origin.kind != "modeled"
 
@@ -164,11 +169,11 @@ _ABOVE = {
     "HBM": "the Infinity Cache serves part of the traffic before it reaches the memory",
     "L1": "l1_bytes counts whole cache lines, but an access returns at most 64 B",
 }
-"""Reasons for a point above a ceiling."""
+"""Possible reasons why a point is above a ceiling."""
 
 
 def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
-    """Yield a sentence for each point above a ceiling, or nothing if no ceilings are known."""
+    """Yield a sentence for each point above a ceiling. If no ceilings are known, yield nothing."""
     try:
         roofs = roofline_ceilings(profile).set_index("name")["value"].to_dict()
     except ValueError:
@@ -184,7 +189,7 @@ def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
 
 
 def _quantities(architecture: Architecture, banks: float) -> Mapping[str, Mapping[str, float]]:
-    """Return the counted quantities: column -> counter -> weight."""
+    """Return the weight of each counter for each counted quantity (a column)."""
     found = {column_of(name): vector_operations(code) for name, code in _VECTOR_TYPES.items()}
     matrix = _MATRIX_TYPES | {_INTEGER_TYPE: "int8"}
     found |= {
@@ -240,9 +245,9 @@ def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterato
 
 
 def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame:
-    """Return which of the counters each dispatch lacks, as one bool column per counter.
+    """Return one bool column per counter that shows which dispatches lack the counter.
 
-    The rows are the same as in `counters.frame`.
+    The rows correspond to the rows of `counters.frame`.
     """
     return pd.DataFrame(
         {name: np.isnan(counters.column(name)) for name in names}, index=counters.frame.index
@@ -250,7 +255,9 @@ def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame
 
 
 def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:
-    """Return a row's sum of operations, intensities and rate, from its operations and bytes."""
+    """Return the total operations, the intensities and the rate of a row, based on its operations
+    and bytes.
+    """
     if not counted:
         return {}
     flops = sum(row[name] for name in counted)
@@ -297,16 +304,17 @@ def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
 
 
 def roofline_ceilings(profile: Profile) -> pd.DataFrame:
-    """Return the GPU's peak rates: rows of kind `bandwidth` (B/s) and `compute` (FLOP/s, or OP/s
-    for integers).
+    """Return the GPU's peak rates. Rows of the kind `bandwidth` are in B/s. Rows of the kind
+    `compute` are in FLOP/s, or in OP/s for integers.
 
-    If the profile contains roofline.csv, the rates are those that rocprof-compute's benchmark
-    measured. The median is used if the file covers several devices. Otherwise, they are the
-    published rates per compute unit and clock cycle, multiplied by the clock in sysinfo or by the
-    product's published clock. `table.attrs["ceilings"]` names the source.
+    If the profile contains roofline.csv, the rates are the results of rocprof-compute's benchmark.
+    If the file covers several devices, the median is used. Without roofline.csv, the rates are the
+    published rates per compute unit and clock cycle, multiplied by the clock. The clock comes from
+    sysinfo or from the product's published data. `table.attrs["ceilings"]` contains the source of
+    the rates.
 
-    The published vector FP32 rate assumes packed instructions if the GPU has them. Raises
-    ValueError if neither source is available.
+    For GPUs with packed instructions, the published vector FP32 rate assumes these instructions.
+    Raises ValueError if neither source is available.
     """
     measured = profile.meta.get("roofline")
     if measured and profile.origin.kind == "modeled":
@@ -345,7 +353,9 @@ def _measured(devices: list[dict[str, float]]) -> list[dict[str, Any]]:
 
 
 def _rate_name(column: str) -> str:
-    """Return the name of a rate: `MFMAF16Flops` -> `matrix fp16`, `I8Ops` -> `vector int8`."""
+    """Return the display name of a rate. For example, `MFMAF16Flops` becomes `matrix fp16`, and
+    `I8Ops` becomes `vector int8`.
+    """
     unit = "matrix" if column.startswith("MFMA") else "vector"
     kind = column.removeprefix("MFMA").removesuffix("Flops").removesuffix("Ops").lower()
     if kind.startswith("bf"):
@@ -357,8 +367,8 @@ def _rate_name(column: str) -> str:
 def _published(
     architecture: Architecture, sysinfo: Mapping[str, Any], model: Model | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return ceilings from rates per compute unit and clock cycle, and a text that describes
-    them.
+    """Return the ceilings from rates per compute unit and clock cycle, and a description of the
+    ceilings.
     """
     clock = sysinfo.get("max_sclk", model.clock_mhz if model else None)
     units = sysinfo.get("cu_per_gpu")

@@ -1,4 +1,4 @@
-"""Parts of a profile, selected by time or by steps. Every analysis accepts them."""
+"""Selection of parts of a profile, by time or by steps. Every analysis accepts such parts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 def select_time_range(
     profile: Profile, start_ns: int | None = None, end_ns: int | None = None
 ) -> Profile:
-    """Return a profile of the events that start in [`start_ns`, `end_ns`) and the samples from that
-    time.
+    """Return a profile with the events that start in [`start_ns`, `end_ns`) and the samples from
+    that time.
 
-    Times are in nanoseconds, as in `events["start_ns"]`, and None means no limit. Events are never
-    cut. An event that started earlier is left out even if it continues in this range, and an event
-    that starts in this range may end after `end_ns`. The result can therefore contain GPU work
-    without its launch, and operators without their callers. `meta` stays the same as for the whole
+    Times are in nanoseconds, as in `events["start_ns"]`. None means that there is no limit. Events
+    are never cut. An event that started earlier is left out, even if it continues in the range. An
+    event that starts in the range may end after `end_ns`. The result can therefore contain GPU work
+    without its launch and operators without their callers. `meta` stays the same as for the whole
     profile. Raises ValueError if the range ends before it starts.
     """
     if start_ns is not None and end_ns is not None and end_ns < start_ns:
@@ -38,17 +38,18 @@ def select_time_range(
 def select_steps(
     profile: Profile, first: int, last: int | None = None, mark: str | None = None
 ) -> Profile:
-    """Return a profile of the steps from `first` to `last`, both included, as `steps` numbers them.
+    """Return a profile of the steps from `first` to `last`, including both. The step numbers come
+    from `steps`.
 
-    Without `last`, return the step `first` only. Events on the host belong to the step in which
-    they start. GPU work belongs to the step that launched it, even if it ran later. It belongs to
-    no step if its launch wasn't recorded, but if a GPU has no launch records at all, the work's
-    start time decides. Samples are taken from the start of the first step to the end of the last
-    one.
+    Without `last`, return only the step `first`. Host events belong to the step in which they
+    start. GPU work belongs to the step that launched it, even if it ran later. Work without a
+    recorded launch doesn't belong to any step. One exception is a GPU without any launch records,
+    whose work is assigned by start time. The samples range from the start of the first step to the
+    end of the last step.
 
-    `mark` has the same meaning as in `steps`, which numbers steps between marks starting with 0.
-    `meta` stays the same as for the whole profile. Raises ValueError if no steps are marked, for
-    missing steps, and under the same conditions as `steps`.
+    `mark` has the same meaning as in `steps`. If marks separate the steps, the step numbers start
+    at 0. `meta` stays the same as for the whole profile. Raises ValueError if no steps are marked,
+    if a step is missing, and under the same conditions as `steps`.
     """
     last = first if last is None else last
     marked = steps(profile, mark=mark)
@@ -70,7 +71,9 @@ def select_steps(
 
 
 def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
-    """Return each event's step as in `select_steps`, as Int64, with `<NA>` for no step."""
+    """Return each event's step as in `select_steps`. The dtype is Int64, and an event outside of
+    all steps has the value `<NA>`.
+    """
     events = profile.events
     step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
@@ -86,7 +89,7 @@ def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
 
 
 def _numbers(own: pd.DataFrame, times: np.ndarray) -> pd.arrays.IntegerArray:
-    """Return the number of the step that contains each time."""
+    """For each time, return the number of the step that contains it."""
     # step_of_time returns -1 for a time outside of all steps, which selects the last number.
     return pd.array([*own["step"], pd.NA], dtype="Int64")[step_of_time(own, times)]
 
@@ -105,7 +108,9 @@ def _inside(times: pd.Series, start: int | None, end: int | None) -> pd.Series:
 
 
 def _part(profile: Profile, kept: pd.Series, sampled: pd.Series) -> Profile:
-    """Return these events and samples with new row numbers and without unused categories."""
+    """Return a profile of these events and samples, with new row numbers and without unused
+    categories.
+    """
     kept = kept.to_numpy(bool)
     events = profile.events[kept].reset_index(drop=True)
     for column in events.columns[events.dtypes == "category"].drop("kind"):

@@ -1,6 +1,6 @@
 """The Speed-of-Light table of rocprof-compute, computed from raw counters.
 
-It compares what a run achieved with the peak rates of the GPU.
+The table compares the rates that a run achieved with the peak rates of the GPU.
 """
 
 from __future__ import annotations
@@ -28,35 +28,39 @@ SPEED_OF_LIGHT_COLUMNS = {
 """Columns of `speed_of_light`."""
 
 AVERAGES = ("dispatches", "totals")
-"""Ways to average over dispatches."""
+"""Methods of averaging over dispatches."""
 
-_NEVER_DEFINED = "a dispatch in which it is defined (not 0 / 0)"
+_NEVER_DEFINED = "a dispatch in which the metric is defined (not 0 / 0)"
 
 
 def speed_of_light(
     profile: Profile, *, kernel: str | None = None, average: str = "dispatches"
 ) -> pd.DataFrame:
-    """Return the Speed-of-Light table: each metric's value, its peak, and their ratio in percent.
+    """Return the Speed-of-Light table, which contains each metric's value, its peak, and the ratio
+    of the two in percent.
 
-    profile -- from `read_rocprof_compute`. The counters of an analysis database are already
-               evaluated, so the tool's own values are returned, with peaks that are computed here.
-    kernel  -- only dispatches of kernels with this text in their name.
-    average -- `dispatches`: the mean over dispatches, which gives a 3 us kernel the same weight as
-               a 3 ms kernel. rocprof-compute prints this mean up to release 3.6. `totals`: the
-               ratio of the sums, which rocprof-compute prints in 3.7.0 and later releases.
+    - profile: a profile from `read_rocprof_compute`. An analysis database contains no raw counters,
+      so its own values are returned together with peaks that are computed here.
+    - kernel: a string that selects the dispatches of kernels with this string in their name.
+    - average: the method of averaging. `dispatches` is the mean over dispatches, in which a 3 us
+      kernel has the same weight as a 3 ms kernel. rocprof-compute prints this mean up to release
+      3.6. `totals` is the ratio of the sums, which rocprof-compute prints in release 3.7.0 and
+      later.
 
-    Rates are in 10^9 per second. Their peaks are for the clock and the number of compute units in
-    sysinfo. `dispatches` is the number of dispatches behind the value. A metric that can't be
-    computed has no value, and `missing` names the counters or sysinfo entries that it needs.
+    Rates are in 10^9 per second. Their peaks apply to the clock and the number of compute units in
+    sysinfo. `dispatches` is the number of dispatches that contribute to the value. If a metric
+    can't be computed, it has no value, and `missing` lists the counters or sysinfo entries that it
+    needs.
 
-    "VALU FLOPs" is compared with the unpacked rate of 128 FLOP per CU and clock cycle, as in the
-    tool, so packed FP32 can exceed 100%. "Wavefront Occupancy" is inaccurate for kernels under 1
-    ms.
+    As in rocprof-compute, "VALU FLOPs" is compared with the unpacked rate of 128 FLOP per CU and
+    clock cycle, so packed FP32 can exceed 100%. "Wavefront Occupancy" is inaccurate for kernels
+    that take less than 1 ms.
 
-    The formulas come from `counter_formulas`; the formula of "Active CUs" comes from
+    The formulas come from `counter_formulas`. The formula of "Active CUs" comes from
     projects/rocprofiler-compute, src/utils/parser.py (`BUILD_IN_VARS`). Raises ValueError if the
-    profile has no sysinfo or an unknown architecture, if no dispatch has such a kernel, for the
-    totals of an analysis database, and if none of the metrics can be computed.
+    profile has no sysinfo or an unknown architecture, if no dispatch has such a kernel, or if no
+    metric can be computed. Also raises ValueError if `average` is `totals` but the profile comes
+    from an analysis database.
     """
     if average not in AVERAGES:
         raise ValueError(f"average must be one of {', '.join(AVERAGES)}, not {average!r}")
@@ -82,9 +86,7 @@ def speed_of_light(
         position = [metric.name for metric in formulas].index("CU Utilization")
         rows.insert(position, _active_compute_units(counters, sysinfo))
     if not any(row.get("value") is not None for row in rows):
-        raise ValueError(
-            f"none of the metrics can be computed; the first one lacks {rows[0]['missing']}"
-        )
+        raise ValueError(f"no metric can be computed; the first metric lacks {rows[0]['missing']}")
     return result(rows, SPEED_OF_LIGHT_COLUMNS, profile)
 
 
@@ -120,10 +122,10 @@ def _percent(value: float | None, peak: float | None) -> float | None:
 
 
 def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an estimate from the mean number of busy wave slots.
+    """Return an estimate of "Active CUs" from the mean number of busy wave slots.
 
-    It counts 8 units per full set of slots and up to 8 for the rest. AMD now prefers "CU
-    Utilization", but most published tables contain this metric.
+    The estimate counts 8 units for each full set of slots and up to 8 units for the remaining
+    slots. AMD now prefers "CU Utilization", but most published tables contain "Active CUs".
     """
     names = ["SQ_BUSY_CU_CYCLES", "GRBM_GUI_ACTIVE"]
     facts: dict[str, Any] = {
@@ -155,7 +157,7 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
 def _evaluated(
     profile: Profile, formulas: Iterable[Metric], kernel: str | None
 ) -> list[dict[str, Any]]:
-    """Return rows with the values of an analysis database."""
+    """Return table rows with the values from an analysis database."""
     values = _values_of_workload(profile) if kernel is None else _values_of_kernel(profile, kernel)
     rows = []
     for metric in formulas:
@@ -167,7 +169,7 @@ def _evaluated(
             "missing": metric.needs,
         }
         if value is None:
-            rows.append(row | {"missing": "a value in the tool's table 2.1"})
+            rows.append(row | {"missing": "a value in rocprof-compute's table 2.1"})
         else:
             rows.append(row | {"value": float(value), "percent": _percent(value, metric.peak)})
     return rows
@@ -190,8 +192,8 @@ def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
     names = [name for name in table["kernel"].cat.categories if kernel in name]
     if len(names) != 1:
         raise ValueError(
-            f"{len(names)} kernels have {kernel!r} in their name; choose exactly one, because the"
-            " database has one value per kernel"
+            f"{len(names)} kernels have {kernel!r} in their name. Choose exactly one kernel because"
+            " the database has one value per kernel"
         )
     table = table[(table["kernel"] == names[0]) & (table["statistic"] == "Avg")]
     return {

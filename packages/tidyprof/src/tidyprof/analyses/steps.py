@@ -1,4 +1,4 @@
-"""Training steps and their phases, from the ranges that the training script marked."""
+"""Training steps and their phases, based on the ranges that the training script marked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
-"""Name of the range that torch.profiler writes for each step, with a number that fits in 64
+"""Name of the range that torch.profiler writes for each step. The number in the name fits in 64
 bits.
 """
 
@@ -46,23 +46,27 @@ OTHER_MARKS = (
     r"(DistributedDataParallel\.)?forward",
     r"Optimizer\.step#.*",
 )
-"""Names of ranges that occur once per step. They separate steps if neither the profiler nor `data`
-does.
+"""Names of ranges that occur once per step. These ranges mark the steps if there are no profiler
+steps and no `data` ranges.
 """
 
 ROUNDS = 3
-"""Minimum number of rounds in which ranges must repeat, in the same order, to count as unmarked
-steps.
+"""Minimum number of times that a sequence of ranges must repeat in the same order to count as
+unmarked steps.
 """
 
 NO_MARK = (
     r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
     r" Profiler.*"
 )
-"""Names of ranges that PyTorch writes by itself, which may occur any number of times per step."""
+"""Names of ranges that PyTorch writes automatically. These ranges may occur any number of times per
+step.
+"""
 
 PYTHON_FUNCTION = r".*\(\d+\): .*|<.*|nn\.Module: .*"
-"""Names of Python functions in a trace with stacks, which are not marked ranges."""
+"""Names of Python functions in a trace with stacks. These functions don't count as marked
+ranges.
+"""
 
 PHASE_PATTERNS = {
     "data": r"data|enumerate\(DataLoader\)#.*",
@@ -71,8 +75,8 @@ PHASE_PATTERNS = {
     "backward": r"backward",
     "optimizer": r"optimizer|Optimizer\.(step|zero_grad)#.*",
 }
-"""Phase of a step -> names of its ranges, both those that a script marks and those that
-torch.profiler adds.
+"""The names of the ranges in each phase of a step. The list includes the ranges that a script marks
+and the ranges that torch.profiler adds.
 """
 
 STEP_COLUMNS = {
@@ -100,32 +104,33 @@ PHASE_COLUMNS = {
 
 
 def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
-    """Return when each training step started and how long it took.
+    """Return the start time and the duration of each training step.
 
     With `timeline="host"`, the table has one row per rank and step, and `device` is `<NA>`. The
-    steps are the `ProfilerStep#N` ranges. Without such ranges, a step lasts from one mark to the
-    next, and the numbers start with 0. The last step ends with its last phase, or with the host's
-    last event if it has no phases. The mark is the range, operator or call with the name `mark`. By
-    default, it is the first of these that exists:
+    steps are the `ProfilerStep#N` ranges. If there are no such ranges, each step lasts from one
+    mark to the next, and the numbers start at 0. The last step ends with its last phase. If the
+    last step has no phases, it ends with the host's last event. A mark is a range, operator or call
+    with the name `mark`. By default, the mark is the first of these ranges that exists:
 
-    - a range `data`;
-    - a range of `OTHER_MARKS` that repeats;
-    - the first of several ranges that repeat in the same order at least `ROUNDS` times.
+    - a range with the name `data`
+    - a range from `OTHER_MARKS` that repeats
+    - the first range in a sequence of ranges that repeats in the same order at least `ROUNDS` times
 
-    If several processes without a rank mark steps, each has separate rows, and `process` identifies
-    it. Otherwise, `process` is `<NA>`.
+    If several processes without a rank mark steps, each process has separate rows, and the column
+    `process` identifies it. Otherwise, `process` is `<NA>`.
 
-    With `timeline="device"`, the table has one row per rank, device and step. The host runs ahead
-    of the device, so a device event's launch time decides which step it belongs to. A step starts
-    with the host's range, so it includes the idle time before its first launch. But it doesn't
-    start before all work that was launched earlier has ended. It lasts until the next step starts.
-    The last step lasts until its last event and its range have ended. Steps that launched nothing
-    have no row. An event without a launch record belongs to the host step during which it starts.
+    With `timeline="device"`, the table has one row per rank, device and step. Because the host runs
+    ahead of the device, a device event belongs to the step in which the host launched it. A step
+    starts with the host's range, so it includes the idle time before its first launch. However, a
+    step doesn't start before all work that was launched earlier has ended. Each step lasts until
+    the next step starts, and the last step lasts until its last event and its range have ended.
+    Steps that launched nothing have no row. An event without a launch record belongs to the host
+    step during which the event starts.
 
-    In `attrs`, `mark` is the name of the mark, or None if nothing marks steps. The table is then
-    empty. `steps` describes the mark in words. Raises ValueError if no event has the name `mark`,
-    for `timeline="device"` if the profile has no launch records, and under the same condition as
-    `common.owner_of`.
+    In `attrs`, `mark` is the name of the mark. If the profile has no step markers, `mark` is None
+    and the table is empty. `steps` describes the mark in words. Raises ValueError if no event has
+    the name `mark`, or under the same condition as `common.owner_of`. With `timeline="device"`,
+    also raises ValueError if the profile has no launch records.
 
     >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
     [[1, 100000]]
@@ -138,7 +143,7 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
 
 
 def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> PlainEvents:
-    """Return the result of `steps` as plain arrays. It raises the same errors."""
+    """Return the result of `steps` as plain arrays. Raises the same errors as `steps`."""
 
     def build() -> PlainEvents:
         columns = (
@@ -152,7 +157,9 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
 
 
 def mark_of_steps(profile: Profile, mark: str | None) -> str:
-    """Return the name of the mark, `attrs["mark"]` of `steps`, or "" if there is no mark."""
+    """Return the name of the mark from `attrs["mark"]` of `steps`, or an empty string if there is
+    no mark.
+    """
     return _known_host_steps(profile, mark)[0] or ""
 
 
@@ -163,13 +170,13 @@ def require_timeline(timeline: str) -> None:
 
 
 def with_mark_of(marked: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with the attrs about the mark from a table of `steps`."""
+    """Return the table with the attrs about the mark, which are copied from a table of `steps`."""
     table.attrs |= {key: marked.attrs[key] for key in ("mark", "steps")}
     return table
 
 
 def _known_host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
-    """Return the attrs `mark` and `steps` of the host's steps, and their columns."""
+    """Return the attrs `mark` and `steps` of the host's steps, and the columns of these steps."""
     return profile.once(("steps", mark), lambda: _host_steps(profile, mark))
 
 
@@ -181,8 +188,8 @@ def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _C
     if mark := mark or _repeating_mark(host_events(profile, "annotation")):
         return mark, f"from each `{mark}` to the next", _steps_between(host_events(profile), mark)
     words = (
-        "no steps are marked, so the whole trace counts as one step; name a range or an"
-        ' operator that runs once per step: mark="..."'
+        "no steps are marked, so the whole trace counts as one step; to mark steps, pass the name"
+        ' of a range or operator that runs once per step: mark="..."'
     )
     return None, words, _no_steps()
 
@@ -206,7 +213,9 @@ def _numbered_steps(marks: PlainEvents) -> _Columns:
 
 
 def _repeating_mark(annotations: pd.DataFrame) -> str | None:
-    """Return the name of the ranges that start a step, or None if there are none."""
+    """Return the name of the ranges that mark the start of a step, or None if there are no such
+    ranges.
+    """
     if names_matching(annotations, "data").any():
         return "data"
     for pattern in OTHER_MARKS:
@@ -218,9 +227,7 @@ def _repeating_mark(annotations: pd.DataFrame) -> str | None:
 
 
 def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
-    """Return the name that starts each round if the outermost ranges repeat the same names in
-    rounds.
-    """
+    """Return the name of the first range in each round if the outermost ranges repeat in rounds."""
     ranges = annotations[~names_matching(annotations, f"{NO_MARK}|{PYTHON_FUNCTION}")]
     if len(ranges) < ROUNDS or len(ranges.drop_duplicates(["rank", "process", "thread"])) > 1:
         return None
@@ -234,11 +241,11 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
 
 
 def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
-    """Return the range that could mark steps if nothing else does, and the number of its
-    occurrences.
+    """Return the range that could mark steps if there are no step markers, and how often this range
+    occurs.
 
-    It is the range with the longest total time among the ranges that occur at least `ROUNDS` times.
-    If there is none, an operator is chosen by the same rule.
+    The result is the range with the longest total time among the ranges that occur at least
+    `ROUNDS` times. If there is no such range, an operator is chosen by the same rule.
     """
     for kind in ("annotation", "operator"):
         events = host_events(profile, kind)
@@ -251,7 +258,7 @@ def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
 
 
 def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
-    """Return one step from each event with this name to the next.
+    """Return the steps between consecutive events with this name.
 
     Raises ValueError if there is no such event.
     """
@@ -280,7 +287,7 @@ def _below_each_other(tables: Sequence[_Columns]) -> _Columns:
 
 
 def _end_of_last(events: pd.DataFrame, mark: str) -> int:
-    """Return when the last step ends, from one owner's events since the step's mark."""
+    """Return the end of the last step, based on one owner's events since the step's mark."""
     phases = events[(events["kind"] == "annotation") & (events["name"] != mark)]
     phases = phases[names_matching(phases, "|".join(PHASE_PATTERNS.values()))]
     return int(start_and_end(phases if len(phases) else events)[1].max())
@@ -319,12 +326,12 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
 
 
 def _supposed_launches(events: PlainEvents) -> np.ndarray:
-    """Return when the events of one device were launched, in int64 nanoseconds.
+    """Return the launch times of the events of one device, in int64 nanoseconds.
 
-    The time is `ABSENT`, the smallest number, for a launch before the trace started. An event
-    without a launch record was launched then if it has a correlation id and starts before its
-    stream's first event with a launch. Otherwise, the file doesn't contain the launch, and the
-    event counts as launched at its own start.
+    For a launch before the start of the trace, the time is `ABSENT`, which is the smallest number.
+    An event without a launch record counts as launched before the trace if it has a correlation id
+    and starts before its stream's first event with a launch. Otherwise, the launch is missing from
+    the file, and the event counts as launched at its own start.
     """
     start, launch = events["start_ns"], launch_times(events)
     known = launch != ABSENT
@@ -338,10 +345,10 @@ def _supposed_launches(events: PlainEvents) -> np.ndarray:
 
 
 def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return when steps that start at these times on the host start on the device.
+    """Return the device start times of steps that start at these times on the host.
 
-    A step starts on the device when all work that was launched earlier has ended. This includes
-    work that isn't in the file if the step's first work waited for its end.
+    A step starts on the device when all work that was launched earlier has ended. If the step's
+    first work waited for work that isn't in the file, that work must also have ended.
     """
     start, end = start_and_end(events)
     unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
@@ -355,10 +362,10 @@ def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -
 
 
 def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
-    """Return, for each time, the position of the step in `own` that contains it, or -1 for no step
-    or `ABSENT`.
+    """For each time, return the position of the step in `own` that contains the time. The position
+    is -1 for a time outside of all steps and for `ABSENT`.
 
-    own -- one owner's steps, in order.
+    - own: the steps of one owner, in order.
     """
     begin, finish = start_and_end(own)
     step = np.searchsorted(begin, times, side="right") - 1
@@ -367,16 +374,17 @@ def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
 
 
 def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """Return how long the host spent in each phase of each step, with or without a GPU.
+    """Return how long the host spent in each phase of each step, for profiles with or without a
+    GPU.
 
-    The table has one row per rank, step and phase that occurs. The phases are the keys of
-    `PHASE_PATTERNS`. `calls` is the number of ranges. `start_ns` is the start of the first range,
-    and `duration_ns` is the time inside any of the ranges, both clipped to the step. `percent` is
-    the share of the step.
+    The table has one row for each phase that occurs in a step of a rank. The phases are the keys of
+    `PHASE_PATTERNS`. `calls` is the number of ranges in the phase. `start_ns` is the start of the
+    first range, and `duration_ns` is the time inside any of the ranges. Both values are clipped to
+    the step. `percent` is the phase's share of the step.
 
-    Without step marks, the whole profile is one step `<NA>`. `process`, `mark` and `attrs` are the
-    same as in `steps`. The host runs ahead of the GPU, so these host times show who was waiting,
-    but not what the GPU did.
+    Without step markers, the whole profile counts as one step `<NA>`. `process`, `mark` and `attrs`
+    are the same as in `steps`. The host runs ahead of the GPU, so these host times show whether the
+    host was waiting, but not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
@@ -404,11 +412,11 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """Return the host's steps, with the whole profile as one step `<NA>` for each owner that marked
-    none.
+    """Return the host's steps. For each owner that marked no steps, the whole profile is one step
+    `<NA>`.
 
-    The columns and attrs are the same as in `steps`. If other processes mark steps, a process
-    without a rank is left out unless it marks steps or uses a device.
+    The columns and attrs are the same as in `steps`. If some processes mark steps, other processes
+    without a rank are left out if they use no device.
     """
     marked = steps(profile, mark=mark)
     tables = []
@@ -423,9 +431,9 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 
 
 def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the owners with steps and the owners whose whole profile counts as one step.
+    """Yield the owners that marked steps and the owners whose whole profile counts as one step.
 
-    The owners are all ranks, or their processes.
+    The owners are all ranks, or the processes of the ranks.
     """
     for rank in profile.events["rank"].drop_duplicates().sort_values():
         marking = of_rank(marked, rank)["process"].dropna()
@@ -435,6 +443,6 @@ def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
-    """Return the time that one owner's host spent in a phase."""
+    """Return the times when one owner's host was in a phase."""
     annotations = events_of_process(plain_host_events(profile, "annotation"), owner)
     return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

@@ -1,1 +1,1 @@
-"""Export of a Profile for other programs."""
+"""Functions that export a Profile for other programs."""

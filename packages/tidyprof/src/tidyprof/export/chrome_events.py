@@ -1,4 +1,6 @@
-"""Events, counter samples and flows as lines of a Chrome trace, in chunks of limited size."""
+"""Events, counter samples and flows as lines of a Chrome trace. The lines are grouped into chunks
+of limited size.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ CATEGORY_OF_KIND = {
     "annotation": "user_annotation",
     "sample": "sample",
 }
-"""Kind -> category, for events without a torch.profiler category. torch.profiler also uses
+"""The category of each kind for events without a torch.profiler category. torch.profiler also uses
 `cuda_runtime` for HIP calls.
 """
 
@@ -50,7 +52,7 @@ _ARGUMENTS = (
 def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
     """Yield every event as a complete event (phase X), sorted by time.
 
-    If two events start at the same time, the outer one comes first.
+    If two events start at the same time, the outer event comes first.
     """
     start = events["start_ns"].to_numpy(np.int64)
     duration = events["duration_ns"].to_numpy(np.int64)
@@ -79,7 +81,7 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
 def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
     """Yield every sample as a counter event (phase C).
 
-    NaN and infinity are left out because JSON can't represent them.
+    NaN and infinity are left out because JSON doesn't support them.
     """
     pids: dict[int | None, str] = {}
     for first in range(0, len(counters), LINES_AT_ONCE):
@@ -99,8 +101,8 @@ def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Itera
 
 
 def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
-    """Yield two flow events (phases s and f) per device event if the events include its launching
-    call.
+    """Yield two flow events (phases s and f) for each device event whose launching call is among
+    the events.
     """
     launched, call = launching_calls(events)
     start = events["start_ns"].to_numpy(np.int64) - base_ns
@@ -119,9 +121,10 @@ def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[l
 
 
 def _distinct_ids(events: pd.DataFrame) -> pd.Series:
-    """Return correlation ids, with new ids if processes of one rank use the same ids.
+    """Return the correlation ids. If processes of one rank use the same ids, return new ids.
 
-    A trace doesn't state the process of an id, so a reader couldn't distinguish them.
+    A trace doesn't state which process an id belongs to, so a reader couldn't distinguish equal
+    ids.
     """
     ids = events["correlation_id"]
     if (events.groupby("rank", dropna=False)["process"].nunique() < 2).all():
@@ -137,8 +140,8 @@ def _distinct_ids(events: pd.DataFrame) -> pd.Series:
 
 
 def _categories(events: pd.DataFrame) -> np.ndarray:
-    """Return each event's original category if torch.profiler has it, otherwise a category by its
-    kind.
+    """Return each event's original category if torch.profiler has this category. Otherwise, return
+    a category for the event's kind.
     """
     kinds = events["kind"].astype(str).to_numpy(object)
     categories = np.array([CATEGORY_OF_KIND[kind] for kind in kinds], dtype=object)
@@ -158,8 +161,8 @@ def _categories(events: pd.DataFrame) -> np.ndarray:
 
 
 def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
-    """Return a mask of the events that a reader would take for collectives by their name, if they
-    were kernels.
+    """Return a mask of the events whose name would make a reader classify them as collectives if
+    they were kernels.
     """
     names = events["name"].astype("category").cat
     count = len(names.categories)
@@ -171,7 +174,7 @@ def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
 
 
 def _arguments(events: pd.DataFrame, moved: np.ndarray, states_rank: bool) -> list[str]:
-    """Return the members of each event's `args`, as JSON text that starts with a comma."""
+    """Return the members of each event's `args` as JSON that starts with a comma."""
     members = [
         _members(name, events[column].to_numpy(dtype=object, na_value=None), text)
         for column, name, text in _ARGUMENTS
@@ -189,7 +192,9 @@ def _members(name: str, values: Any, text: Callable[[Any], str]) -> list[str]:
 
 
 def _list(text: str) -> str:
-    """Return the text of a list as JSON: a list if it is valid JSON, otherwise a string."""
+    """Convert the string representation of a list to JSON. The result is a list if the string is
+    valid JSON, and otherwise a string.
+    """
     try:
         return json.dumps(json.loads(text))
     except ValueError:
@@ -197,7 +202,7 @@ def _list(text: str) -> str:
 
 
 def _microseconds(nanoseconds: int) -> str:
-    """Return integer nanoseconds as microseconds with three decimals."""
+    """Convert integer nanoseconds to microseconds with three decimal places."""
     sign = "-" if nanoseconds < 0 else ""
     whole, rest = divmod(abs(nanoseconds), 1000)
     return f"{sign}{whole}.{rest:03d}"

@@ -1,9 +1,9 @@
 """Export of any Profile as a Chrome trace for Perfetto (https://ui.perfetto.dev) and
 chrome://tracing.
 
-The format is Google's Trace Event Format
-(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), in
-torch.profiler's dialect, so `read_torch_trace` can read the file again.
+The output uses Google's Trace Event Format
+(https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). The output
+follows torch.profiler's dialect, so `read_torch_trace` can read the file again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidyprof.readers.torch.meta import LATEST_BASE_NS
 from tidyprof.tables.contract import MARK, MODELED, Profile
 
 _BEFORE_FIRST_NS = 1_000
-"""Time between the base time and the first event, in nanoseconds. In this dialect, start 0 means
-that a time was lost.
+"""Time between the base time and the first event, in nanoseconds. In torch.profiler's dialect, a
+start of 0 means that the time was lost.
 """
 
 _VERSION_KEYS = {
@@ -42,8 +42,8 @@ _STATED = ("tool", "tool_version", "gpu", "rocm", "torch", "host", "files")
 class Written:
     """The number of events, counter samples and launch flows in a trace.
 
-    `shift_ns` was added to all times because the dialect doesn't allow times at or before zero. It
-    is 0 if no shift was necessary.
+    `shift_ns` was added to all times because the dialect doesn't allow times at or before zero. If
+    no shift was necessary, `shift_ns` is 0.
     """
 
     events: int
@@ -55,14 +55,14 @@ class Written:
 def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
     """Write the profile to a file whose name ends in .json or .json.gz.
 
-    An existing file is replaced when the new one is complete. Processes, threads, devices and
-    streams are named. Times are in microseconds with three decimals, which keeps every nanosecond.
-    Counters become counter tracks. Flow arrows lead from each runtime call to the device events
-    with its correlation id.
+    The new file replaces an existing file only when it is complete. Processes, threads, devices and
+    streams have names in the trace. Times are in microseconds with three decimal places, so every
+    nanosecond is preserved. Counters become counter tracks. Flow arrows lead from each runtime call
+    to the device events with the same correlation id.
 
     The member `converted_from` contains the tool that wrote the profile, and the profile's origin.
-    A modeled profile also gets the mark that readers recognize. Raises ValueError for any other
-    file extension, and OSError if the file can't be written.
+    A modeled profile also contains the marker that readers recognize. Raises ValueError for any
+    other file extension, and OSError if the file can't be written.
     """
     path = Path(path)
     check_name(path)
@@ -88,7 +88,7 @@ def check_name(path: str | PathLike[str]) -> None:
 def _write_events(
     file: BinaryIO, profile: Profile, tracks: Tracks, base: int
 ) -> tuple[int, int, int]:
-    """Write all lines, and return the numbers of events, samples and flows."""
+    """Write all lines, and return the number of events, samples and flows."""
     counts = []
     separator = b""
     for lines in (
@@ -127,7 +127,9 @@ def _times(profile: Profile) -> tuple[tuple[Any, str], ...]:
 
 
 def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
-    """Return the members next to the events: known torch.profiler members, and the origin."""
+    """Return the members next to the events, which are the known torch.profiler members and the
+    origin.
+    """
     meta = profile.meta
     ranks = profile.events["rank"].unique()
     of_one = len(ranks) == 1 and not pd.isna(ranks[0])
@@ -149,7 +151,9 @@ def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
 
 
 def _library_version(text: str) -> dict[str, Any]:
-    """Return a version such as `roctracer 4.1` as torch.profiler's member for it."""
+    """Convert a version such as `roctracer 4.1` to the corresponding member of torch.profiler's
+    traces.
+    """
     library, _, version = text.rpartition(" ")
     if library not in _VERSION_KEYS:
         return {}
@@ -160,7 +164,9 @@ def _library_version(text: str) -> dict[str, Any]:
 
 
 def _hip_number(version: str | None) -> int | None:
-    """Return, for example, 60443483 for `6.4.43483` (see `HIP_VERSION` in hip/hip_version.h)."""
+    """Convert a version such as `6.4.43483` to a number such as 60443483 (see `HIP_VERSION` in
+    hip/hip_version.h).
+    """
     if not version:
         return None
     major, minor, patch = map(int, version.split("."))
@@ -169,7 +175,9 @@ def _hip_number(version: str | None) -> int | None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that replaces `path` when it is complete, compressed if the name ends in .gz."""
+    """Yield a file that replaces `path` when it is complete. If the name ends in .gz, the file is
+    compressed.
+    """
     with whole_file(path) as partial, partial.open("wb") as raw:
         if path.name.endswith(".gz"):
             # The header contains neither a name nor a time, so the same profile results in the same

@@ -1,5 +1,5 @@
-"""Assignment of events to the rows of a Chrome trace: process and thread, or device and stream,
-with their names.
+"""Assignment of events to the rows of a Chrome trace, and the names of these rows. A row is a
+thread of a process or a stream of a device.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 @dataclass(frozen=True)
 class Tracks:
-    """Rows of a trace.
+    """The rows of a trace.
 
-    The format only supports processes with threads, so a device is a process and a stream is its
-    thread, as in torch.profiler's traces. The numbers come from the profile. If two rows would get
-    the same number, for example with several ranks, new numbers replace them. The true numbers are
-    then kept as in TraceLens's TraceFuse (`pid_raw`).
+    The format supports only processes with threads. As in torch.profiler's traces, a device is
+    therefore a process, and a stream is a thread of this process. The numbers come from the
+    profile. If two rows would have the same number, for example with several ranks, new numbers
+    replace the original numbers. The original numbers are then kept as in TraceLens's TraceFuse
+    (`pid_raw`).
 
-    places      -- one row per process or device: rank, `on_device`, number (of the process or
-                   device), pid (JSON).
-    place_row   -- each event's row in `places`.
-    thread      -- each event's thread or stream, Int64.
-    states_rank -- True if each event must state its rank.
+    - places: a table with one row per process or device. Its columns are the rank, `on_device`, the
+      number of the process or device, and the pid (JSON).
+    - place_row: the row in `places` for each event.
+    - thread: the thread or stream of each event, as Int64.
+    - states_rank: True if each event must contain its rank.
     """
 
     places: pd.DataFrame
@@ -49,8 +50,8 @@ class Tracks:
         )
 
     def true_numbers(self) -> np.ndarray:
-        """Return the number of each event's process or device if a new number replaces it,
-        otherwise None.
+        """Return the original number of each event's process or device if a new number replaces it.
+        Otherwise, return None.
         """
         numbers = [
             number if number is not None and pid != str(number) else None
@@ -59,7 +60,7 @@ class Tracks:
         return np.array(numbers, dtype=object)[self.place_row]
 
     def counter_pid(self, device: int | None) -> str:
-        """Return the process, as JSON, that shows the counters of this device."""
+        """Return the process that shows the counters of this device, as JSON."""
         rows = self.places[
             self.places["on_device"] & (self.places["number"] == device).fillna(False)
         ]
@@ -71,8 +72,8 @@ class Tracks:
         )
 
     def naming_lines(self) -> list[str]:
-        """Return metadata events, as JSON, that name all rows and put each rank's host above its
-        devices.
+        """Return metadata events as JSON. The events name all rows and put each rank's host above
+        its devices.
         """
         lines = []
         for order, row in enumerate(self.places.itertuples()):
@@ -95,7 +96,7 @@ class Tracks:
 
 
 def find_tracks(profile: Profile) -> Tracks:
-    """Return the rows that a profile's events need."""
+    """Return the rows that the events of a profile need."""
     events = profile.events
     on_device = events["device"].notna() | events["kind"].isin(DEVICE_KINDS)
     keys = pd.DataFrame(
@@ -119,8 +120,8 @@ def find_tracks(profile: Profile) -> Tracks:
 
 
 def _pids(places: pd.DataFrame, several_ranks: bool) -> list[str]:
-    """Return a different process number for each row as JSON, or a text if the profile has no
-    number.
+    """Return a different process number for each row as JSON. If the profile has no number for a
+    row, return a string.
     """
     hosts = set(places.loc[~places["on_device"], "number"].dropna()) if not several_ranks else set()
     devices = set(places.loc[places["on_device"], "number"].dropna())

@@ -1,4 +1,6 @@
-"""Content of a file in chunks. Compression is detected by content, and the size is limited."""
+"""The content of a file in chunks. The compression is detected from the content, and the size is
+limited.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ from tidyprof.errors import (
 )
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
-"""First bytes of every SQLite file (https://www.sqlite.org/fileformat2.html, section 1.3)."""
+"""The first bytes of every SQLite file (https://www.sqlite.org/fileformat2.html, section 1.3)."""
 
 _PICKLE_PROTOCOL = 0x80
-"""First instruction of a pickle that contains its protocol (`pickle.PROTO`)."""
+"""The first instruction of a pickle that states its protocol (`pickle.PROTO`)."""
 
 NEWEST_PROTOCOL = 5
-"""Newest protocol in Python 3.14 (documentation of `pickle`). Protocol 2 is the first fully binary
-protocol.
+"""The newest protocol in Python 3.14, according to the documentation of `pickle`. Protocol 2 is the
+first fully binary protocol.
 """
 
 
@@ -41,9 +43,11 @@ def is_pickle(head: bytes) -> bool:
 
 
 def holds_table(head: bytes, table: str) -> bool:
-    """Return True if a file that starts with `head` is an SQLite file that creates this table.
+    """Return True if a file that starts with `head` is an SQLite file whose schema contains this
+    table.
 
-    Profilers create their tables before they store events, so the definitions are at the start.
+    The table definitions are at the start of the file because profilers create their tables before
+    they store events.
     """
     return head.startswith(SQLITE_MAGIC) and table.encode() in head
 
@@ -54,29 +58,31 @@ else:
     from backports import zstd
 
 HEAD_BYTES = 2**18
-"""Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
+"""Number of uncompressed bytes that are read from the start of a file to recognize its format."""
 
 MAXIMUM_BYTES = 8 * 2**30
 """Default size limit in uncompressed bytes.
 
-The limit protects against decompression bombs, because some kilobytes can unpack to terabytes. The
-largest traces that people report are a few gigabytes
+The limit protects against decompression bombs, because a few kilobytes can unpack to terabytes. The
+largest traces that people report have a size of a few gigabytes
 (https://github.com/pytorch/kineto/issues/595).
 """
 
 MAXIMUM_HELD_BYTES = 2 * 2**30
-"""Default size limit of a file that is held in memory as a whole."""
+"""Default size limit for a file that must be in memory as a whole."""
 
 LONGEST_LINE_BYTES = 16 * 2**20
-"""Maximum length of a line or string in bytes. Kernel names have a few thousand bytes."""
+"""Maximum length of a line or string in bytes. Kernel names have up to a few thousand bytes."""
 
 MANY_CELLS = 2**24
-"""Maximum number of cells in lines that are too short for their cells (128 MiB of numbers). A
-larger file must have at least one byte per cell.
+"""Maximum number of cells in a file whose lines are too short for their cells (128 MiB of numbers).
+Beyond this limit, a file must have at least one byte per cell.
 """
 
 CHUNK_BYTES = 2**19
-"""Number of uncompressed bytes per chunk. Objects from a chunk this small stay in the cache."""
+"""Number of uncompressed bytes per chunk. The objects from such a small chunk stay in the CPU
+cache.
+"""
 
 _TEXT_END = re.compile(rb'[^\\]"')
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -89,7 +95,7 @@ _DAMAGE = (EOFError, OSError, isal_zlib.error, zstd.ZstdError)
 
 
 def compression_of(head: bytes) -> str:
-    """Return `gzip`, `zstd` or `none`, based on the first bytes of a file."""
+    """Return `gzip`, `zstd` or `none`, depending on the first bytes of a file."""
     if head.startswith(_GZIP_MAGIC):
         return "gzip"
     return "zstd" if head.startswith(_ZSTD_MAGIC) else "none"
@@ -99,10 +105,10 @@ Piece = TypeVar("Piece", bound=Sized)
 
 
 class ByteStream:
-    """Uncompressed content of one file.
+    """The uncompressed content of one file.
 
-    position -- number of stored bytes that were read so far.
-    size     -- number of stored bytes.
+    - position: the number of stored bytes that have been read.
+    - size: the total number of stored bytes.
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> None:
@@ -112,7 +118,7 @@ class ByteStream:
         self._maximum_bytes = maximum_bytes
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """Yield chunks of CHUNK_BYTES.
+        """Yield the content in chunks of CHUNK_BYTES.
 
         Raises ProfileReadError during iteration if the file can't be opened, if its compressed data
         is damaged, or if it unpacks to more than `maximum_bytes`.
@@ -120,8 +126,8 @@ class ByteStream:
         return self._pieces(CHUNK_BYTES)
 
     def head(self, wanted: int) -> bytes:
-        """Return the first `wanted` uncompressed bytes, or all if there are fewer. Raises
-        ProfileReadError like `chunks`.
+        """Return the first `wanted` uncompressed bytes, or all bytes if there are fewer. Raises
+        ProfileReadError under the same conditions as `chunks`.
         """
         collected = b""
         with closing(self._pieces(min(wanted, CHUNK_BYTES))) as pieces:
@@ -173,7 +179,7 @@ def _unpacked(file: BinaryIO) -> BinaryIO | BufferedIOBase:
 
 
 def head_or_nothing(path: Path, size: int) -> bytes:
-    """Return the first `size` uncompressed bytes of a file, or b"" if it can't be read."""
+    """Return the first `size` uncompressed bytes of a file, or b"" if the file can't be read."""
     try:
         return ByteStream(path).head(size)
     except ProfileReadError:
@@ -181,16 +187,17 @@ def head_or_nothing(path: Path, size: int) -> bytes:
 
 
 def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[Piece]:
-    """Yield the chunks of a text with lines, and check the length of the lines.
+    """Yield the chunks of a text that consists of lines, and check the length of the lines.
 
-    Some kilobytes can unpack to a line of gigabytes, for which CSV readers need several times that
-    memory. They can also unpack to gigabytes of empty lines, which need as much memory as complete
-    lines.
+    A few kilobytes can unpack to a line of several gigabytes, and CSV readers need several times
+    that memory to read the line. A few kilobytes can also unpack to gigabytes of empty lines, which
+    need as much memory as complete lines.
 
-    columns -- number of cells per line. A line has at least this many bytes: commas and a newline.
+    - columns: the number of cells per line. Each line must have at least this many bytes because it
+      contains commas and a newline.
 
-    Raises ProfileReadError after LONGEST_LINE_BYTES without a newline, and after MANY_CELLS cells
-    if the lines are too short on average.
+    Raises ProfileReadError if there is no newline within LONGEST_LINE_BYTES. Also raises
+    ProfileReadError after MANY_CELLS cells if the lines are too short on average.
     """
     without_end = lines = size = 0
     for piece in pieces:
@@ -207,8 +214,8 @@ def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[
 
 
 def in_texts(path: Path, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the chunks of JSON. Raises ProfileReadError after LONGEST_LINE_BYTES without the end of
-    a string, because some kilobytes can unpack to a string of gigabytes.
+    """Yield the chunks of a JSON file. Raises ProfileReadError if a string doesn't end within
+    LONGEST_LINE_BYTES, because a few kilobytes can unpack to a string of several gigabytes.
     """
     without_end, last = 0, b""
     for piece in pieces:
@@ -225,10 +232,11 @@ def read_bytes(
     maximum_bytes: int = MAXIMUM_HELD_BYTES,
     guard: Callable[[Path, Iterable[bytes]], Iterable[bytes]] = lambda _, pieces: pieces,
 ) -> bytes:
-    """Return the uncompressed content. Raises ProfileReadError if it can't be read, is too large or
-    has only white space.
+    """Return the uncompressed content. Raises ProfileReadError if the content can't be read, is too
+    large or consists only of white space.
 
-    guard -- checks the chunks before they are kept: `in_lines` or `in_texts`.
+    - guard: a function that checks the chunks before they are kept, which is `in_lines` or
+      `in_texts`.
     """
     content = b"".join(guard(path, ByteStream(path, maximum_bytes).chunks()))
     if not content or content.isspace():

@@ -1,4 +1,6 @@
-"""Columns of a CSV file as an Arrow table. Arrow's errors become ProfileReadError."""
+"""The columns of a CSV file as an Arrow table. Errors from Arrow are converted to
+ProfileReadError.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
-"""Type of a string column with many equal strings."""
+"""Type of a string column in which many strings are equal."""
 
 _NOT_PARSED = re.compile(
     r"In CSV column #(\d+): .*conversion error to (\w+): invalid value '(.*)'", re.DOTALL
@@ -39,21 +41,21 @@ _SHOWN = 40
 _QUOTE = '"'
 _STEP = LONGEST_LINE_BYTES
 _BLOCK_BYTES = 2**20
-"""Number of bytes that Arrow parses at once, which fit in the cache. If a row is longer, larger
-blocks are used.
+"""Number of bytes that Arrow parses at a time, which fit in the CPU cache. If a row doesn't fit
+into such a block, larger blocks are used.
 """
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
 
 
 class CsvFile:
-    """A CSV file with a header, plain or compressed.
+    """A CSV file with a header. The file may be compressed.
 
-    path     -- the file.
-    header   -- its columns, in order.
-    mended   -- function that corrects the text if a tool is known to write invalid CSV.
-    warnings -- warnings about text that was corrected while reading.
-    short    -- number of rows with too few cells, which aren't in the columns.
+    - path: the path of the file.
+    - header: the names of the columns, in order.
+    - mended: a function that corrects the text if a profiler is known to write invalid CSV.
+    - warnings: the warnings about text that was corrected during reading.
+    - short: the number of rows with too few cells. These rows are missing from the columns.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class CsvFile:
         return self._mended(text) if self._mended else text
 
     def ends_with_line(self) -> bool:
-        """Return True if the last row has a newline. Without one, its last number may be cut."""
+        """Return True if the last row ends with a newline. Without the newline, the last number in
+        the row may be cut.
+        """
         if not self._plain:
             return self.text.endswith(b"\n")
         with self.path.open("rb") as file:
@@ -92,11 +96,14 @@ class CsvFile:
             return file.read(1) == b"\n"
 
     def open_end(self) -> list[str]:
-        """Return a warning if the last row has no newline, because its last number may be cut."""
+        """Return a warning if the last row doesn't end with a newline, because its last number may
+        be cut.
+        """
         if self.ends_with_line():
             return []
         return [
-            f"{self.path.name}: the last row has no newline, so the end of the file may be missing."
+            f"{self.path.name}: the last row doesn't end with a newline, so the end of the"
+            " file may be missing."
         ]
 
     def frame(
@@ -107,10 +114,10 @@ class CsvFile:
         quotes: tuple[str, str] | None = None,
     ) -> pa.Table:
         """Return these columns of the file, with null for empty cells. Unreadable characters are
-        replaced, with a warning.
+        replaced, and a warning is added.
 
-        complete -- reject rows with too few cells. Otherwise, they are counted as `short`.
-        quotes   -- likely cause and next step for invalid quotes.
+        - complete: True rejects rows with too few cells. False counts these rows as `short`.
+        - quotes: the likely cause and the next step for invalid quotes.
 
         Raises ProfileReadError if a cell has the wrong type, if a row has too many cells, or if a
         quote isn't closed.
@@ -151,9 +158,9 @@ class CsvFile:
         raise refusal
 
     def complete_rows(self, rows: pa.Table, last: str) -> tuple[pa.Table, int]:
-        """Return the complete rows, and the number of incomplete rows. Empty rows don't count.
+        """Return the complete rows and the number of incomplete rows. Empty rows aren't counted.
 
-        last -- name of the column that every complete row has.
+        - last: the name of the column that has a value in every complete row.
 
         Raises ProfileReadError if there is no row, or if the last row is incomplete.
         """
@@ -169,14 +176,16 @@ class CsvFile:
         return complete, self.short + len(rows) - len(complete)
 
     def _content(self) -> bytes | mmap.mmap:
-        """Return the uncompressed bytes. A plain file is memory-mapped."""
+        """Return the uncompressed bytes. An uncompressed file is memory-mapped."""
         if not self._plain or not self.path.stat().st_size:
             return self.text
         with self.path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
-        """Check that quotes only enclose cells, and that the text is UTF-8. Arrow assumes both."""
+        """Check that quotes only enclose cells and that the text is UTF-8, because Arrow assumes
+        both.
+        """
         content = np.frombuffer(self._content(), np.uint8)
         opened = 0
         is_regular = is_utf8 = True
@@ -197,7 +206,9 @@ class CsvFile:
         return is_regular and not opened, is_utf8 and not decoder.getstate()[0]
 
     def _rewritten(self, cause: str, next_step: str) -> bytes:
-        """Rewrite the rows with the standard library, which is slow but rejects unclosed quotes."""
+        """Rewrite the rows with Python's standard library, which is slow but rejects unclosed
+        quotes.
+        """
         target = io.BytesIO()
         writer = csv.writer(
             text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n"
@@ -213,7 +224,9 @@ class CsvFile:
         return target.getvalue()
 
     def _lines(self) -> io.TextIOWrapper:
-        """Decode the text by line, because decoding all of it takes up to four times its size."""
+        """Decode the text line by line. Decoding the whole text takes up to four times its size in
+        memory.
+        """
         source = self.path.open("rb") if self._plain else io.BytesIO(self.text)
         return io.TextIOWrapper(source, "utf-8-sig", "replace", newline="")
 
@@ -240,18 +253,19 @@ class CsvFile:
         return ProfileReadError(
             self.path,
             f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r} isn't {kind}",
-            "the file is cut off or damaged, another program changed it, or its times are not in"
+            "the file is cut off or damaged, another program changed it, or its times aren't in"
             " nanoseconds",
-            "copy the original file again, and read the copy without changes",
+            "copy the original file again, and read the copy without changing it",
         )
 
 
 class _OddRows:
-    """Counts of rows with more or fewer cells than the header. Arrow leaves these rows out.
+    """Counts of rows that have more or fewer cells than the header. Arrow leaves out these rows.
 
-    long, short   -- number of rows with more cells, and with fewer.
-    cells, text   -- number of cells in one of the short rows, and its text.
-    last_is_short -- True if the last row of the file is short.
+    - long, short: the number of rows with too many cells, and the number of rows with too few
+      cells.
+    - cells, text: the number of cells in one of the short rows, and the text of this row.
+    - last_is_short: True if the last row of the file has too few cells.
     """
 
     def __init__(self, last_line: str) -> None:
@@ -284,14 +298,14 @@ def rows_of(
     block_bytes: int,
     odd: Callable[[arrow_csv.InvalidRow], str] | None = None,
 ) -> pa.Table:
-    """Return columns of a CSV file or text with a header, with null for empty cells.
+    """Return the columns of a CSV file or text with a header, with null for empty cells.
 
-    names       -- names of all columns.
-    block_bytes -- number of bytes to parse at once. Rows can't be longer.
-    odd         -- function to call with each row of the wrong length. It returns "skip".
+    - names: the names of all columns.
+    - block_bytes: the number of bytes to parse at a time. Rows can't be longer than a block.
+    - odd: a function that is called for each row of the wrong length. The function returns "skip".
 
-    Raises ArrowInvalid if a row is longer than a block, if a cell has the wrong type, or, without
-    `odd`, if a row has the wrong number of cells.
+    Raises ArrowInvalid if a row is longer than a block or if a cell has the wrong type. Without
+    `odd`, also raises ArrowInvalid if a row has the wrong number of cells.
     """
     table = arrow_csv.read_csv(
         pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
@@ -326,7 +340,7 @@ def _printable(text: str) -> str:
 
 
 def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column in one chunk, with strings as indices into a list."""
+    """Return a column as one chunk, with strings as indices into a list."""
     if isinstance(values, pa.ChunkedArray):
         values = (
             values.chunk(0)
@@ -337,7 +351,9 @@ def array_of(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
-    """Return the index of each row's string in a list, or -1, and the list of distinct strings."""
+    """Return the index of each row's string in a list of distinct strings, and the list itself. The
+    index of an empty cell is -1.
+    """
     array = array_of(texts)
     codes = array.indices.fill_null(-1).to_numpy()
     used = used_codes(codes, len(array.dictionary))
@@ -347,21 +363,21 @@ def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
 
 
 def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:
-    """Return the codes (int32) of a string column in the shared `texts`, or NO_TEXT for an empty
-    cell.
+    """Return int32 codes of a string column, based on the shared list `texts`. The code of an empty
+    cell is NO_TEXT.
     """
     codes, labels = coded(values)
     return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
 
 def same_text(text: str, rows: int) -> pa.Array:
-    """Return a column with the same string in every row."""
+    """Return a column that has the same string in every row."""
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
 
 
 def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return an integer column as int64, with ABSENT for empty cells. Unsigned numbers keep their
-    bits.
+    """Return an integer column as int64, with ABSENT for empty cells. The bits of unsigned numbers
+    aren't changed.
     """
     array = array_of(values)
     array = array.view(pa.int64()) if pa.types.is_uint64(array.type) else array.cast(pa.int64())
@@ -371,7 +387,7 @@ def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
 def mapped(
     texts: pa.ChunkedArray | pa.Array, function: Callable[[str], Any], dtype: pa.DataType
 ) -> pa.Array:
-    """Apply a function to each string, once for each distinct string. Empty cells become null."""
+    """Apply a function once to each distinct string of a column. Empty cells become null."""
     codes, distinct = coded(texts)
     values = pa.array([*map(function, distinct), None], dtype)
     # The code -1 selects the last value, which is null.

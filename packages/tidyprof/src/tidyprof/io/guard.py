@@ -1,5 +1,5 @@
-"""Wrappers for file readers: system errors as ProfileReadError, a progress bar, and folder entries
-that aren't regular files.
+"""Wrappers for file readers. The wrappers convert system errors to ProfileReadError, show a
+progress bar, and find folder entries that aren't regular files.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DATA_NAME = re.compile(
 
 
 def no_files(folders: Iterable[Path]) -> dict[Path, str]:
-    """Return folder entries that have a data file's name but aren't regular files -> their actual
-    type.
+    """Return the type of each folder entry that has the name of a data file but isn't a regular
+    file.
     """
     entries = (
         entry
@@ -46,13 +46,13 @@ def _kind(entry: Path) -> str:
 
 
 PROGRESS_AFTER_SECONDS = 2
-"""Seconds before a progress bar appears."""
+"""Delay in seconds before a progress bar appears."""
 
 
 @contextmanager
 def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Show a progress bar for reading these files. Yield the function to call with the number of
-    bytes that were read.
+    """Show a progress bar while these files are read. Yield a function that must be called with the
+    number of bytes that were read.
     """
     if not ((sys.stderr is not None and sys.stderr.isatty()) if progress is None else progress):
         yield lambda consumed: None
@@ -83,7 +83,7 @@ Result = TypeVar("Result")
 Reader = Callable[Concatenate[str | PathLike[str], Options], Result]
 
 _NOT_REACHED = (
-    "the path is wrong, or the disk or network fails",
+    "the path is wrong, or the disk or the network has failed",
     "check the path, or copy the file to a local disk",
 )
 
@@ -91,8 +91,9 @@ _NOT_REACHED = (
 def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
     """Make a reader raise ProfileReadError for system errors.
 
-    Examples are missing permissions, a failing disk, too little memory, text that is nested too
-    deeply, and a format whose extra isn't installed. Other errors are bugs and aren't changed.
+    Examples of system errors are missing permissions, a failing disk, too little memory, text that
+    is nested too deeply, and a format whose extra isn't installed. Other errors are bugs and aren't
+    converted.
     """
 
     @wraps(reader)

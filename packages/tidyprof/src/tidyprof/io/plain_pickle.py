@@ -1,8 +1,9 @@
-"""Safe loading of untrusted pickles that contain only dictionaries, lists, strings and numbers.
+"""A safe loader for untrusted pickles that contain only dictionaries, lists, strings and numbers.
 
 A pickle is a program, so every instruction is checked before it runs. A file is rejected if an
-instruction names a class, calls a function or nests tuples. It is also rejected if a key is neither
-a string nor a short number, or if the objects need more memory than plain data of this size.
+instruction names a class, calls a function or nests tuples. A file is also rejected if a dictionary
+key is neither a string nor a short number, or if the objects need more memory than plain data of
+this size.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tidyprof.errors import DAMAGED, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import is_pickle
 
 MAX_OBJECT_BYTES = 2**31
-"""Maximum memory in bytes for the objects of one file, based on COST."""
+"""Maximum memory in bytes for the objects of one file, estimated with COST."""
 
 LONGEST_NUMBER = 9
-"""Maximum length of an integer in bytes: 64 bits without a sign. Python's processing time
-for an integer grows with the square of its digits.
+"""Maximum length of an integer in bytes, which corresponds to 64 bits without a sign. Python's
+processing time for an integer grows with the square of its number of digits.
 """
 
 _SHORT = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
@@ -50,7 +51,9 @@ _COUNTED = {
     pickle.BINUNICODE[0]: 4,
     pickle.BINUNICODE8[0]: 8,
 }
-"""Instruction with the number of following bytes as its argument -> bytes of the argument."""
+"""Instructions that are followed by a byte count and that many bytes. The value is the size of the
+byte count.
+"""
 
 _ARGUMENT = dict.fromkeys((code[0] for code in _BARE), 0) | _SHORT | _PUT | _COUNTED
 _ARGUMENT |= {
@@ -59,7 +62,7 @@ _ARGUMENT |= {
     pickle.BINFLOAT[0]: 8,
     pickle.FRAME[0]: 8,
 }
-"""Instruction that plain data needs -> length of its argument in bytes."""
+"""Length of the argument in bytes for each instruction that plain data needs."""
 
 COST = dict.fromkeys(_ARGUMENT, 24) | {pickle.FRAME[0]: 0}
 COST |= {
@@ -69,8 +72,9 @@ COST |= {
     pickle.MEMOIZE[0]: 96,
 }
 COST |= dict.fromkeys((*_PUT, *_COUNTED), 96) | dict.fromkeys((*_SHORT, pickle.BINFLOAT[0]), 56)
-"""Instruction -> maximum memory in bytes, without the characters of strings. It is `sys.getsizeof`
-of the new object, with room for one entry, plus its references in the stack, the memo and its list.
+"""Maximum memory of each instruction in bytes, without the characters of strings. This memory
+includes `sys.getsizeof` of the new object, with room for one entry, and the object's references in
+the stack, the memo and its list.
 """
 
 _NAMES = {
@@ -78,7 +82,7 @@ _NAMES = {
     for name, value in vars(pickle).items()
     if name.isupper() and isinstance(value, bytes) and len(value) == 1
 }
-"""Instruction -> its name in Python, for messages."""
+"""Python's name for each instruction, for use in messages."""
 
 _STOP, _TUPLE2, _MARK, _LONG1, _MEMOIZE = (
     code[0] for code in (pickle.STOP, pickle.TUPLE2, pickle.MARK, pickle.LONG1, pickle.MEMOIZE)
@@ -111,8 +115,8 @@ class _NoClasses(pickle.Unpickler):
 def plain_objects(path: Path, data: bytes) -> Any:
     """Load a pickle of plain data.
 
-    A tuple may contain only two integers or two strings. A key may only be a string or a 32-bit
-    integer, because many longer numbers with the same hash would make Python's dictionaries slow.
+    A tuple may contain only two integers or two strings. A dictionary key must be a string or a
+    32-bit integer. Many longer numbers with the same hash would make Python's dictionaries slow.
 
     Raises ProfileReadError if the pickle is damaged, contains an instruction that plain data
     doesn't need, or needs more than MAX_OBJECT_BYTES of memory.
@@ -134,8 +138,8 @@ def plain_objects(path: Path, data: bytes) -> Any:
 
 
 def _look_through(path: Path, data: bytes) -> None:
-    """Raise ProfileReadError if an instruction isn't needed for plain data, or IndexError if it
-    takes more values from the stack than there are.
+    """Raise ProfileReadError if an instruction isn't needed for plain data. Raises IndexError if
+    the instruction takes more values from the stack than there are.
     """
     # The first two bytes are the instruction PROTO and its argument, see is_pickle.
     position, cost = 2, 0
@@ -159,15 +163,15 @@ def _look_through(path: Path, data: bytes) -> None:
             raise _refused(path, code, position - 1)
         if cost > MAX_OBJECT_BYTES:
             raise ProfileReadError(
-                path, f"the pickle's objects take more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
+                path, f"the pickle's objects need more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
             )
         position += length
     raise ProfileReadError(path, "the pickle has no end", *DAMAGED)
 
 
 class _Stack:
-    """Types of the values on the unpickler's stack: `int` (32 bits), `str`, or None for anything
-    else.
+    """Types of the values on the unpickler's stack: `int` (32 bits), `str`, or None for any other
+    type.
     """
 
     def __init__(self) -> None:
@@ -176,7 +180,9 @@ class _Stack:
         self._memo: dict[int, type | None] = {}
 
     def takes(self, code: int, argument: int) -> bool:
-        """Apply an instruction, and return False if plain data doesn't need it."""
+        """Apply an instruction to the stack, and return False if plain data doesn't need the
+        instruction.
+        """
         kinds = self._kinds
         if code == _MARK:
             self._marks.append(len(kinds))

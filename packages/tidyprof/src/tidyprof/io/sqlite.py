@@ -1,6 +1,6 @@
-"""Safe reading of untrusted SQLite files as columns of numbers.
+"""A safe reader for untrusted SQLite files, which returns columns of numbers.
 
-Only ordinary tables are read. Views are never read, because they could run any query.
+The reader reads only ordinary tables. Views are never read because they could run any query.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tidyprof.io.byte_stream import (
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, first_equal
 
 LONGEST_TEXT = 2**24
-"""Maximum length of a string or blob in bytes. Kernel names have a few thousand bytes."""
+"""Maximum length of a string or blob in bytes. Kernel names have up to a few thousand bytes."""
 
 _IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
-"""Names of identifier columns, which no tool leaves blank."""
+"""Names of identifier columns. No profiler leaves them empty."""
 
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -51,11 +51,11 @@ _BATCH_ROWS = 2**14
 
 @contextmanager
 def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Database]:
-    """Open an SQLite file, plain or compressed with gzip or zstd. A compressed file is unpacked to
-    a temporary file.
+    """Open an SQLite file, which may be compressed with gzip or zstd. A compressed file is unpacked
+    to a temporary file.
 
-    Raises ProfileReadError, also during reading, if the file is missing, incomplete, damaged or not
-    an SQLite file.
+    Raises ProfileReadError if the file is missing, incomplete, damaged or not an SQLite file. This
+    error can also occur while the tables are being read.
     """
     with ExitStack() as stack:
         plain = _plain_file(path, maximum_bytes, stack)
@@ -83,10 +83,10 @@ def _damage_as_read_error(path: Path) -> Iterator[None]:
 
 
 class Database:
-    """An open SQLite file from `open_database`.
+    """An SQLite file that was opened by `open_database`.
 
-    path   -- the path from the user.
-    tables -- name of every ordinary table -> names of its columns.
+    - path: the path that the user passed.
+    - tables: the names of the columns of each ordinary table.
     """
 
     def __init__(self, path: Path, plain: Path) -> None:
@@ -103,8 +103,8 @@ class Database:
         self._arrow_connection: Any = None
 
     def require(self, table: str, columns: Iterable[str]) -> None:
-        """Raise ProfileReadError unless the table exists with these columns. The error names the
-        most similar table or column.
+        """Raise ProfileReadError if the table or one of these columns doesn't exist. The error
+        names the most similar table or column.
         """
         if table not in self.tables:
             raise self._lacking(f"there is no table {table}", table, self.tables)
@@ -117,12 +117,12 @@ class Database:
                 )
 
     def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Return warnings about optional tables and columns that only seem to be missing, and about
-        identifiers that aren't integers.
+        """Return warnings about optional tables and columns that are probably in the file under
+        another name, and about identifiers that aren't integers.
 
-        A name only seems to be missing if there is a view of that name, or a name that differs by
-        one character. Other required or optional names don't count. Call this function after all
-        required tables have been read.
+        A table or column is probably in the file if the file has a view with its name, or a name
+        that differs by one character. Names of other required or optional tables and columns don't
+        count. Call this function after all required tables have been read.
         """
         others = {name for name in self._names if name not in self._required | optional.keys()}
         similar = []
@@ -146,23 +146,24 @@ class Database:
         # Each misread identifier causes one warning, however often the column is read.
         counts, self._misread = self._misread, {}
         misread = [
-            f"{count:,} values of {column} in {table} aren't integers, so the rows that they refer"
-            f" to were left out. {cause}"
+            f"{count:,} values of {column} in {table} aren't integers, so the rows that they"
+            f" refer to were left out. {cause}"
             for (table, column), count in counts.items()
         ]
         return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query with few rows."""
+        """Return all rows of a query that has few rows."""
         self._check(table for table in self.tables if table in sql)
         return self._connection.execute(sql, tuple(parameters)).fetchall()
 
     def integers(
         self, table: str, columns: Iterable[str], where: str = ""
     ) -> dict[str, np.ndarray]:
-        """Return columns of a table as int64, with ABSENT for values that aren't integers.
+        """Return columns of a table as int64. Values that aren't integers become ABSENT.
 
-        where -- an SQL condition on the rows. It must not contain names or numbers from the file.
+        - where: an SQL condition for the rows. The condition must not contain names or numbers from
+          the file.
         """
         columns = list(columns)
         self.require(table, columns)
@@ -191,7 +192,7 @@ class Database:
         }
 
     def reals(self, table: str, column: str) -> np.ndarray:
-        """Return a column of a table as float64, with NaN for values that aren't finite numbers."""
+        """Return a column of a table as float64. Values that aren't finite numbers become NaN."""
         self.require(table, [column])
         number = (
             f"CASE WHEN typeof({quoted(column)}) IN ('integer', 'real') THEN CAST({quoted(column)}"
@@ -201,7 +202,9 @@ class Database:
         return np.where(np.isfinite(values), values, np.nan)
 
     def coded_texts(self, table: str, column: str) -> tuple[np.ndarray, list[str]]:
-        """Return a column with few distinct strings as indices into a list of strings."""
+        """Return a column that contains few distinct strings. The strings are represented by
+        indices into a list.
+        """
         self.require(table, [column])
         numbers: dict[bytes, int] = {}
         codes = [np.empty(0, np.int32)]
@@ -216,7 +219,7 @@ class Database:
     def texts(
         self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id"
     ) -> dict[int, str]:
-        """Return identifier -> string for the identifiers in `ids` that the table has."""
+        """Return the string for each identifier in `ids` that the table contains."""
         self.require(table, [identifier, column])
         self._check([table])
         select = f"SELECT {quoted(identifier)}, {quoted(column)} FROM {quoted(table)}"
@@ -235,7 +238,7 @@ class Database:
         return {number: value for number, value in rows if isinstance(value, str)}
 
     def open(self) -> None:
-        """Connect, and read the names of tables and columns."""
+        """Connect to the database, and read the names of its tables and columns."""
         self._connection = _connected(self._uri)
         found = self.rows(
             "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
@@ -256,10 +259,10 @@ class Database:
 
     def _check(self, tables: Iterable[str]) -> None:
         """Raise ProfileReadError if the structure of one of these tables is damaged. Each table is
-        checked once.
+        checked only once.
 
-        Values are read only after this check, because rows that share pages could turn kilobytes
-        into gigabytes.
+        Values must not be read before this check, because rows that share pages could expand
+        kilobytes to gigabytes.
         """
         for table in set(tables) - self._checked:
             self._checked.add(table)
@@ -310,8 +313,8 @@ def quoted(name: str) -> str:
 
 
 def _near(name: str, candidates: Iterable[str]) -> list[str]:
-    """Return the candidate that differs from the name by one character, ignoring case, if there is
-    one.
+    """Return a candidate that differs from the name by one character, if there is one. Upper and
+    lower case count as equal.
     """
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     found = get_close_matches(name.lower(), by_lower, n=1, cutoff=1 - 1.01 / len(name))
@@ -355,8 +358,8 @@ def _decoded(text: bytes) -> str:
 
 
 def _plain_file(path: Path, maximum_bytes: int, stack: ExitStack) -> Path:
-    """Return the file itself, or a temporary file with its unpacked content. `stack` removes the
-    temporary file.
+    """Return the file itself or a temporary file with the unpacked content. The temporary file is
+    removed when `stack` is closed.
     """
     stream = ByteStream(path, maximum_bytes)
     _refuse_other_content(path, stream.head(_HEADER_BYTES))
@@ -383,7 +386,7 @@ def _unpack(stream: ByteStream, target: Path) -> None:
     except OSError as error:
         raise ProfileReadError(
             stream.path,
-            f"the file can't be unpacked to {target.parent} ({error.strerror})",
+            f"unpacking to {target.parent} failed ({error.strerror})",
             "the disk with the temporary folder is full",
             "set TMPDIR to a folder with more space, or unpack the file yourself",
         ) from None
@@ -402,8 +405,8 @@ def _refuse_other_content(path: Path, head: bytes) -> None:
 
 
 def _refuse_unfinished(path: Path) -> None:
-    """Raise ProfileReadError if the last changes are still in a separate file, because a read-only
-    reader can't apply them.
+    """Raise ProfileReadError if the latest changes are still in a separate file. A read-only reader
+    can't apply such changes.
     """
     log, journal = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
     try:
@@ -416,14 +419,14 @@ def _refuse_unfinished(path: Path) -> None:
     if pending:
         raise ProfileReadError(
             path,
-            "the last changes are still in a separate file next to it (-wal or -journal)",
-            "the program is still running, or was killed while the profiler wrote",
+            "the latest changes are still in a separate file next to it (-wal or -journal)",
+            "the program is still running, or it was killed while the profiler was writing",
             f"when it has ended, run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'",
         )
 
 
 def _refuse_truncated(path: Path, plain: Path) -> None:
-    """Raise ProfileReadError if the file is shorter than its header says (fileformat2.html,
+    """Raise ProfileReadError if the file is shorter than its header states (fileformat2.html,
     sections 1.3.2 and 1.3.8).
     """
     with plain.open("rb") as file:
@@ -461,10 +464,11 @@ def database_files(
     path: Path, is_database: Callable[[Path], bool], patterns: Sequence[str], what: str
 ) -> tuple[list[Path], list[Path]]:
     """Return the file, or the files of a folder that match a pattern and have the format. Also
-    return other databases in the folder.
+    return the other databases in the folder.
 
-    A matching file that isn't a database may be a rank's damaged file, so it is kept, and reading
-    it raises the error. Raises ProfileReadError if no database in the folder has the format.
+    A matching file that isn't a database may be the damaged file of a rank. Such a file is kept so
+    that reading it raises the error. Raises ProfileReadError if no database in the folder has the
+    format.
     """
     if not path.is_dir():
         return [path], []
@@ -473,8 +477,8 @@ def database_files(
     if not of_format:
         raise ProfileReadError(
             path,
-            f"none of the {len(named)} files in the folder with names of {what} has that format",
-            "this is the wrong folder, or the profiler wrote to another folder",
+            f"the folder has {len(named)} files with names of {what}, but none has that format",
+            "this folder is wrong, or the profiler wrote to another folder",
             "pass the folder or file that the profiler wrote to",
         )
     databases = [file for file in named if head_or_nothing(file, len(SQLITE_MAGIC)) == SQLITE_MAGIC]
@@ -489,8 +493,8 @@ def text_codes(
     table: str = "rocpd_string",
     column: str = "string",
 ) -> np.ndarray:
-    """Return the codes (int32) of the strings with these identifiers, or NO_TEXT if the file has no
-    such string.
+    """Return int32 codes of the strings with these identifiers. If a string is missing from the
+    file, its code is NO_TEXT.
     """
     positions, unique = pd.factorize(ids)
     stated = database.texts(table, unique, column)
@@ -499,17 +503,17 @@ def text_codes(
 
 
 MAX_BROKEN_LINKS_SHARE = 0.9
-"""Share of broken references in a vital link at which a file is rejected, because the other rows
-are useless without the missing data.
+"""Maximum share of broken references in a vital link. Above this share, the file is rejected
+because the other rows are useless without the missing data.
 """
 
 
 @dataclass(frozen=True)
 class Link:
-    """A column that refers to the `id` of rows in another table.
+    """A column that contains the `id` of rows in another table.
 
-    what  -- name of these rows in the plural.
-    vital -- True if a file without nearly all of these rows is rejected.
+    - what: the plural name of these rows.
+    - vital: True if a file is rejected when nearly all of these rows are missing.
     """
 
     table: str
@@ -519,15 +523,15 @@ class Link:
     vital: bool = False
 
     def in_file(self, names: Mapping[str, str]) -> Link:
-        """Return the same link with the names of the tables in the file."""
+        """Return the same link, but with the table names that the file uses."""
         return Link(names[self.table], self.column, names[self.target], self.what, self.vital)
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Rows of a table, `count` of `total`, that refer to missing data.
+    """A count of the rows in a table that refer to missing data: `count` of `total` rows.
 
-    problem -- what is wrong with these rows, such as "refer to missing operations".
+    - problem: the problem with these rows, such as "refer to missing operations".
     """
 
     count: int
@@ -541,8 +545,8 @@ class Loss:
 
 
 def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
-    """Return the losses behind broken references. Skip links with tables or columns that the file
-    lacks.
+    """Return the losses that broken references cause. Links are skipped if the file doesn't contain
+    their tables or columns.
     """
     losses = []
     there: dict[str, np.ndarray] = {}
@@ -562,7 +566,7 @@ def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
 
 def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[str]:
     """Return a warning about all losses, if there are any. Raises ProfileReadError if nearly all
-    rows behind a vital link are missing.
+    rows that a vital link refers to are missing.
     """
     losses = list(losses)
     for loss in losses:

@@ -1,4 +1,4 @@
-"""Conversion of cells in text files."""
+"""Functions that convert the cells of text files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 from decimal import Decimal
 
 ABSENT_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "None", "null"})
-"""Strings that tools write instead of a missing value."""
+"""Strings that profilers write for a missing value."""
 
 LARGEST_WHOLE = 2**62
-"""Smallest integer that counts as damage. In nanoseconds, it is 146 years."""
+"""Smallest integer that counts as damage. As a number of nanoseconds, it corresponds to 146
+years.
+"""
 
 _NUMBER = re.compile(r"[+-]?(\d+)(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def whole_number(text: str) -> int | None:
-    """Return the nearest integer, or None if the text isn't a number below LARGEST_WHOLE."""
+    """Return the nearest integer, or None if the string isn't a number below LARGEST_WHOLE."""
     text = text.strip(" ")
     match = _NUMBER.fullmatch(text)
     if not match or len(match[1]) > 30 or abs(float(text)) >= LARGEST_WHOLE:

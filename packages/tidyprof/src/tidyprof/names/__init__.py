@@ -1,1 +1,1 @@
-"""Names of GPU kernels: short names, categories, and parsed C++ symbols."""
+"""Names of GPU kernels: short names, categories, and a parser for C++ symbols."""

@@ -1,9 +1,9 @@
-"""A parser for kernel names: C++ symbols, and the operations of PyTorch's templates.
+"""A parser for kernel names, which covers C++ symbols and the operations in PyTorch's templates.
 
-A readable name doesn't need a full demangler. It only needs the function's own name and the words
-in its template arguments. The parser finds them in one pass without recursion, in both demangled
-and mangled names. The grammar of mangled names is in the Itanium C++ ABI, section 5.1 "External
-Names", https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
+A readable name needs only the function's own name and the words in its template arguments, so a
+full demangler isn't necessary. The parser finds these parts in one pass without recursion, in both
+demangled and mangled names. The grammar of mangled names is in the Itanium C++ ABI, section 5.1
+"External Names", https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DATA_TYPES = {
     "complex64": "complex64",
     "complex128": "complex128",
 }
-"""C++ and PyTorch spellings of number types -> the spelling in short names."""
+"""The spelling of number types in short names, by their C++ and PyTorch spellings."""
 
 _TWO_WORD_TYPES = (
     ("unsigned char", "uint8"),
@@ -68,7 +68,7 @@ _BUILTIN_LETTERS = {
     "y": "uint64",
     "v": "void",
 }
-"""Builtin types of the Itanium ABI, section 5.1.5.2, in the spelling of `DATA_TYPES`."""
+"""Builtin types of the Itanium ABI (section 5.1.5.2), with the spelling of `DATA_TYPES`."""
 
 _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
 _QUALIFIER_NOISE = frozenset({"_GLOBAL__N_1", "detail", "device", "tensor_operation"})
@@ -94,17 +94,18 @@ NOISE_WORDS = frozenset(
         "fbgemm_gpu",
     }
 )
-"""Words in C++ names that don't describe a kernel's purpose."""
+"""Words in C++ names that don't describe the purpose of a kernel."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """The parts of a kernel symbol that form a short name.
+    """The parts of a kernel symbol that a short name contains.
 
-    namespace -- the qualifiers, outermost first.
-    name      -- the function's own name.
-    words     -- every word in the template arguments, in order.
-    arguments -- the top-level template arguments as text (empty for a mangled symbol).
+    - namespace: the qualifiers, starting with the outermost one.
+    - name: the function's own name.
+    - words: every word in the template arguments, in order.
+    - arguments: the top-level template arguments as strings. The list is empty for a mangled
+      symbol.
     """
 
     namespace: tuple[str, ...]
@@ -114,20 +115,22 @@ class Symbol:
 
 
 def parse(text: str) -> Symbol | None:
-    """Return the parts of a C++ symbol, or None if `text` doesn't look like one."""
+    """Return the parts of a C++ symbol, or None if `text` isn't such a symbol."""
     if text.startswith("_Z"):
         return _parse_mangled(text)
     return _parse_demangled(text) if _looks_demangled(text) else None
 
 
 def plain_arguments(symbol: Symbol) -> list[str]:
-    """Return the template arguments that are numbers, flags or types, each as one short word."""
+    """Return the template arguments that are numbers, flags or types. Each argument is shortened to
+    one word.
+    """
     return [text for text in map(_argument, symbol.arguments or symbol.words) if text]
 
 
 def _argument(text: str) -> str:
-    """Return one template argument: `c10::Half` -> fp16, `128ul` -> 128, `(ggml_type)12` -> 12, a
-    class -> "".
+    """Return one template argument as a short word. For example, `c10::Half` becomes fp16, `128ul`
+    becomes 128, `(ggml_type)12` becomes 12, and a class becomes an empty string.
     """
     text = text.rpartition(")")[2] if text.startswith("(") else text
     number = re.fullmatch(r"(-?\d{1,6})u?l{0,2}", text)
@@ -142,10 +145,11 @@ def _argument(text: str) -> str:
 
 
 def _looks_demangled(text: str) -> bool:
-    """Return True if a bracket directly follows a word, and the text ends like a complete or cut
-    signature.
+    """Return True if the text looks like a complete or cut signature, in which a bracket directly
+    follows a word.
 
-    Names of operators, annotations and Python functions also have brackets and must not be changed.
+    The check is necessary because names of operators, annotations and Python functions can also
+    contain brackets, but they must not be changed.
     """
     bare = text.replace("(anonymous namespace)::", "")
     brackets = [position for position in (bare.find("<"), bare.find("(")) if position >= 0]
@@ -172,8 +176,8 @@ def _parse_demangled(text: str) -> Symbol | None:
 
 
 def _function_of(text: str) -> tuple[str, str]:
-    """Return the qualified name without template arguments, and the template arguments of its last
-    part.
+    """Return the qualified name without template arguments, and the template arguments of the
+    name's last part.
     """
     stack: list[str] = []
     name: list[str] = []
@@ -205,9 +209,10 @@ def _function_of(text: str) -> tuple[str, str]:
 
 
 def _closes(stack: list[str], character: str, before: str) -> bool:
-    """Remove the bracket that `character` closes from the stack, and return True if there was one.
+    """Remove the opening bracket that `character` closes from the stack, and return True if there
+    was one.
 
-    `>` may also be an operator or the end of `->`.
+    `>` doesn't always close a bracket. The character may also be an operator or the end of `->`.
     """
     if character == ">":
         if stack[-1] != "<" or before == "-":
@@ -267,7 +272,7 @@ def _parse_mangled(text: str) -> Symbol | None:
 
 
 def _merge_complex(words: list[str]) -> tuple[str, ...]:
-    """Merge `complex<float>` into one type: complex64."""
+    """Merge `complex<float>` into the single type complex64."""
     merged: list[str] = []
     for word in words:
         if merged and merged[-1] == "complex" and word in ("float", "double"):
@@ -278,8 +283,8 @@ def _merge_complex(words: list[str]) -> tuple[str, ...]:
 
 
 def _next_mangled(text: str, position: int) -> tuple[int, list[str], bool]:
-    """Return the position after the next item, the words in it, and whether it opens a list of
-    types.
+    """Return the position after the next item, the words in the item, and True if the item opens a
+    list of types.
     """
     literal = _LITERAL.match(text, position)
     if literal:
@@ -297,7 +302,9 @@ def _next_mangled(text: str, position: int) -> tuple[int, list[str], bool]:
 
 
 def _builtin_types(text: str, position: int, words: list[str]) -> int:
-    """Read the builtin types that start at `position`, and return the position after them."""
+    """Read the builtin types that start at `position`, and return the position after these
+    types.
+    """
     while position < len(text):
         if text.startswith(("DF16_", "DF16b"), position):
             words.append("BFloat16" if text[position + 4] == "b" else "Half")
@@ -331,11 +338,12 @@ _AFFIXES = re.compile(
 
 
 def native_name(symbol: Symbol, room: int) -> str | None:
-    """Return a name such as `elementwise mul fp32 vec4`, or None if the kernel isn't one of these
-    templates.
+    """Return a name such as `elementwise mul fp32 vec4`, or None if the kernel doesn't come from
+    one of these templates.
 
-    The templates cover elementwise kernels, reductions and multi-tensor (foreach) operations. If a
-    multi-tensor name has more than `room` characters, it leaves out the form of the operands.
+    The templates cover elementwise kernels, reductions and multi-tensor (foreach) operations. If
+    the name of a multi-tensor operation has more than `room` characters, the form of its operands
+    is left out.
     """
     if symbol.name == "multi_tensor_apply_kernel":
         parts = ["multi_tensor", _wrapper(symbol), *_operation(symbol)]
@@ -353,7 +361,7 @@ def _meaningful(symbol: Symbol) -> list[str]:
 
 
 def _wrapper(symbol: Symbol) -> str:
-    """Return the form of a multi-tensor operation's operands: `BinaryOpScalar`,
+    """Return the form of a multi-tensor operation's operands, such as `BinaryOpScalar` or
     `PointwiseOpScalarList`.
     """
     return next(
@@ -362,7 +370,9 @@ def _wrapper(symbol: Symbol) -> str:
 
 
 def _operation(symbol: Symbol) -> list[str]:
-    """Return the operation and data type of a PyTorch template: the functor inside its wrappers."""
+    """Return the operation and the data type of a PyTorch template. Both come from the functor
+    inside the template's wrappers.
+    """
     words = _meaningful(symbol)
     index = _operation_index(words)
     if index is None:
@@ -379,8 +389,8 @@ def _operation(symbol: Symbol) -> list[str]:
 
 
 def _operation_index(words: list[str]) -> int | None:
-    """Return the index of the word that names the operation, of the first possible word, or
-    None.
+    """Return the index of the word that names the operation. If no word is certain to name it,
+    return the index of the first possible word, or None if there is no such word.
     """
     could = None
     for index, word in enumerate(words):
@@ -409,11 +419,12 @@ def _operation_name(word: str) -> str:
 
 
 def _data_type(words: list[str], wrappers: list[int], operation: int) -> str:
-    """Return an operation's element type, or "" if the symbol doesn't contain it.
+    """Return an operation's element type, or an empty string if the symbol doesn't contain it.
 
-    `wrappers` and `operation` are indices of words. A wrapper's first argument has priority because
-    it is the tensors' type, while the functor inside may compute in a wider type. The functor's own
-    argument is next. The parameter types of the innermost lambda are last.
+    `wrappers` and `operation` are indices of words. The first choice is a wrapper's first argument,
+    which is the tensors' type. The functor inside the wrapper may compute in a wider type. The
+    second choice is the functor's own argument. The last choice is the parameter types of the
+    innermost lambda.
     """
     for position in (*wrappers, operation):
         if position + 1 < len(words) and words[position + 1] in DATA_TYPES:

@@ -1,4 +1,4 @@
-"""The data type of a kernel's matrix products, from its name."""
+"""The data type of a kernel's matrix products, which is derived from its name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _TENSILE = re.compile(
     r"(?:Custom_)?[CD]ijk_[A-Za-z]+_[A-Za-z]+_"
     r"(?P<input>I8|F8N?|B8N?|F8B8|B8F8|[HBSD](?![a-z]))[A-Z0-9]*_(?P<operation>M[XBH]_)?"
 )
-"""Letters of the input type after the indices. `M` and a letter follow if float32 is multiplied in
-another type (Problem.py, SolutionStructs.py and DataType.py in https://github.com/ROCm/Tensile and
-in hipBLASLt's tensilelite).
+"""Letters that stand for the input type after the indices. If float32 is multiplied in another
+type, `M` and a letter follow (Problem.py, SolutionStructs.py and DataType.py in
+https://github.com/ROCm/Tensile and in hipBLASLt's tensilelite).
 """
 
 _TENSILE_TYPES = {"H": "float16", "B": "bfloat16", "S": "float32", "D": "float64"}
@@ -22,17 +22,18 @@ _WORDS = (
     ("float16", r"f16|fp16|half"),
     ("tf32", r"tf32"),
 )
-"""Type -> parts of a name that show it. If a name shows several types, the kernel multiplies in the
-shortest one.
+"""The parts of a name that indicate each type. If a name indicates several types, the kernel
+multiplies in the shortest of these types.
 
-Sources: `DataTypeNames` in python/cutlass_library/library.py of https://github.com/NVIDIA/cutlass,
-the `xmma` kernels of cuBLAS and cuDNN, and MIOpen's `igemm_fwd_gtcx3_nhwc_fp32_...`.
+The sources are `DataTypeNames` in python/cutlass_library/library.py of
+https://github.com/NVIDIA/cutlass, the `xmma` kernels of cuBLAS and cuDNN, and MIOpen's
+`igemm_fwd_gtcx3_nhwc_fp32_...`.
 """
 
 _ACCUMULATOR = re.compile(r"(?<![a-z])([hsd])(\d*)(?:gemm|fprop|dgrad|wgrad)", re.IGNORECASE)
-"""Letter of the accumulator's type, and the shape of a tensor core instruction (`core_name` in
-python/cutlass_library/gemm_operation.py). Tensor cores don't multiply float32, so `s1688gemm`
-without another type is TF32.
+"""The letter of the accumulator's type, followed by the shape of a tensor core instruction
+(`core_name` in python/cutlass_library/gemm_operation.py). Tensor cores can't multiply float32, so
+`s1688gemm` without another type means TF32.
 """
 
 _PLAIN = (
@@ -43,10 +44,10 @@ _PLAIN = (
 
 @lru_cache(2**12)
 def product_type(name: str) -> str:
-    """Return the type of the factors in a kernel's matrix products.
+    """Return the data type of the factors in a kernel's matrix products.
 
-    The types are float64, float32, tf32, bfloat16, float16 and `8 bits`. The result is empty if the
-    name doesn't show the type.
+    The type is float64, float32, tf32, bfloat16, float16 or `8 bits`. If the name doesn't indicate
+    the type, the result is empty.
 
     >>> from tidyprof.names.product_types import product_type
     >>> product_type("Cijk_Ailk_Bljk_SB_MT128x64x16_SN")

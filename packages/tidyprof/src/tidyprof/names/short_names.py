@@ -2,8 +2,9 @@
 
 Kernel names come from many generators: Tensile and hipBLASLt (`Cijk_...`), MIOpen, composable
 kernel, Triton, PyTorch's C++ templates, RCCL, and the ROCm runtime. A short name keeps the parts
-that identify the kernel to a reader: the operation, the data type and the tile. Tables therefore
-also keep the full name, and `unique_short_names` keeps different kernels apart.
+that identify the kernel to a reader, such as the operation, the data type and the tile. Because a
+short name omits the other parts, tables also keep the full name, and `unique_short_names` keeps
+different kernels apart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidyprof.names.cpp_symbols import (
 )
 
 MAXIMUM_LENGTH = 60
-"""Maximum number of characters in a short name, so that it fits in a table or an axis label."""
+"""Maximum number of characters in a short name. This length fits in a table or an axis label."""
 
 CATEGORIES = (
     "GEMM",
@@ -38,15 +39,17 @@ CATEGORIES = (
     "collective",
     "other",
 )
-"""Categories of device events by purpose, as returned by `category`."""
+"""Categories of device events by purpose. `category` returns one of these categories."""
 
 _EXAMINED = 8192
-"""Maximum number of characters of a name that are parsed. Real symbols start to repeat long before
-this limit.
+"""Maximum number of characters of a name that are parsed. Long before this limit, the parts of real
+symbols start to repeat.
 """
 
 _REMEMBERED = 2**12
-"""Number of names with a cached description. Kernels of one rank occur again on the next rank."""
+"""Number of cached names with their descriptions. The cache is useful because different ranks run
+the same kernels.
+"""
 
 _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
@@ -72,11 +75,12 @@ _GENERIC_NAMES = frozenset(
 
 
 def short_name(name: str) -> str:
-    """Return a kernel's short name of 1 to 60 characters, without angle brackets or line breaks.
+    """Return a kernel's short name. The short name has 1 to 60 characters and contains no angle
+    brackets or line breaks.
 
-    Any text is accepted, and text that isn't a kernel name is returned unchanged if it fits. A name
-    that was cut ends in `~` and four hexadecimal digits of the full name's hash, which keep it
-    distinct.
+    The function accepts any string. If a string isn't a kernel name but fits, it is returned
+    unchanged. A name that was cut ends in `~` and four hexadecimal digits of the full name's hash,
+    which keep the short name distinct.
 
     >>> template = "void at::native::vectorized_elementwise_kernel<4, {}>(int)"
     >>> tidyprof.short_name(template.format("at::native::FillFunctor<float> "))
@@ -86,7 +90,7 @@ def short_name(name: str) -> str:
 
 
 def _description(name: str) -> str:
-    """Return the short name before it is cut to length."""
+    """Return the short name before it is cut to the maximum length."""
     return _description_of_plain(plain_name(name)[:_EXAMINED])
 
 
@@ -101,8 +105,8 @@ def _description_of_plain(text: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return the kernel name without additions by tools: `.kd`, `[clone .kd]`, line breaks and
-    control characters.
+    """Return the kernel name without additions from profilers, such as `.kd`, `[clone .kd]`, line
+    breaks and control characters.
     """
     if not name.isprintable():
         name = "".join(character for character in name if character.isprintable())
@@ -119,10 +123,10 @@ def plain_name(name: str) -> str:
 
 
 def unique_short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return raw name -> short name, with distinct short names for distinct raw names.
+    """Return a short name for each raw name. Distinct raw names have distinct short names.
 
-    If several names have the same short name, `#` and digits of the full name's hash are added. The
-    same kernel gets the same digits in every file.
+    If several names have the same short name, `#` and digits of the full name's hash are added. A
+    kernel has the same hash suffix in every file.
     """
     raw = list(dict.fromkeys(names))
     short = {name: short_name(name) for name in raw}
@@ -144,9 +148,10 @@ def _digest(text: str, digits: int) -> str:
 
 
 def _fit(text: str, name: str) -> str:
-    """Return the text in at most `MAXIMUM_LENGTH` characters, without its middle if it is too long.
+    """Return the text with at most `MAXIMUM_LENGTH` characters. If the text exceeds this length,
+    its middle is removed.
 
-    Angle brackets and braces are removed because they can break HTML and confuse a reader.
+    Angle brackets and braces are removed because they can break HTML and confuse readers.
     """
     text = " ".join(text.translate(_UNWANTED).split())
     if not text:
@@ -157,11 +162,12 @@ def _fit(text: str, name: str) -> str:
 
 
 def _tensile(text: str) -> str | None:
-    """Return a GEMM's name: `Cijk_Alik_Bljk_BBS_BH_..._MT256x192x64_...` -> `GEMM TN bf16
-    MT256x192x64`.
+    """Return the short name of a GEMM. For example, `Cijk_Alik_Bljk_BBS_BH_..._MT256x192x64_...`
+    becomes `GEMM TN bf16 MT256x192x64`.
 
-    The index order of A and B determines the transposes in BLAS terms. The data types (input,
-    output, computation) and the macro tile follow: https://rocm.docs.amd.com/projects/Tensile.
+    The index order of A and B determines the transposes in BLAS terms. After the indices, the name
+    contains the data types (input, output, computation) and the macro tile
+    (https://rocm.docs.amd.com/projects/Tensile).
     """
     text = text.removeprefix("Custom_")
     if not text.startswith(("Cijk_", "Dijk_")):
@@ -196,7 +202,7 @@ def _tensile_types(code: str, flags: str) -> str:
 
 
 def _tensile_options(parts: list[str]) -> list[str]:
-    """Return stream-K and split-K variants, which determine whether a second kernel follows."""
+    """Return the stream-K or split-K variant, which determines whether a second kernel follows."""
     options = []
     for part in parts:
         if re.fullmatch(r"SK[1-9]\d*", part):
@@ -227,7 +233,7 @@ def _miopen(text: str) -> str | None:
 
 
 def _runtime(text: str) -> str | None:
-    """Return torch.profiler's names for copies and fills: `Memcpy HtoD (Pinned -> Device)`."""
+    """Return torch.profiler's name for a copy or fill, such as `Memcpy HtoD (Pinned -> Device)`."""
     match = re.fullmatch(r"(Memcpy \w+|Memset) \((.{0,60})\)", text)
     if not match:
         return None
@@ -246,7 +252,7 @@ def _from_symbol(symbol: Symbol) -> str:
 
 
 def _with_arguments(name: str, symbol: Symbol) -> str:
-    """Return the name with as many plain template arguments as fit."""
+    """Return the name followed by as many plain template arguments as fit."""
     for argument in plain_arguments(symbol):
         longer = f"{name},{argument}" if " " in name else f"{name} {argument}"
         if len(longer) > MAXIMUM_LENGTH:
@@ -256,9 +262,10 @@ def _with_arguments(name: str, symbol: Symbol) -> str:
 
 
 def _from_generic(symbol: Symbol) -> str:
-    """Return a short name for functions with generic names such as `kernel`.
+    """Return a short name for a function with a generic name such as `kernel`.
 
-    It is built from the class among the template arguments, or else from the namespace.
+    The short name comes from the class among the template arguments. If there is no such class, the
+    short name comes from the namespace.
     """
     inner = [word for word in symbol.words if not word[0].isdigit() and word not in NOISE_WORDS]
     inner = [word for word in inner if word not in DATA_TYPES and word not in symbol.namespace]
@@ -319,12 +326,12 @@ _CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
 
 
 def category(name: str, kind: str) -> str:
-    """Return the category, one of `CATEGORIES`, of a device event with this name and kind (see
+    """Return the category from `CATEGORIES` for a device event with this name and kind (see
     contract.KINDS).
 
-    The first matching word in the name decides, so the category is only a reading aid. Kernels of
-    PyTorch's multi-tensor operations count as optimizer kernels because nearly all of them run
-    there. Kinds that run on the host are `other`.
+    The first matching word in the name determines the category, so the category is only a reading
+    aid. Kernels of PyTorch's multi-tensor operations count as optimizer kernels because nearly all
+    of them run in the optimizer. Kinds that run on the host have the category `other`.
     """
     if kind != "kernel":
         return _CATEGORY_OF_KIND.get(kind, "other")

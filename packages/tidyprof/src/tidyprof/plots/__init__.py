@@ -1,9 +1,9 @@
-"""Plots of analysis results, with color-blind safe colors, their origin in the corner and a text
-alternative.
+"""Plots of analysis results. The plots use colors that color-blind readers can distinguish, show
+the origin of the data in the corner, and include a text alternative.
 
-Each function returns a matplotlib figure, or raises ValueError for data without an origin. The
-figure's `alternative_text` describes it in two sentences. Use `title` to state the finding in your
-own words.
+Each function returns a matplotlib figure. If the data has no origin, the function raises
+ValueError. The figure's `alternative_text` describes it in two sentences. Use `title` to state the
+finding in your own words.
 """
 
 from tidyprof.plots.call_stacks import call_stacks

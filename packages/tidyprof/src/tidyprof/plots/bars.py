@@ -1,4 +1,6 @@
-"""Horizontal bars: stacks of the parts of each row's time, and names on bars with enough room."""
+"""Horizontal bars that are divided into the parts of each row's time, and names on bars that have
+enough room.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,21 @@ from tidyprof.plots import style
 from tidyprof.plots.figure import add_legend
 
 _LABEL_SHARE = 0.045
-"""Minimum share of the axis for a part with a percentage label."""
+"""Minimum share of the axis that a part must cover to have a percentage label."""
 
 _SEEN_SHARE = 0.003
-"""Minimum share of the axis for a visible part, that is, a part wider than its outline."""
+"""Minimum share of the axis that a part must cover to be visible, which means wider than its
+outline.
+"""
 
 _MIN_CHARACTERS = 8
-"""Minimum number of characters of a cut name. Shorter ones, such as `aut…`, aren't helpful."""
+"""Minimum number of characters in a cut name. Shorter names, such as `aut…`, aren't helpful."""
 
 FOLDED = "… "
-"""Prefix for the name of a function whose callers share its box."""
+"""Prefix for the name of a function that shares its box with its callers."""
 
 _TELL_NOTHING = ("operator", "operator()", "call", "run", "execute")
-"""Names of functions that are meaningful only with the scope before them."""
+"""Names of functions that are meaningful only together with the scope before them."""
 
 
 def stack(
@@ -36,16 +40,15 @@ def stack(
     size: float,
     room: float,
 ) -> None:
-    """Draw a bar of parts for each row of a table, with a legend of the visible parts.
+    """Draw a bar for each row of a table. Each bar is divided into parts, and a legend lists the
+    visible parts.
 
-    The axis ends with the longest bar.
-
-    parts        -- one column per part, in nanoseconds.
-    looks        -- part -> color and hatch, in order from left to right.
-    labels, ends -- text before and after each row's bar.
-    size         -- nanoseconds per axis unit.
-    room         -- ratio of the axis to the longest bar, which leaves room for the texts at the
-                    ends.
+    - parts: a table with one column per part, in nanoseconds.
+    - looks: the color and hatch of each part, in order from left to right.
+    - labels, ends: the text before and after each row's bar.
+    - size: the number of nanoseconds per axis unit.
+    - room: the ratio of the axis length to the longest bar. A larger ratio leaves more room for the
+      text after the bars.
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)
@@ -84,21 +87,26 @@ def stack(
 def name_bar(
     axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]
 ) -> None:
-    """Write a name on a bar in the longest form that fits, or nothing if no helpful form fits."""
+    """Write a name on a bar in the longest form that fits. If no helpful form fits, write
+    nothing.
+    """
     if text := room_for(name, inches):
         _write(axes, x, y, text, look)
 
 
 def room_for(name: str, inches: float) -> str:
-    """Return the form of a name that fits on a bar of this length, or "" if no form fits."""
+    """Return the form of a name that fits on a bar of this length, or an empty string if no form
+    fits.
+    """
     return fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1))
 
 
 def fitting(name: str, room: int) -> str:
-    """Return a name in at most `room` characters.
+    """Return a form of the name with at most `room` characters.
 
-    It is the whole name, the name without its file, the name without outer namespaces, or a cut
-    name. The result is "" if fewer than 8 characters would remain.
+    The result is the first of these forms that fits: the whole name, the name without its file, the
+    name without outer namespaces, or a cut name. If fewer than 8 characters would remain, the
+    result is an empty string.
     """
     folded = name.partition(" (")[0]
     function = folded.removeprefix(FOLDED)
@@ -110,8 +118,8 @@ def fitting(name: str, room: int) -> str:
 
 
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
-    """Write text on a bar. On a hatched bar, it gets a plain box so that the hatch doesn't cross
-    it.
+    """Write text on a bar. On a hatched bar, the text has a plain background so that the hatch
+    doesn't cross it.
     """
     color, hatch = look
     box = (

@@ -1,4 +1,6 @@
-"""An icicle plot of a call tree: callers above their calls, with widths proportional to time."""
+"""An icicle plot of a call tree. Callers are above the functions that they call, and widths are
+proportional to time.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +33,24 @@ _ROW_INCHES = 0.27
 _AXES_INCHES = 0.95 * style.WIDTH_INCHES
 
 _NOTHING = 0.01
-"""Maximum self-time share of a function that counts as no self time."""
+"""Maximum share of self time that still counts as no self time."""
 
 _THREAD_COLUMNS = ["rank", "process", "thread"]
 _NUMBERS = (("total_ns", "self_ns"), ("count", "self_count"))
 _OUTLINED_PERCENT = 0.3
-"""Minimum width of a box with an outline and a hatch, in percent of the whole. In a narrower box,
-they would cover everything.
+"""Minimum width of a box with an outline and a hatch, in percent of the whole. The outline and
+hatch would completely cover a narrower box.
 """
 
 
 @dataclass(frozen=True)
 class _Box:
-    """A function, or a chain of functions that each call only the next one.
+    """A function, or a chain of functions in which each function only calls the next function.
 
-    row            -- counted from 0.
-    left, width    -- left end and width.
-    own            -- width of the self time.
-    whole_name     -- names of the whole chain.
+    - row: the zero-based index of the row.
+    - left, width: the position of the left end, and the width.
+    - own: the width of the self time.
+    - whole_name: the names of all functions in the chain.
     """
 
     name: str
@@ -62,10 +64,10 @@ class _Box:
 
 @dataclass(frozen=True)
 class _Tree:
-    """A table as a tree.
+    """A table of call stacks as a tree.
 
-    weight, own, name -- each row's weight, self-time weight and name.
-    below             -- row -> the rows directly below it (-1 -> the outermost rows).
+    - weight, own, name: the weight, the self-time weight and the name of each row.
+    - below: the rows directly below each row. The outermost rows have the key -1.
     """
 
     weight: list[float]
@@ -81,17 +83,18 @@ def call_stacks(
     smallest_percent: float = 0.2,
     title: str | None = None,
 ) -> TidyFigure:
-    """Plot call stacks from top to bottom, with each function below its caller and as wide as its
-    time.
+    """Plot call stacks from top to bottom. Each function is below its caller, and its width is
+    proportional to its time.
 
-    table            -- from `analyses.call_stacks`. Siblings are sorted by time, not by the order
-                        in which they ran. Samples without durations are counted instead.
-    levels           -- maximum number of rows. If a function only calls one other function (99% of
-                        its time), both share a row. The row shows an ellipsis and the name of the
-                        last function.
-    smallest_percent -- functions with a smaller share of the whole are left out.
+    - table: a table from `analyses.call_stacks`. Functions with the same caller are sorted by time,
+      not by the order in which they ran. If samples have no durations, the samples are counted
+      instead.
+    - levels: the maximum number of rows. A function that only calls one other function (for 99% of
+      its time) shares a row with that function. The row shows an ellipsis and the name of the last
+      function.
+    - smallest_percent: the minimum share of the whole. Functions with a smaller share are left out.
 
-    A color and a hatch mark functions that spend more than half of their time in themselves. Raises
+    A color and a hatch mark functions with a self time of more than half of their time. Raises
     ValueError if the table is empty or has no origin, if `levels` is less than 1, or if every share
     is too small.
     """
@@ -109,9 +112,7 @@ def call_stacks(
     found = list(_boxes(tree, _threads(table, tree)))
     boxes = [box for box in found if box.width >= smallest_percent / 100 * whole]
     if not boxes:
-        raise ValueError(
-            f"there is nothing to plot: every function has a share below {smallest_percent:g}%"
-        )
+        raise ValueError(f"all shares are below {smallest_percent:g}%; there is nothing to plot")
     shown = [box for box in boxes if box.row < levels]
     unit, size = axis_unit(whole) if is_time else ("", 1.0)
     measure = f"time, {unit}" if is_time else _counted(table)
@@ -128,7 +129,7 @@ def call_stacks(
         axes.spines["left"].set_visible(False)
         left_out = f"below {smallest_percent:g}% left out"
         left_out += f", {rows_in_all - rows} more rows not shown" if rows_in_all > rows else ""
-        axes.set_xlabel(f"{measure}; callers above their calls, longest first; {left_out}")
+        axes.set_xlabel(f"{measure}; callers are above their calls, longest first; {left_out}")
         add_legend(
             axes,
             {name: look for name, look in _LOOKS.items() if any(box.look == name for box in shown)},
@@ -139,8 +140,8 @@ def call_stacks(
 
 
 def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str:
-    """Return the viewer's data: all boxes, including those that are too narrow or too deep for the
-    figure.
+    """Return the viewer's data, which contains all boxes. Some boxes are too narrow or too deep to
+    appear in the figure.
     """
     looks = {name: look for name, look in _LOOKS.items() if any(box.look == name for box in boxes)}
     table = {
@@ -172,7 +173,7 @@ def _counted(table: pd.DataFrame) -> str:
 
 
 def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
-    """Return the tree of the table's rows. A row whose caller isn't in the table becomes an
+    """Return the tree of the table's rows. If a row's caller isn't in the table, the row becomes an
     outermost row.
     """
     row_of = {label: row for row, label in enumerate(table.index)}
@@ -183,9 +184,10 @@ def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
 
 
 def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
-    """Return the outermost rows of each thread, by label.
+    """Return the outermost rows of each thread, keyed by the thread's label.
 
-    The label contains the columns that differ between threads. A single thread has the label "".
+    The label contains the columns in which the threads differ. If there is only one thread, its
+    label is an empty string.
     """
     keys = table[_THREAD_COLUMNS]
     differing = [column for column in keys.columns if keys[column].nunique(dropna=False) > 1]
@@ -200,7 +202,7 @@ def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
 
 
 def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
-    """Yield all boxes, each after its caller's box."""
+    """Yield all boxes. Each box comes after its caller's box."""
     # Use an explicit stack because call stacks can exceed Python's recursion limit.
     waiting, left = [], 0.0
     for label, roots in threads.items():
@@ -223,9 +225,9 @@ def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
 
 
 def _chain(tree: _Tree, row: int) -> list[int]:
-    """Return a chain of functions that starts with this row.
+    """Return the chain of functions that starts with this row.
 
-    Each function in it only calls the next one, except the last.
+    Each function in the chain except the last one only calls the next function.
     """
     chain = [row]
     while len(tree.below.get(row, [])) == 1 and tree.own[row] <= _NOTHING * tree.weight[row]:
@@ -261,6 +263,6 @@ def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str
     where = f"{threads} threads" if threads > 1 else "one thread"
     return (
         f"Icicle plot of {len(table):,} call paths in {where}, {text(whole)} in total, up to"
-        f" {deepest} functions deep. The function with the largest self part is {own.idxmax()}"
-        f" with {text(own.max())} ({100 * own.max() / whole:.0f}%)."
+        f" {deepest} functions deep. {own.idxmax()} has the largest self part,"
+        f" {text(own.max())} ({100 * own.max() / whole:.0f}%)."
     )

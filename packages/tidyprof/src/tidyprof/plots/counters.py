@@ -1,4 +1,4 @@
-"""Values that a monitor sampled over time."""
+"""Plots of the values that a monitor sampled over time."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ LINES = (
     (style.SKY_BLUE, "-.", "X"),
     (style.GREY, ":", "*"),
 )
-"""Color, dashes and marker of each device in order. They repeat if there are more devices."""
+"""Color, dashes and marker of each device in order. If a plot has more devices than this list, the
+sequence repeats.
+"""
 
 LIMITS = {"%": (0, 100)}
-"""Unit -> limits of its axis, which extends further if necessary (a share of one core may exceed
-100%). Other axes start at 0 and fit the data.
+"""The axis limits of each unit. An axis extends beyond its limits if necessary, because the share
+of one core may exceed 100%. Other axes start at 0 and fit the data.
 """
 
 SCALES = {"bytes": ("GB", 1e9)}
-"""Unit in the table -> unit on the axis, and its size in table units."""
+"""For each unit in the table, the unit on the axis and the size of that unit in table units."""
 
 LONG_NAME = 14
-"""Maximum length of a name with its unit on the same line next to a panel."""
+"""Maximum length of a name that fits on the same line as its unit next to a panel."""
 
 MAX_MARKED_SAMPLES = 60
-"""Maximum number of samples with markers. The markers show that nothing was measured between the
-samples.
+"""Maximum number of samples that are drawn with markers. The markers show that nothing was measured
+between the samples.
 """
 
 
@@ -57,15 +59,15 @@ def counters(
     devices: Sequence[int] | None = None,
     title: str | None = None,
 ) -> TidyFigure:
-    """Plot one panel per quantity over time, with one line per device.
+    """Plot one panel per quantity over time. Each panel has one line per device.
 
-    names   -- quantities of `profile.counters`, in panel order. None: those of `NAMES` that the
-               profile contains.
-    devices -- GPU numbers, or None for all. Samples of the machine itself have no device number and
-               are always drawn.
+    - names: the quantities of `profile.counters`, in panel order. None selects all quantities from
+      `NAMES` that the profile contains.
+    - devices: the GPU numbers, or None for all GPUs. Samples of the machine itself have no device
+      number and are always drawn.
 
-    Raises ValueError if names is None but the log has no GPU samples, and for an unknown quantity
-    or device.
+    Raises ValueError if `names` is None but the log contains no GPU samples. Also raises ValueError
+    for an unknown quantity or device.
     """
     table, names = _chosen(profile, names, devices)
     begin, end = table["time_ns"].min(), table["time_ns"].max()
@@ -92,7 +94,7 @@ def counters(
 def _chosen(
     profile: Profile, names: Sequence[str] | None, devices: Sequence[int] | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the samples to draw and their quantities."""
+    """Return the samples to draw and the quantities of these samples."""
     table = profile.counters.astype({"name": object, "unit": object})
     known = sorted(table["name"].unique())
     chosen = [name for name in NAMES if name in known] if names is None else list(names)
@@ -117,7 +119,7 @@ def _chosen(
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size: float) -> None:
-    """Draw one quantity, with one line per device or one line for the machine."""
+    """Draw one quantity with one line per device, or with a single line for the machine."""
     unit = "" if rows["unit"].isna().all() else str(rows["unit"].dropna().iloc[0])
     shown, scale = SCALES.get(unit, (unit, 1.0))
     for device, samples in rows.groupby("device", dropna=False):
@@ -154,10 +156,10 @@ def _plain(name: str) -> str:
 
 
 def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
-    """Describe the quantities and the time span.
+    """Describe the quantities and the time span of the plot.
 
-    The second sentence describes the first quantity: its highest and lowest mean, or its mean and
-    range for a single device.
+    The second sentence describes the first quantity. It contains the highest and lowest mean of the
+    devices, or the mean and range of a single device.
     """
     moments = table["time_ns"].nunique()
     drawn = [_plain(name) for name in names]
@@ -177,6 +179,6 @@ def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
         )
     value = first["value"]
     return (
-        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, and the values range from"
+        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, with values from"
         f" {value.min():.0f} to {value.max():.0f}."
     )

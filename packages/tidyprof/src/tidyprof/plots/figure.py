@@ -1,4 +1,6 @@
-"""A figure that always keeps the origin of its numbers and describes its content in words."""
+"""A figure that always keeps the origin of its numbers and contains a description of its
+content.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,25 @@ _SCREEN_DPI = 96
 _WIDTH_POINTS = 72 * style.WIDTH_INCHES
 _CORNER_WRAP = int(_WIDTH_POINTS / (0.56 * style.POINTS))
 _TITLE_WRAP = int(_WIDTH_POINTS / (0.7 * style.TITLE_POINTS))
-"""Characters per line of the corner, and of the bold title."""
+"""Maximum number of characters per line in the corner, and in the bold title."""
 
 _CORNER = "origin"
 """ID of the text in the corner."""
 
 _LEGEND_POINTS = 0.85 * _WIDTH_POINTS
 _HANDLE_POINTS = 5 * style.POINTS
-"""Length of a legend line, and the extra length of an entry next to its name."""
+"""Length of a line in the legend, and the additional length of a legend entry next to its name."""
 
 
 class TidyFigure(Figure):
-    """A matplotlib figure with its origin in the corner and a text alternative.
+    """A matplotlib figure with a text alternative. Its corner shows the origin of the numbers.
 
-    origin           -- the text in the corner.
-    alternative_text -- sentences computed from the plotted data.
-    closer           -- data from `viewer` for the viewer that opens from the figure.
+    - origin: the text in the corner.
+    - alternative_text: the sentences that describe the plotted data.
+    - closer: the data from `viewer` for the viewer that opens from the figure.
 
-    In a notebook, it is shown as an image with the alternative text as its `alt`. Its background is
-    as light or dark as the page.
+    A notebook shows the figure as an image, with the alternative text as its `alt`. The background
+    of the image is light or dark to match the page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
@@ -56,7 +58,7 @@ class TidyFigure(Figure):
         self.closer = ""
 
     def restate(self, origin: str) -> None:
-        """Replace the text in the corner, for example with a shorter one. `origin` doesn't
+        """Replace the text in the corner, for example with a shorter text. `origin` doesn't
         change.
         """
         for text in self.texts:
@@ -93,9 +95,9 @@ def _image(figure: Figure) -> str:
 
 @contextmanager
 def in_the_dark(figure: Figure) -> Iterator[None]:
-    """Show the figure in dark colors within this context.
+    """Show the figure in dark colors inside this context.
 
-    The background, texts, lines and axes change. Fills and the names on them don't change.
+    The background, text, lines and axes change. Fills and the names on them don't change.
     """
     # Read all colors before setting any, because a marker's color can follow its line's color.
     changes = []
@@ -121,7 +123,7 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
 
 
 def _inks(artist: Artist | None) -> tuple[str, ...]:
-    """Return an artist's properties that change on a dark page."""
+    """Return the properties of an artist that change on a dark page."""
     if isinstance(artist, Text):
         on_fill = to_rgba(artist.get_color())[:3] in (
             to_rgba(style.BLACK)[:3],
@@ -138,9 +140,10 @@ def _inks(artist: Artist | None) -> tuple[str, ...]:
 
 
 def origin_of(table: pd.DataFrame) -> str:
-    """Return a table's origin.
+    """Return the origin of a table.
 
-    Raises ValueError if the table has lost it, because such numbers must not be plotted.
+    Raises ValueError if the table has lost its origin, because numbers without an origin must not
+    be plotted.
     """
     origin = str(table.attrs.get("origin", "")).strip()
     if not origin:
@@ -152,7 +155,7 @@ def origin_of(table: pd.DataFrame) -> str:
 
 
 def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
-    """Raise ValueError if the table lacks rows or one of these columns."""
+    """Raise ValueError if the table has no rows or if one of these columns is missing."""
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise ValueError(
@@ -168,7 +171,8 @@ def new_figure(
     """Return a figure with `rows` axes below each other, a title that states the finding, and the
     origin in the corner.
 
-    `height` is in inches, without the corner's lines. Call this function inside `settings()`.
+    `height` is in inches and doesn't include the lines in the corner. Call this function inside
+    `settings()`.
     """
     lines = _corner_lines(origin)
     footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72
@@ -201,14 +205,14 @@ def new_figure(
 
 
 def _corner_lines(origin: str) -> list[str]:
-    """Return the lines of an origin with true minus signs. A line never starts with `%`."""
+    """Return the lines of an origin with true minus signs. No line starts with `%`."""
     return textwrap.wrap(typeset(origin), _CORNER_WRAP)
 
 
 def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
-    """Add a legend above the axes, so that it doesn't hide data.
+    """Add a legend above the axes so that it doesn't hide data.
 
-    looks -- name -> color and hatch.
+    - looks: the color and hatch for each name.
     """
     handles = [
         Patch(facecolor=color, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
@@ -218,9 +222,9 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw a legend of these labeled handles above the axes, in as few lines as possible.
+    """Draw a legend of these labeled handles above the axes, with as few lines as possible.
 
-    Without handles, there is no legend.
+    If there are no handles, no legend is drawn.
     """
     if not handles:
         return
@@ -244,14 +248,14 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
 
 
 def settings() -> Any:
-    """Return a context in which matplotlib uses the settings of `style`."""
+    """Return a context in which matplotlib uses the settings from `style`."""
     return mpl.rc_context(dict(style.SETTINGS))
 
 
 def describe(figure: Figure) -> str:
-    """Return a figure's text alternative.
+    """Return the text alternative of a figure.
 
-    Raises ValueError if the figure has none.
+    Raises ValueError if the figure has no text alternative.
     """
     text = getattr(figure, "alternative_text", "")
     if not text:
@@ -262,13 +266,13 @@ def describe(figure: Figure) -> str:
 
 
 def save(figure: Figure, target: str | PathLike[str] | Any, format: str | None = None) -> None:
-    """Write a figure as PNG or SVG, depending on the file name. The same data results in the same
-    bytes.
+    """Write a figure as PNG or SVG, depending on the file name. The same data always produces the
+    same bytes.
     """
     kind = format or str(target).rpartition(".")[2].lower()
     metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
     if kind not in metadata:
-        raise ValueError(f"a figure can be saved as .png or .svg, not as {str(target)!r}")
+        raise ValueError(f"can't save a figure as {str(target)!r}; use .png or .svg")
     with settings():
         figure.savefig(target, format=kind, dpi=_DPI, metadata=metadata[kind])
 
@@ -277,12 +281,14 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 
 
 def axis_unit(longest_ns: float) -> tuple[str, float]:
-    """Return the unit for an axis up to this value, and the unit's length in nanoseconds."""
+    """Return the unit for an axis that ends at this value, and the length of the unit in
+    nanoseconds.
+    """
     return next((unit for unit in _UNITS if longest_ns >= unit[1]), _UNITS[-1])
 
 
 def duration_text(nanoseconds: float) -> str:
-    """Return a duration as text: three significant digits in a suitable unit."""
+    """Format a duration with three significant digits and a suitable unit."""
     for unit, size in _UNITS:
         if abs(nanoseconds) >= size:
             return f"{three_digits(nanoseconds / size)} {unit}"
@@ -290,14 +296,16 @@ def duration_text(nanoseconds: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """Return a number with three digits or two decimals: 0.90, 1.50, 15.0, 150."""
+    """Format a number with three significant digits or two decimal places, for example 0.90, 1.50,
+    15.0 or 150.
+    """
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
     return f"{value:.{digits}f}"
 
 
 def place_label(rank: Any, device: Any, several: bool) -> str:
-    """Return `rank 0, device 2`, or the known part of it, or "" unless there are several
-    devices.
+    """Return `rank 0, device 2` or the known part of this label. If there is only one device,
+    return an empty string.
     """
     parts = [
         f"{word} {int(value)}"

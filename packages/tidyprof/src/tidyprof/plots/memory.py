@@ -1,4 +1,4 @@
-"""Memory of PyTorch's allocator, change by change."""
+"""A plot of the memory in PyTorch's allocator after each change."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ LOOKS = {
     "allocated memory": (style.BLUE, "-"),
     "requested memory": (style.BLUE, "-"),
 }
-"""Quantity, as named by the readers -> color and dashes. Reserved memory comes first because a
-segment exists before its tensors.
+"""The color and dashes of each quantity. The names of the quantities come from the readers.
+Reserved memory comes first because a segment exists before its tensors.
 """
 
 _NAME_POINTS = style.POINTS
 _AXIS_INCHES = 0.94 * style.WIDTH_INCHES
-"""Length of the axis: the figure's width without the labels on its left."""
+"""Length of the axis, which is the figure's width without the labels on the left."""
 
 _LONGEST_ENTRY = 40
-"""Maximum number of characters in a legend entry. A longer list of phases is replaced by a
-count.
+"""Maximum number of characters in a legend entry. If a list of phases exceeds this limit, a count
+replaces the list.
 """
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
@@ -45,20 +45,21 @@ def memory(
     title: str | None = None,
     phases: pd.DataFrame | None = None,
 ) -> TidyFigure:
-    """Plot a stepped line for each quantity, because an allocator's memory stays constant between
-    changes.
+    """Plot a stepped line for each quantity. The line has steps because an allocator's memory stays
+    constant between changes.
 
-    The axis counts the changes, as PyTorch's own viewer does. On a time axis, one slow first step
-    would hide all others.
+    The horizontal axis counts the changes, as in PyTorch's own viewer. On a time axis, a slow first
+    step would make all other steps invisible.
 
-    names  -- quantities of `profile.counters` that are in `LOOKS`. None: all that the profile
-              contains.
-    device -- GPU number.
-    phases -- time spans to shade, sorted by time: one row each, with name, `start_ns` and
-              `duration_ns`.
+    - names: the quantities of `profile.counters` to plot, which must be in `LOOKS`. None selects
+      all such quantities in the profile.
+    - device: the number of the GPU.
+    - phases: a table of time spans to shade, sorted by time. Each row has a name, `start_ns` and
+      `duration_ns`.
 
-    Raises ValueError if the profile lacks one of the names or all quantities in `LOOKS`. Also
-    raises it if the profile has several ranks, or several devices but `device` is None.
+    Raises ValueError if one of the names is missing from the profile, or if the profile contains
+    none of the quantities in `LOOKS`. Also raises ValueError if the profile has several ranks, or
+    if it has several devices but `device` is None.
     """
     table = _changes(profile, names, device)
     largest = table["value"].max()
@@ -110,7 +111,7 @@ def _closer(
 
 
 def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, int]]:
-    """Return each phase's name, the number of its first change, and the number after its last
+    """Return the name of each phase, the number of its first change, and the number after its last
     change.
 
     Phases without changes are left out.
@@ -125,10 +126,10 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 
 
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> list[Patch]:
-    """Draw each phase's light background, a line at its start, and its name if there is room.
+    """Draw a light background for each phase, a line at its start, and its name if there is room.
 
-    In a narrow phase, the name is vertical. Returns one legend patch per color for the phases
-    without room for a name.
+    The names of narrow phases are vertical. Some phases have no room for a name. For these phases,
+    the function returns one legend patch per color.
     """
     across_the_height = axes.get_xaxis_transform()
     grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]
@@ -166,7 +167,7 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
 
 
 def _entry(names: Sequence[str]) -> str:
-    """Return the legend text for phases of one color."""
+    """Return the legend text for all phases of one color."""
     listed = ", ".join(names)
     several = len(names) > 1 and len(listed) > _LONGEST_ENTRY
     return f"{len(names)} other phases" if several else printable(listed, _LONGEST_ENTRY)
@@ -177,8 +178,8 @@ def _color(phase: str) -> str:
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:
-    """Return the samples that differ from the previous sample of the same quantity, numbered by
-    time.
+    """Return the samples that differ from the previous sample of the same quantity. The samples are
+    numbered by time.
     """
     table = profile.counters.astype({"name": object})
     wanted = [name for name in LOOKS if names is None or name in names]

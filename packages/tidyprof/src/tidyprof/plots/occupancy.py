@@ -1,4 +1,4 @@
-"""Busy time per device, compared with the sum of durations."""
+"""A plot of the busy time per device, compared with the sum of durations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tidyprof.plots.figure import (
 )
 
 _ROOM_PERCENT = 40
-"""Minimum length of a bar with its name inside, in percent."""
+"""Minimum length of a bar in percent for its name to be inside the bar."""
 
 
 def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Plot each device's busy share of time, and below it the sum of durations.
+    """Plot the share of time when each device was busy, and the sum of durations below it.
 
-    The sum isn't a share of time because events that overlap count several times. `table` comes
-    from `analyses.busy`. Raises ValueError if it is empty or has no origin.
+    The sum isn't a share of time because it counts overlapping events several times. `table` comes
+    from `analyses.busy`. Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["rank", "device", "span_ns", "busy_percent", "sum_percent"], "busy")
     origin = origin_of(table)
@@ -50,19 +50,19 @@ def _busy_words(table: pd.DataFrame) -> str:
     begin = (
         f"Bars for {len(table)} device{'s' if several else ''} over"
         f" {duration_text(table['span_ns'].max())}: busy for {first['busy_percent']:.0f}% of the"
-        f" time{' on the first device' if several else ''}, while the durations add up to"
+        f" time{' on the first device' if several else ''}, but the durations add up to"
         f" {first['sum_percent']:.0f}%."
     )
     if not several:
         surplus = first["sum_percent"] - first["busy_percent"]
-        return f"{begin} The sum exceeds the busy time by {surplus:.0f} percentage points."
+        return f"{begin} The sum is larger by {surplus:.0f} percentage points."
     least = table.loc[table["busy_percent"].idxmin()]
     where = place_label(least["rank"], least["device"], True)
     return f"{begin} The least busy device is {where} with {least['busy_percent']:.0f}%."
 
 
 def _busy_bar(axes: Axes, y: float, share: float, name: str, color: str) -> None:
-    """Draw a bar with its name inside the bar if it fits, otherwise after the bar.
+    """Draw a bar. The bar's name is inside the bar if it fits, and otherwise after the bar.
 
     The name is never on the line at 100%.
     """

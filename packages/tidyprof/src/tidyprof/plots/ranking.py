@@ -1,4 +1,4 @@
-"""Ranked bars of the largest kernels and operators."""
+"""Plots that rank the largest kernels and operators by their time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GAP_INCHES = 0.08
 
 @dataclass(frozen=True)
 class _Bar:
-    """A bar: its length in nanoseconds, the text at its end, its color and its hatch."""
+    """A bar with its length in nanoseconds, the text at its end, its color and its hatch."""
 
     length_ns: float
     text: str
@@ -35,13 +35,14 @@ class _Bar:
 
 
 _Rows = list[tuple[str, _Bar | None]]
-"""Names, each with the bar below it."""
+"""A list of names with a bar below each name."""
 
 
 def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """Plot the n kernels with the largest total time, and all others in one line.
+    """Plot the n kernels with the largest total time, and summarize all other kernels in one line
+    of text.
 
-    `table` comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
+    `table` comes from `analyses.kernels`. Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["short_name", "category", "calls", "total_ns", "percent"], "kernels")
     origin = origin_of(table)
@@ -65,9 +66,11 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
 
 
 def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """Plot the n operators with the largest self time, and all others in one line.
+    """Plot the n operators with the largest self time, and summarize all other operators in one
+    line of text.
 
-    `table` comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
+    `table` comes from `analyses.operators`. Raises ValueError if the table is empty or has no
+    origin.
     """
     require(table, ["name", "calls", "self_ns", "percent"], "operators")
     origin = origin_of(table)
@@ -83,9 +86,11 @@ def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) ->
 
 
 def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[_Rows, pd.DataFrame]:
-    """Return rows for the n largest and one for the rest, and the table of the n largest.
+    """Return the rows for the n largest items and a row for the remaining items. Also return the
+    table of the n largest items.
 
-    The rest has no bar because it would be the longest bar without being a single kernel.
+    The remaining items have no bar. Their bar would be the longest, although it doesn't represent a
+    single item.
     """
     ordered = ranked.sort_values(column, ascending=False, kind="stable")
     shown, rest = ordered.head(n), ordered.iloc[n:]
@@ -129,10 +134,11 @@ def _ranked(
     words: str,
     legend: dict[str, tuple[str, str]],
 ) -> TidyFigure:
-    """Draw horizontal bars from top to bottom, each with its name above it, which leaves room for
-    long names.
+    """Draw horizontal bars from top to bottom. Each bar has its name above it, which leaves room
+    for long names.
 
-    The vertical axis counts inches, so the size of names and bars doesn't depend on their number.
+    The unit of the vertical axis is inches, so the size of names and bars doesn't depend on the
+    number of bars.
     """
     height = sum(_NAME_INCHES + (_BAR_INCHES if bar else 0) + _GAP_INCHES for _, bar in rows)
     longest = max(bar.length_ns for _, bar in rows if bar)

@@ -1,5 +1,5 @@
-"""Plots of ranks: how each spends its time, and which rank the others wait for at each
-collective.
+"""Plots of ranks, which show how each rank spends its time and which rank the others wait for at
+each collective.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tidyprof.plots.figure import (
 )
 
 MAX_RANKS = 24
-"""Maximum number of bars. If there are more ranks, the ranks that made the others wait most are
-shown.
+"""Maximum number of bars. If the number of ranks exceeds this limit, the plot shows only the ranks
+that caused the longest waits.
 """
 
 WAIT_COLORS = "cividis"
-"""Color map of waiting times. It looks the same to color-blind readers and keeps its order in
-grayscale.
+"""Color map for waiting times. The color map looks the same to color-blind readers, and its order
+is preserved in grayscale.
 """
 
 _PARTS = {
@@ -41,18 +41,19 @@ _PARTS = {
     "exposed_copy": "exposed_copy",
     "idle": "idle",
 }
-"""Part of a rank's time (column without _ns) -> its look."""
+"""The color and hatch of each part of a rank's time. The keys are column names without _ns."""
 
 _LOOKS = {**style.PART_LOOK, "idle": (style.GROUND, "")}
 _MAX_NUMBERED = 40
 
 
 def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Plot stacked bars: what each rank's device did, how often it came last and how long it
-    waited.
+    """Plot stacked bars that show what each rank's device did, how often the rank came last, and
+    how long it waited.
 
-    `table` comes from `analyses.ranks`. If it has more than `MAX_RANKS` rows, the rows with the
-    largest `caused_wait_ns` are shown. Raises ValueError if the table is empty or has no origin.
+    `table` comes from `analyses.ranks`. If the table has more than `MAX_RANKS` rows, only the rows
+    with the largest `caused_wait_ns` are shown. Raises ValueError if the table is empty or has no
+    origin.
     """
     columns = [f"{part}_ns" for part in _PARTS]
     require(
@@ -72,7 +73,7 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         looks = {look: _LOOKS[look] for look in _PARTS.values()}
         stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.4)
         kind = "device event" if shown["device"].notna().any() else "host event"
-        axes.set_xlabel(f"time from the first to the last {kind}, {unit}")
+        axes.set_xlabel(f"time from first to last {kind}, {unit}")
     figure.alternative_text = _rank_words(table, len(shown))
     return figure
 
@@ -102,16 +103,16 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     if straggler is None:
         return f"{begin} The ranks don't wait for one particular rank."
     return (
-        f"{begin} The other ranks wait longest for rank {straggler}, which came last in"
+        f"{begin} Rank {straggler} causes the longest waits and came last in"
         f" {worst['arrived_last']} of {worst['compared']} collectives."
     )
 
 
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Plot a heat map of how long each rank waited in each collective for the last rank.
+    """Plot a heat map that shows how long each rank waited for the last rank in each collective.
 
-    A dot marks the last rank if no other rank came equally late. `table` comes from
-    `analyses.collectives` with `per_rank=True`. Raises ValueError if it is empty or has no origin.
+    If a single rank came last, a dot marks this rank. `table` comes from `analyses.collectives`
+    with `per_rank=True`. Raises ValueError if the table is empty or has no origin.
     """
     require(
         table,
@@ -150,7 +151,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: AxesImage) -> None:
-    """Draw a readable dot on the rank that came last in each collective."""
+    """Draw a clearly visible dot on the rank that came last in each collective."""
     last = table[table["arrived_last"]]
     rows = waits.index.get_indexer(pd.MultiIndex.from_frame(last[["rank", "device"]]))
     columns = waits.columns.get_indexer(last["number"])
@@ -177,20 +178,20 @@ def _wait_words(table: pd.DataFrame) -> str:
     rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
     longest = rows.loc[rows["longest"].idxmax()]
     return (
-        f"Heat map of the waiting times of {len(rows)} ranks in {table['number'].nunique()}"
+        f"Heat map: waiting times of {len(rows)} ranks in {table['number'].nunique()}"
         f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
         f" {duration_text(longest['longest'])} on {longest['label']}. {_most_often_last(rows)}"
     )
 
 
 def _most_often_last(rows: pd.DataFrame) -> str:
-    """Describe which rank came last most often.
+    """Return a sentence about the rank that came last most often.
 
-    rows -- label and `arrived_last` of each rank.
+    - rows: a table with the label and `arrived_last` of each rank.
     """
     most = rows["arrived_last"].max()
     if not most:
-        return "In each of them, several ranks came last together."
+        return "In each collective, several ranks came last together."
     first, *equal = rows.loc[rows["arrived_last"] == most, "label"]
     others = "more often than any other rank"
     if equal:

@@ -1,4 +1,4 @@
-"""Plots of steps: the parts of each step, and step times."""
+"""Plots of steps, which show step times and the parts of each step."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from tidyprof.plots.figure import (
 )
 
 MAX_ROWS = 24
-"""Maximum number of bars. A longer table is shown as the mean step of each rank and device."""
+"""Maximum number of bars. If a table exceeds this limit, the plot shows the mean step of each rank
+and device.
+"""
 
 SLOW = 1.5
-"""Multiple of the median above which a step is marked as slow."""
+"""Multiple of the median step time above which a step is marked as slow."""
 
 CUT = 4
-"""Maximum length of a bar, in medians. A first step of twenty medians would shrink all other bars
-to slivers.
+"""Maximum length of a bar as a multiple of the median. If the first step took twenty times the
+median, all other bars would shrink to slivers.
 """
 
 _LABELED = 5
@@ -40,12 +42,13 @@ def step_budget(
     title: str | None = None,
     unprofiled_step_ns: float | tuple[float, float] | None = None,
 ) -> TidyFigure:
-    """Plot stacked bars of the parts of each step, which add up to the step.
+    """Plot a stacked bar for each step, in which the parts add up to the step time.
 
-    `table` comes from `analyses.step_budget`. If it has more than `MAX_ROWS` rows, the mean step of
-    each rank and device is shown. `unprofiled_step_ns` is the step time without the profiler, or
-    its range, and is drawn as a line across the bars. None uses the table's attrs, if the profile
-    contains the time. Raises ValueError if the table is empty or has no origin.
+    `table` comes from `analyses.step_budget`. If the table has more than `MAX_ROWS` rows, the plot
+    shows the mean step of each rank and device. `unprofiled_step_ns` is the step time without the
+    profiler, or a range of such times. The time is drawn as a line across the bars. None selects
+    the time in the table's attrs, which exists only if the profile contains it. Raises ValueError
+    if the table is empty or has no origin.
     """
     require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     origin = origin_of(table)
@@ -71,9 +74,10 @@ def step_budget(
 
 
 def _across(axes: Axes, unprofiled_step_ns: float | tuple[float, float], size: float) -> str:
-    """Draw a line across all bars at the step time without the profiler, or two lines for a range.
+    """Draw a line across all bars at the step time without the profiler. For a range, draw two
+    lines.
 
-    Returns the same in words.
+    Returns a description of the lines in words.
     """
     ends = unprofiled_step_ns if isinstance(unprofiled_step_ns, tuple) else (unprofiled_step_ns,)
     text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
@@ -145,13 +149,14 @@ def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
 
 
 def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Plot the duration of each step, including warm-up, with the median as a line.
+    """Plot the duration of each step, including warm-up steps. A line marks the median.
 
-    `table` has the columns `step` and `duration_ns`, and `rank` if there are several. It comes from
-    `analyses.steps` or contains a trainer's own timings. Steps with the `part` warmup are shown,
-    but don't count for the median. Steps that take more than `SLOW` times the median are marked and
-    labeled. A bar longer than `CUT` times the median is cut off, and its label shows that. Raises
-    ValueError if the table is empty or has no origin.
+    `table` has the columns `step` and `duration_ns`, and also `rank` if there are several ranks.
+    The table comes from `analyses.steps` or contains a trainer's own timings. Steps for which
+    `part` is warmup are shown, but they don't count for the median. Steps that take more than
+    `SLOW` times the median are marked and labeled. If a bar is longer than `CUT` times the median,
+    it is cut off, and its label indicates this. Raises ValueError if the table is empty or has no
+    origin.
     """
     require(table, ["step", "duration_ns"], "steps")
     origin = origin_of(table)
@@ -187,7 +192,9 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _typical(table: pd.DataFrame) -> float:
-    """Return the median of the steps without warm-up, or of all steps if all are warm-up."""
+    """Return the median of the steps without warm-up steps. If all steps are warm-up steps, return
+    the median of all steps.
+    """
     steady = table[table["part"] != "warmup"] if "part" in table.columns else table
     return float((steady if len(steady) else table)["duration_ns"].median())
 

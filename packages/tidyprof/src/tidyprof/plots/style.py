@@ -1,8 +1,9 @@
 """Colors, hatches and text settings of all plots.
 
-The colors are Okabe and Ito's, which color-blind readers can distinguish
+The colors come from Okabe and Ito's palette, which color-blind readers can distinguish
 (https://jfly.uni-koeln.de/color/). A hatch or a direct label always repeats the information in a
-color. On a dark page, the background changes, with the text and lines on it. Fills stay the same.
+color. On a dark page, the background changes together with the text and lines on it. Fills stay the
+same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BLUISH_GREEN = "#009E73"
 YELLOW = "#F0E442"
 BLUE = "#0072B2"
 LIGHTER_BLUE = "#3D9BD6"
-"""Color that replaces `BLUE` for lines on a dark page, with a contrast of 6 to the page."""
+"""Color that replaces `BLUE` for lines on a dark page. Its contrast ratio with the page is 6."""
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
@@ -30,15 +31,17 @@ TEXT = "#1A1A1A"
 MUTED_TEXT = "#4D4D4D"
 
 MINIMUM_CONTRAST = 4.5
-"""Minimum contrast ratio for text (WCAG 2.2, success criterion 1.4.3)."""
+"""Minimum contrast ratio of text (WCAG 2.2, success criterion 1.4.3)."""
 
 
 _DARK_GROUND = 17 / 255
-"""Dark replacement for white, 0 to 1: #111111, the background of JupyterLab's dark theme."""
+"""Dark replacement for white, between 0 and 1. The value corresponds to #111111, the background of
+JupyterLab's dark theme.
+"""
 
 _LIGHT_FILL = 0.8
-"""Threshold for grays, 0 to 1. Grays from this value up to white (1) are a background, which
-changes on a dark page. Darker grays are fills with a meaning.
+"""Threshold for grays, between 0 and 1. Grays from this threshold up to white (1) are backgrounds,
+which change on a dark page. Darker grays are fills that have a meaning.
 """
 
 DARK_THEMES = {
@@ -46,8 +49,8 @@ DARK_THEMES = {
     "[data-theme=dark]": "screen",
     "[data-theme=auto]": "screen and (prefers-color-scheme:dark)",
 }
-"""Selectors that mark a dark page in JupyterLab and in Furo, the book's theme -> the media for
-which they apply. Paper is white.
+"""CSS selectors for dark pages, with the media for which each selector applies. The selectors cover
+JupyterLab and Furo, which is the book's theme. Paper is always white.
 """
 
 PAIR_RULES = "".join(
@@ -55,8 +58,8 @@ PAIR_RULES = "".join(
     " .tidy-dark{display:inline!important}}"
     for theme, where in DARK_THEMES.items()
 )
-"""CSS that shows one image of a pair. JupyterLab drops it in an untrusted notebook, which then
-shows the light image.
+"""CSS that shows one image of a light and dark pair. JupyterLab removes this CSS from an untrusted
+notebook, which then shows the light image.
 """
 
 CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
@@ -71,7 +74,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "collective": (ORANGE, "xx"),
     "other": (GREY, ""),
 }
-"""Kernel category (`short_names.CATEGORIES`) -> color and hatch."""
+"""The color and hatch of each kernel category (`short_names.CATEGORIES`)."""
 
 PART_LOOK: Mapping[str, tuple[str, str]] = {
     "compute": (BLUE, ""),
@@ -95,7 +98,9 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "backward": (SKY_BLUE, "///"),
     "optimizer": (BLUISH_GREEN, "xx"),
 }
-"""Part of a step (`analyses.step_budget`, `on_device` and `on_host`) -> color and hatch."""
+"""The color and hatch of each part of a step (`analyses.step_budget`, `on_device` and
+`on_host`).
+"""
 
 KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "kernel": (BLUE, ""),
@@ -107,19 +112,23 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "runtime": (DARK_GREY, ""),
     "sample": (YELLOW, ""),
 }
-"""Kind of event (contract.KINDS) -> color and hatch. Operators and runtime calls are gray."""
+"""The color and hatch of each kind of event (contract.KINDS). Operators and runtime calls are
+gray.
+"""
 
 WIDTH_INCHES = 8.5
-"""Width of every figure. A notebook cell on a screen of 1280 dots has this width, so text is never
-shrunk.
+"""Width of every figure. A notebook cell has the same width on a screen of 1280 pixels, so text is
+never shrunk.
 """
 
 POINTS = 10.0
 TITLE_POINTS = 12.0
-"""Text sizes: the smallest size that is easy to read on a screen, and the size of a title."""
+"""Text sizes for plots: the smallest size that is easy to read on a screen, and the size of a
+title.
+"""
 
 CHARACTER_POINTS = 0.62 * POINTS
-"""Average width of a character, measured on function names in DejaVu Sans."""
+"""Average width of a character, which was measured on function names in DejaVu Sans."""
 
 SETTINGS: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -151,13 +160,13 @@ SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "tidyprof",
     "svg.fonttype": "path",
 }
-"""matplotlib settings for creating and saving plots. The font ships with matplotlib and a fixed
-salt determines the IDs in SVG files, so the output is the same everywhere.
+"""matplotlib settings for creating and saving plots. The output is the same on every machine,
+because the font is part of matplotlib and a fixed salt determines the IDs in SVG files.
 """
 
 
 def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two `#RRGGBB` colors, 1 to 21 (WCAG 2.2)."""
+    """Return the contrast ratio of two `#RRGGBB` colors, from 1 to 21 (WCAG 2.2)."""
     light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -165,7 +174,7 @@ def contrast(first: str, second: str) -> float:
 def turned(color: RGBA) -> RGBA:
     """Return the gray for a dark page that replaces a gray on a white page.
 
-    A color with a hue is returned unchanged. Channels are 0 to 1.
+    A color with a hue is returned unchanged. Color channels range from 0 to 1.
     """
     value = color[0]
     if not value == color[1] == color[2]:
@@ -175,7 +184,9 @@ def turned(color: RGBA) -> RGBA:
 
 
 def turned_line(color: RGBA) -> RGBA:
-    """Return the same for a line, which is too thin for `BLUE` on a dark page."""
+    """Convert the color of a line in the same way. Thin lines are hard to see in `BLUE` on a dark
+    page.
+    """
     if list(color[:3]) == _channels(BLUE):
         red, green, blue = _channels(LIGHTER_BLUE)
         return red, green, blue, color[3]
@@ -190,7 +201,7 @@ def is_ground(color: RGBA) -> bool:
 def text_on(ground: str) -> str:
     """Return black or white, whichever is easier to read on this color.
 
-    On the background, return `TEXT`, which changes together with the background.
+    For the background, return `TEXT`, which changes together with the background.
     """
     return (
         TEXT
@@ -200,12 +211,12 @@ def text_on(ground: str) -> str:
 
 
 def _channels(color: str) -> list[float]:
-    """Return red, green and blue, 0 to 1."""
+    """Return the red, green and blue channels, from 0 to 1."""
     return [int(color[first : first + 2], 16) / 255 for first in (1, 3, 5)]
 
 
 def _luminance(color: str) -> float:
-    """Return the relative luminance, 0 to 1 (WCAG 2.2)."""
+    """Return the relative luminance, from 0 to 1 (WCAG 2.2)."""
     channels = _channels(color)
     linear = [
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4

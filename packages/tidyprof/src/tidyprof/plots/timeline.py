@@ -1,4 +1,4 @@
-"""The timeline: what ran when, with one lane per stream and per kind of host event."""
+"""A timeline that shows what ran when. It has one lane per stream and per kind of host event."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 DENSE = 600
-"""Maximum number of events in a lane with separate bars. Above it, bars would merge, so the lane
-shows how full it is.
+"""Maximum number of events in a lane with separate bars. Above this number, the bars would merge,
+so the lane shows how busy it is instead.
 """
 
 SPARSE = 60
-"""Maximum number of events once any lane exceeds `DENSE`. Lanes that show time in two different
-ways can't be compared.
+"""Maximum number of events in a lane with separate bars if any lane exceeds `DENSE`. Lanes that
+show time in two different ways can't be compared.
 """
 
 _BINS = 600
@@ -49,18 +49,18 @@ _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MAX_THREADS = 3
 _BESIDE = 12
-"""Maximum number of characters of a name after a lane. These names reduce the space for the
-axes.
-"""
+"""Maximum number of characters in a name after a lane. Such names reduce the space for the axes."""
 
 _TOLD_GAP = 0.1
-"""Minimum share of the window for the longest gap to be described."""
+"""Minimum share of the window that the longest gap must cover to be described."""
 
 _OUTLINED = 0.006
-"""Minimum share of the window's width for a bar with an outline and a hatch: about 8 dots."""
+"""Minimum share of the window's width that a bar must cover to have an outline and a hatch. This
+share corresponds to about 8 pixels.
+"""
 
 _TOLD = ("rank", "kind", "name", "short_name", "start_ns", "duration_ns", "launch_ns", "operator")
-"""Columns that the viewer needs. The last two aren't in every profile."""
+"""Columns that the viewer needs. Some profiles don't have the last two columns."""
 
 _AUTOGRAD_PREFIX = "autograd::engine::evaluate_function: "
 _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
@@ -68,9 +68,9 @@ _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
 
 @dataclass(frozen=True)
 class Lane:
-    """A row of the timeline: its label and its events.
+    """A lane of the timeline, which consists of its label and its events.
 
-    The events don't nest because they belong to one stream or one level.
+    The events aren't nested because they belong to one stream or one level.
     """
 
     label: str
@@ -79,7 +79,7 @@ class Lane:
 
     @property
     def dense(self) -> bool:
-        """True if it has more events than bars can show."""
+        """True if the lane has more events than bars can show."""
         return len(self.events) > self.most
 
 
@@ -95,12 +95,13 @@ def timeline(
     """Plot what the host and each device stream did between two times, or during the host's range
     of one step.
 
-    Without limits, the whole profile is drawn. `rank` selects one rank. Otherwise, a profile with
-    several ranks shows their steps, ranges and streams. Bars are labeled if there is room.
+    If no limits are given, the whole profile is drawn. `rank` selects one rank. If no rank is
+    selected, a profile with several ranks shows the steps, ranges and streams of all ranks. Bars
+    are labeled if there is room.
 
-    A lane with more than `DENSE` events shows how full each short time span was, as a height. If
-    there is such a lane, every lane with more than `SPARSE` events does the same. Raises ValueError
-    if the step doesn't exist or nothing happened in the window.
+    If a lane has more than `DENSE` events, bar heights show how busy each short time span was. If
+    there is such a lane, all lanes with more than `SPARSE` events are drawn this way. Raises
+    ValueError if the step doesn't exist or if nothing happened in the window.
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
@@ -134,7 +135,9 @@ def timeline(
 
 
 def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title: str | None) -> str:
-    """Return the viewer's data: the lanes' events, each with its launch and its part of a step."""
+    """Return the viewer's data, which contains the lanes' events. Each event includes its launch
+    and its part of a step.
+    """
     columns = profile.events.columns.intersection(_TOLD)
     every = pd.concat([lane.events[columns] for lane in lanes])
     row = np.repeat(np.arange(len(lanes)), [len(lane.events) for lane in lanes])
@@ -172,10 +175,10 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
 
 
 def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
-    """Return the step and the range that each event's host was in at these times.
+    """Return the host's step and range at the time of each event.
 
-    The text is, for example, `ProfilerStep#3, forward`, or "" if the host was in neither. A range
-    itself gets only its step, and a step gets "".
+    The result is a string such as `ProfilerStep#3, forward`, or an empty string if the host was in
+    neither. For a range, the string contains only the step. For a step, the string is empty.
     """
     ranks, parts = events["rank"], np.full(len(moments), "", object)
     marks = host_events(profile, ["annotation"])
@@ -290,7 +293,7 @@ def _draw(
 ) -> None:
     """Draw one lane.
 
-    width -- width of the axes in inches, for names on bars.
+    - width: the width of the axes in inches, which is needed for names on bars.
     """
     kinds = lane.events["kind"].astype(str)
     filled = np.zeros(_BINS)  # share of each bin that earlier kinds fill, because kinds stack
@@ -330,8 +333,8 @@ def _draw(
 
 
 def _beside(lane: Lane, length: int) -> str:
-    """Return the text after a lane of ranges: the last range's name if it doesn't fit on its
-    bar.
+    """Return the text after a lane of ranges. The text is the name of the last range if the name
+    doesn't fit on the range's bar.
     """
     if lane.dense or (lane.events["kind"].astype(str) != "annotation").any():
         return ""
@@ -356,7 +359,7 @@ def _name_beside(axes: Axes, x: float, y: float, name: str) -> None:
 def _mark_idle(
     axes: Axes, lanes: list[Lane], begin: int, finish: int, size: float, width: float
 ) -> None:
-    """Label each device's long gaps as idle, in the first of its lanes."""
+    """Label the long gaps of each device as idle, in the first lane of the device."""
     rows: dict[tuple[object, object], list[int]] = {}
     for row, lane in enumerate(lanes):
         first = lane.events.iloc[0]
@@ -381,9 +384,9 @@ def _rectangles(
     color: str,
     hatch: str | None = None,
 ) -> None:
-    """Draw bars upward from their bottom (the axis points down).
+    """Draw bars that extend upward from their bottom edges, because the axis points down.
 
-    If a hatch is given, even an empty one, the bars have an outline.
+    If a hatch is given, the bars have an outline, even if the hatch is empty.
     """
     corners = [(left, bottom), (right, bottom), (right, bottom - height), (left, bottom - height)]
     shapes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
@@ -414,7 +417,7 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
         names = _outermost(host[host["kind"] == "operator"])
         samples = int((profile.events["kind"] == "sample").sum())
         second = (
-            f"{samples:,} frames of call-stack samples aren't drawn."
+            f"The plot doesn't show {samples:,} frames of call-stack samples."
             if samples
             else "No operators were recorded."
         )
@@ -422,7 +425,9 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
             second = (
                 f"The longest operator is {names.loc[names['duration_ns'].idxmax(), 'short_name']}."
             )
-        return f"{window} on the host, with {len(host):,} events and no device events. {second}"
+        return (
+            f"{window} on the host, with {len(host):,} host events and no device events. {second}"
+        )
     groups = device.groupby(["rank", "device"], dropna=False)
     shares = [
         100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups
@@ -442,8 +447,8 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
 
 
 def _gap_words(profile: Profile, begin: int, finish: int) -> str:
-    """Describe the device's longest idle time and the host's range during it, or return "" if the
-    gap is short.
+    """Describe the device's longest idle time and the host's range at that time. If the gap is
+    short, return an empty string.
     """
     idle = Intervals.window(begin, finish) - occupied(profile.device_events)
     lengths = idle.ends - idle.starts

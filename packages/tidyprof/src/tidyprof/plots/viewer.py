@@ -1,8 +1,9 @@
-"""The viewer that opens from a figure in a browser: zoom, pan, and event names.
+"""The viewer that opens from a figure in a browser. The viewer supports zooming and panning, and it
+shows the names of events.
 
-It is one script (viewer.js) without libraries. It reads the JSON data next to it, which contains
-columns of integers and each text only once. Without the script, the figure is shown alone, as on
-paper.
+The viewer is a single script (viewer.js) without libraries. The script reads the JSON data next to
+it. In this data, columns contain integers, and each string occurs only once. If the script doesn't
+run, as on paper, only the figure is shown.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from tidyprof.escaping import printable
 from tidyprof.tables.codes import ABSENT
 
 LIMIT_BYTES = 400_000
-"""Size limit of a figure's data. Above it, only the longest events are kept, and the viewer shows
-how many were left out.
+"""Maximum size of a figure's data. If the data would exceed this limit, only the longest events are
+kept, and the viewer shows how many events were left out.
 """
 
 MAX_EVENTS = 24_000
-"""Number of events that fit into `LIMIT_BYTES`, at about 15 bytes each."""
+"""Number of events that fit into `LIMIT_BYTES` if each event takes about 15 bytes."""
 
 LONGEST_NAME = 400
-"""Maximum number of characters in a name. The middle of a longer name is left out."""
+"""Maximum number of characters in a name. If a name exceeds this length, its middle is left out."""
 
 MAX_BANDS = 2_000
-"""Maximum number of phases that are shaded behind a curve."""
+"""Maximum number of shaded phases behind a curve."""
 
 _TEXTS = ("operator", "part")
-"""Columns whose texts are shared by many events and may be empty."""
+"""Columns with strings that many events share. The strings may be empty."""
 
 
 def boxes(
@@ -48,16 +49,19 @@ def boxes(
     totals: Sequence[int] | None = None,
     **words: Any,
 ) -> str:
-    """Return the viewer's data for events, functions or blocks, as JSON that is safe in HTML.
+    """Return the viewer's data for events, functions or blocks. The result is JSON that is safe in
+    HTML.
 
-    table  -- one row per item: row (index of its lane), start and length (integers, relative to the
-              start of the figure), name, `whole_name`, look (index in `looks`). Optional columns:
-              operator and part (texts), launched (time from launch to start, `ABSENT` if no launch
-              is known), and own (the part of its length that no inner box covers).
-    span   -- length of the whole.
-    lanes  -- lane names, "" for no name.
-    totals -- number of events per lane, if the table contains only the longest events.
-    words  -- additional members of the JSON: things, axis, unit, deep, share.
+    - table: a table with one row per item. `row` is the zero-based index of the item's lane.
+      `start` and `length` are integers relative to the start of the figure. `look` is the index in
+      `looks`. The other required columns are `name` and `whole_name`. `operator` and `part` are
+      optional strings. `launched` is optional and contains the time from launch to start, or
+      `ABSENT` if no launch is known. `own` is optional and contains the part of the length that no
+      inner box covers.
+    - span: the length of the whole figure.
+    - lanes: the names of the lanes. An empty string means that a lane has no name.
+    - totals: the number of events in each lane, if the table contains only the longest events.
+    - words: additional members of the JSON, which are `things`, `axis`, `unit`, `deep` and `share`.
     """
     row, start = table["row"].to_numpy(), table["start"].to_numpy()
     order = longest_of_each(table["length"].to_numpy(), row, len(table))
@@ -85,10 +89,10 @@ def boxes(
 
 
 def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MAX_EVENTS) -> np.ndarray:
-    """Return the positions of the `most` events to keep.
+    """Return the positions of the events to keep, which are at most `most` events.
 
-    They are the longest events of each row: an equal number per row, or all events of a row that
-    has fewer.
+    The longest events of each row are kept. Each row keeps the same number of events. A row with
+    fewer events keeps all of them.
     """
     # Sorting by the rank within the row takes the longest event of every row, then the second
     # longest of every row, and so on.
@@ -115,11 +119,12 @@ def curve(
 ) -> str:
     """Return the viewer's data for a stepped memory curve.
 
-    table -- the changes in order, with look, value (bytes) and `time_ns`.
-    bands -- name, number of the first change, number after the last change, and color.
+    - table: the changes in order, with `look`, `value` (in bytes) and `time_ns`.
+    - bands: the name of each phase, the number of its first change, the number after its last
+      change, and its color.
 
-    If there are too many changes, the largest are kept. If there are too many bands, the longest
-    are kept.
+    If there are too many changes, only the largest changes are kept. If there are too many bands,
+    only the longest bands are kept.
     """
     value = table["value"].to_numpy(np.int64)
     look = table["look"].to_numpy()
@@ -151,7 +156,9 @@ def curve(
 
 
 def panel(data: str) -> str:
-    """Return an HTML element with a figure's data. The script builds the viewer in it."""
+    """Return an HTML element that contains a figure's data. The script builds the viewer inside
+    this element.
+    """
     return (
         f'<div class="tidy-viewer"><script type="application/json">{data}</script></div>'
         if data
@@ -161,7 +168,7 @@ def panel(data: str) -> str:
 
 @cache
 def script() -> str:
-    """Return the element with the script, which must come after the panels."""
+    """Return the HTML element with the script. The element must come after the panels."""
     source = resources.files("tidyprof").joinpath("plots/viewer.js").read_text(encoding="utf-8")
     return f"<script>{source}</script>"
 
@@ -200,7 +207,9 @@ def _columns(kept: pd.DataFrame) -> dict[str, object]:
 
 
 def _names(short: str, long: str) -> tuple[str, str]:
-    """Return a name as it is drawn, and the whole name, or "" if both are the same."""
+    """Return the name to draw and the whole name. If both are the same, the whole name is an empty
+    string.
+    """
     return _text(short), "" if long == short else _text(long)
 
 
@@ -210,9 +219,9 @@ def _bounded(
     count: int,
     total: int,
 ) -> str:
-    """Return JSON with as many of `count` rows as fit into `LIMIT_BYTES`.
+    """Return JSON that contains as many of `count` rows as fit into `LIMIT_BYTES`.
 
-    `encoded(n)` returns the columns of the n most important rows.
+    `encoded(n)` must return the columns of the n most important rows.
     """
     kept = min(count, MAX_EVENTS)
     while True:
@@ -224,7 +233,7 @@ def _bounded(
 
 
 def _in_html(data: object) -> str:
-    """Return JSON in ASCII without characters that would start or end an HTML element."""
+    """Return ASCII JSON without characters that could start or end an HTML element."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -234,7 +243,7 @@ def _text(text: object) -> str:
 
 
 def _runs(values: np.ndarray) -> list[int] | dict[str, list[int]]:
-    """Return a column unchanged, or as runs (value, count, value, ...) if that is shorter."""
+    """Return a column unchanged, or as runs (value, count, value, ...) if the runs are shorter."""
     first = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
     if 2 * len(first) > len(values):
         return values.tolist()
@@ -247,7 +256,7 @@ def _deltas(values: np.ndarray) -> list[int]:
 
 
 def _differences(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return each value minus the previous value of its group. The first value of a group is
-    unchanged.
+    """Subtract the previous value in its group from each value. The first value in a group isn't
+    changed.
     """
     return values - pd.Series(values).groupby(group).shift(fill_value=0).to_numpy()

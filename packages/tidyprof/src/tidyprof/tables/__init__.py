@@ -1,1 +1,1 @@
-"""The contract between readers and analyses, and functions that build its tables."""
+"""The contract between readers and analyses, with functions that build the contract's tables."""

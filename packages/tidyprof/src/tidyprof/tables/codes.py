@@ -1,5 +1,5 @@
-"""Numeric columns: codes for missing values, texts and event kinds, and their conversion to
-pandas.
+"""Numeric columns: codes for missing values, strings and event kinds, and the conversion of these
+columns to pandas.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tidyprof.names.cpp_symbols import parse
 from tidyprof.names.short_names import plain_name
 
 ABSENT = int(np.iinfo(np.int64).min)
-"""Missing value in int64 columns."""
+"""Code for a missing value in int64 columns."""
 
 NO_TEXT = -1
-"""Missing text in int32 code columns."""
+"""Code for a missing string in columns of int32 codes."""
 
 
 class Codes(dict[Any, int]):
@@ -39,28 +39,28 @@ class Codes(dict[Any, int]):
 
 
 def counted(codes: np.ndarray, texts: Iterable[str]) -> Counter[str]:
-    """Return how often each text occurs. Rows without a text aren't counted."""
+    """Return how often each string occurs. Rows without a string aren't counted."""
     texts = list(texts)
     numbers = np.bincount(codes[codes >= 0], minlength=len(texts)).tolist()
     return Counter({text: number for text, number in zip(texts, numbers, strict=True) if number})
 
 
 def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
-    """Return the number in `numbers` for each value, or `ABSENT` if there is none."""
+    """For each value, return its number in `numbers`, or `ABSENT` if the value has no number."""
     positions, unique = pd.factorize(values)
     found = [numbers.get(value, ABSENT) for value in unique.tolist()]
     return np.array([*found, ABSENT], np.int64)[positions]
 
 
 def by_code(values: Iterable[Any], codes: np.ndarray, absent: Any, dtype: Any = None) -> np.ndarray:
-    """Return the value at the position of each code, or `absent` for `NO_TEXT`."""
+    """For each code, return the value at this position, or `absent` for the code `NO_TEXT`."""
     # The code -1 selects the last element, so `absent` goes there.
     return np.array([*values, absent], dtype)[codes]
 
 
 def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
-    """Return int32 codes of `[x, y, z]` texts for the numbers of each row, or `NO_TEXT` if a number
-    is missing.
+    """Return int32 codes of strings `[x, y, z]` that contain the numbers of each row. If one of the
+    numbers is missing, the code is `NO_TEXT`.
     """
     # Renumber after each axis, so that the product of all axes never exceeds 64 bits.
     key = np.zeros(len(axes[0]), np.int64)
@@ -76,7 +76,9 @@ def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
 
 
 def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the first row of `identifiers` with each wanted identifier, or -1 if there is none."""
+    """For each wanted identifier, return the first row of `identifiers` that contains it, or -1 if
+    there is no such row.
+    """
     if not len(identifiers):
         return np.full(len(wanted), -1, np.int64)
     # Most tables are already sorted by identifier.
@@ -92,7 +94,7 @@ def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndarray:
-    """Return values[rows], with `absent` if a row is -1."""
+    """Return `values[rows]`. If a row number is -1, the result is `absent`."""
     if not len(values):
         return np.full(len(rows), absent, values.dtype)
     result = values[rows]
@@ -101,9 +103,9 @@ def taken(values: np.ndarray, rows: np.ndarray, absent: int = ABSENT) -> np.ndar
 
 
 def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
-    """Return codes of `texts` as a categorical column.
+    """Convert codes of `texts` to a categorical column.
 
-    The categories are the texts in use, sorted. `NO_TEXT` becomes a missing value.
+    The categories are the strings in use, in sorted order. `NO_TEXT` becomes a missing value.
     """
     used = used_codes(codes, len(texts)).tolist()
     categories = sorted({texts[code] for code in used})
@@ -118,19 +120,19 @@ def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
 
 @lru_cache(2**6)
 def category_type(categories: tuple[str, ...], dtype: str) -> pd.CategoricalDtype:
-    """Return the dtype of a column with these categories, which are stored as `dtype`: `str` or
-    `object`.
+    """Return the dtype of a categorical column with these categories. The categories are stored as
+    `dtype`, which is `str` or `object`.
 
-    The results are cached because the ranks of a job have the same names. Creating the dtype takes
-    longer than filling the column.
+    The results are cached because the ranks of a job contain the same names. Creating the dtype
+    takes longer than filling the column.
     """
     return pd.CategoricalDtype(pd.Index(categories, dtype=dtype))
 
 
 def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
-    """Return the codes that occur, in order, without `NO_TEXT`.
+    """Return the distinct codes in order, without `NO_TEXT`.
 
-    texts -- the number of texts.
+    - texts: the number of strings.
     """
     is_used = np.zeros(texts + 1, bool)
     is_used[codes] = True
@@ -138,10 +140,10 @@ def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
-    """Return int64 values as a nullable dtype.
+    """Convert int64 values to a nullable dtype.
 
-    `ABSENT` and numbers that don't fit into the dtype become `<NA>`. They are overwritten in
-    `values`.
+    `ABSENT` and numbers that don't fit into the dtype become `<NA>`. These numbers are overwritten
+    in `values`.
     """
     target = np.dtype(dtype.lower())
     limits = np.iinfo(target)
@@ -162,10 +164,14 @@ KINDS = (
     "annotation",
     "sample",
 )
-"""Kinds of events. The first four run on a device and the others on a host thread."""
+"""Kinds of events. The first four kinds run on a device, and the other kinds run on a host
+thread.
+"""
 
 DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
-"""Kinds that occupy a device. `busy` measures their union over time."""
+"""Kinds that occupy a device. `busy` measures the time when at least one event of these kinds
+ran.
+"""
 
 KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
 """Position of every kind in `KINDS`."""
@@ -179,9 +185,9 @@ _COLLECTIVE_KERNEL = re.compile(
 _EXPERT_PARALLEL = re.compile(
     r"(\w+::)*(mori::|deep_ep::(?!layout::)|hybrid_ep::|Ep(Dispatch|Combine)[A-Z])"
 )
-"""Functions that send tokens to their experts and back, from https://github.com/ROCm/mori
-(src/ops/dispatch_combine) and https://github.com/deepseek-ai/DeepEP (csrc/kernels). DeepEP's
-`layout` functions only count on one device.
+"""Functions that send tokens to their experts and back. Their names come from
+https://github.com/ROCm/mori (src/ops/dispatch_combine) and https://github.com/deepseek-ai/DeepEP
+(csrc/kernels). DeepEP's `layout` functions aren't listed because they only count on one device.
 """
 
 _OWN_COLLECTIVE = re.compile(
@@ -190,7 +196,7 @@ _OWN_COLLECTIVE = re.compile(
     r"|(all_reduce|all_gather|all_to_all|reduce_scatter)_iris|cross_device_reduce_\dstage"
     r"|reduce_scatter_cross_device|allreduce_prototype_(one|two)shot|allreduce_fusion_kernel"
 )
-"""All-reduce kernels of inference engines:
+"""Names of all-reduce kernels in inference engines, from these sources:
 
 - PyTorch's symmetric memory (torch/csrc/distributed/c10d/symm_mem).
 - The custom all-reduce and quick reduce of vLLM and SGLang (csrc/custom_all_reduce.cuh,
@@ -206,8 +212,8 @@ _LIKE_COMMUNICATION = re.compile(
 _ON_ONE_DEVICE = re.compile(
     r"split_?k|attn|attention|fmha|flash|mla_|layout|block_?(all)?reduce", re.IGNORECASE
 )
-"""Words in the names of kernels that don't communicate. They combine the parts of a product or of
-attention, or count for a later dispatch.
+"""Words in the names of kernels that don't communicate. Such kernels combine the parts of a product
+or of attention, or they count tokens for a later dispatch.
 """
 
 _COPY_KERNEL = "__amd_rocclr_copyBuffer"
@@ -216,10 +222,11 @@ _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 
 @lru_cache(2**12)
 def kind_of_kernel(name: str) -> str:
-    """Return the kind of a kernel with this name: `kernel`, `collective`, `copy` or `fill`.
+    """Return the kind of a kernel with this name, which is `kernel`, `collective`, `copy` or
+    `fill`.
 
-    Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with
-    separate kernels, which some backends list as kernels
+    Kernels of the collective libraries are `collective`. The ROCm runtime uses separate kernels for
+    copies and fills, and some backends list these kernels as ordinary kernels
     (https://github.com/pytorch/pytorch/pull/179815).
     """
     function = _function_of(name)
@@ -235,15 +242,15 @@ def kind_of_kernel(name: str) -> str:
 
 
 def _function_of(name: str) -> str:
-    """Return the function's name with only its namespaces. Mangled names are also accepted."""
+    """Return only the function's name and its namespaces. Mangled names are also accepted."""
     symbol = parse(plain_name(name))
     return "::".join((*symbol.namespace, symbol.name)) if symbol else name
 
 
 @lru_cache(2**12)
 def is_like_communication(name: str) -> bool:
-    """Return True if a kernel of an unknown library has a name that suggests communication with
-    other ranks.
+    """Return True if a kernel's name suggests communication with other ranks, although its library
+    is unknown.
     """
     function = _function_of(name)
     return bool(_LIKE_COMMUNICATION.search(function)) and not _ON_ONE_DEVICE.search(function)
@@ -255,11 +262,11 @@ def refined(
     texts: Iterable[str],
     has_collective: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return kinds (positions in `KINDS`), refined by kernel names.
+    """Return the kinds as positions in `KINDS`, refined by the kernels' names.
 
-    name           -- codes of the names in `texts`, `NO_TEXT` for a missing name.
-    has_collective -- mask of the events with a collective operation in the file. They become
-                      `collective`.
+    - name: the codes of the names in `texts`, with `NO_TEXT` for a missing name.
+    - has_collective: a mask of the events for which the file states a collective operation. These
+      events become `collective`.
     """
     texts, is_kernel = list(texts), kind == KIND_CODE["kernel"]
     # The last element is for kernels without a name (code -1).

@@ -1,4 +1,4 @@
-"""The table contract that every reader fulfills and every analysis relies on."""
+"""The table contract that every reader fulfills and every analysis requires."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ import pandas as pd
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
 MODELED = "modeled"
-"""Origin kind of computed numbers."""
+"""Origin kind of numbers that were computed."""
 
 MARK = "modelled"
-"""Name of the member, tag or part of a file name that marks files from a model. The mark includes
-the model's known `error`.
+"""Marker for files that come from a model: the name of a member, a tag or a part of the file name.
+The marker contains the model's known `error`.
 """
 
 ORDER = "order"
-"""Value of `times` in `Profile.meta` if the starts aren't times but numbers in event order."""
+"""Value of `times` in `Profile.meta` if the events' starts aren't times but positions in the event
+order.
+"""
 
 _LONGEST_DETAIL = 300
 _LARGEST_MARKER = 2**16
@@ -33,13 +35,13 @@ ORIGIN_KINDS = ("measured", "recorded", MODELED, "compiled")
 
 @dataclass(frozen=True)
 class Origin:
-    """The source of numbers, which is printed in the corner of every figure.
+    """The source of numbers. Every figure prints its source in the corner.
 
-    `kind` is one of these:
+    `kind` has one of these values:
 
-    - `measured`: on this machine, now.
-    - `recorded`: on a named machine and day.
-    - `modeled`: computed. `detail` then contains the known error.
+    - `measured`: measured on this machine, now.
+    - `recorded`: recorded on a named machine on a stated day.
+    - `modeled`: computed by a model. In this case, `detail` contains the known error.
     - `compiled`: reported by a compiler for GPU code that wasn't run.
     """
 
@@ -54,20 +56,20 @@ class Origin:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
     def __deepcopy__(self, _: Any) -> Origin:
-        """Return the same object, which is immutable.
+        """Return the same object, because an origin is immutable.
 
-        pandas copies `attrs` with each operation on a table.
+        pandas calls this method because it copies `attrs` with each operation on a table.
         """
         return self
 
 
 NOT_STATED = Origin("recorded", "machine not stated")
-"""The origin of a file that isn't marked as a model's output and doesn't name its GPU."""
+"""The origin of a file that doesn't name its GPU and isn't marked as a model's output."""
 
 
 def recorded_on(meta: Mapping[str, Any]) -> Origin:
-    """Return the origin of a file without a model's mark: the GPU and ROCm release that it names,
-    or `NOT_STATED`.
+    """Return the origin of a file that isn't marked as a model's output. The origin contains the
+    GPU and the ROCm release that the file names. If the file names neither, return `NOT_STATED`.
     """
     gpu, rocm = meta.get("gpu"), meta.get("rocm")
     if not isinstance(gpu, str) or not gpu.strip():
@@ -78,9 +80,9 @@ def recorded_on(meta: Mapping[str, Any]) -> Origin:
 
 
 def stated_origin(marker: Any) -> Origin | None:
-    """Return the origin that a marker states, or None if it isn't a marker.
+    """Return the origin from a marker, or None if the object isn't a marker.
 
-    A marker is an object with `error`, or such an object as JSON.
+    A marker is an object with the member `error`, or JSON that contains such an object.
     """
     if isinstance(marker, str):
         try:
@@ -95,11 +97,11 @@ def stated_origin(marker: Any) -> Origin | None:
 
 
 def origin_of_files(files: Iterable[str]) -> Origin:
-    """Return a `modeled` origin if a marker next to one of these files says so, otherwise
-    `NOT_STATED`.
+    """Return a `modeled` origin if a marker next to one of these files applies to the file.
+    Otherwise, return `NOT_STATED`.
 
-    `modelled.json` marks every file in its folder. `<start>_modelled.json` marks the files whose
-    names start with `<start>`.
+    The marker `modelled.json` applies to every file in its folder. A marker `<start>_modelled.json`
+    applies to the files whose names start with `<start>`.
     """
     paths = [Path(file) for file in files]
     markers = {
@@ -145,8 +147,8 @@ EVENT_DTYPES: dict[str, str] = {
     "duration_ns": "int64",
     "correlation_id": "Int64",
 }
-"""Columns of `Profile.events` in order. Int types with a capital letter contain `<NA>` for missing
-values.
+"""Columns of `Profile.events` in order. Int types that start with a capital letter use `<NA>` for
+missing values.
 """
 
 IDENTIFIERS = frozenset(
@@ -156,11 +158,13 @@ IDENTIFIERS = frozenset(
         *("parent", "address", "line"),
     }
 )
-"""Columns, including tools' columns, whose numbers are identifiers, not quantities."""
+"""Columns that contain identifiers instead of quantities, including additional columns from
+profilers.
+"""
 
 
 def is_identifier(column: str) -> bool:
-    """Return True if a column's numbers are written without thousands separators."""
+    """Return True if the numbers in a column are written without thousands separators."""
     return column in IDENTIFIERS or column.endswith("_id")
 
 
@@ -171,7 +175,7 @@ COUNTER_DTYPES: dict[str, str] = {
     "value": "float64",
     "unit": "category",
 }
-"""Columns of `Profile.counters` in order: one row per sample."""
+"""Columns of `Profile.counters` in order. The table has one row per sample."""
 
 EVENT_COLUMNS: dict[str, str] = {
     **EVENT_DTYPES,
@@ -185,16 +189,16 @@ EVENT_COLUMNS: dict[str, str] = {
     "queue": "Int64",
     "dispatch_id": "Int64",
 }
-"""Event columns of every reader, in order.
+"""The event columns of every reader, in order.
 
-source_category          -- the file's name for this type of event.
-operator                 -- operator around a launch, for device and runtime events.
-bytes                    -- size of a copy, fill, allocation or collective message. For a
-                            collective, it is the larger of what a rank sends and receives.
-grid, block              -- kernel dimensions as `[x, y, z]`, or `[n]` if the file has only the
-                            product.
-launch_ns, launch_thread -- start and thread of the call that launched an event.
-queue, dispatch_id       -- hardware queue, and number of a kernel in its process.
+- source_category: the type of the event, as the file calls it.
+- operator: the operator that launched the event, for device and runtime events.
+- bytes: the size of a copy, fill, allocation or collective message. For a collective, the size is
+  the larger of the sent and received sizes of a rank.
+- grid, block: the kernel dimensions as `[x, y, z]`. If the file contains only their product, the
+  value is `[n]`.
+- launch_ns, launch_thread: the start and the thread of the call that launched the event.
+- queue, dispatch_id: the hardware queue, and the number of the kernel in its process.
 """
 
 FURTHER_COLUMNS: dict[str, str] = {
@@ -227,17 +231,17 @@ FURTHER_COLUMNS: dict[str, str] = {
     "instruction_type": "category",
     "stall_reason": "category",
 }
-"""Additional columns in order, for files that contain them. Each reader's docstring describes what
-is special in its format. A reader may use other columns in its records, but only columns in this
-list get into the table.
+"""Additional event columns in order, for files that contain them. Each reader's docstring describes
+the special features of its format. A reader may use other columns in its records, but only the
+columns in this list are copied to the table.
 
-collective, group_size -- operation of a collective, and number of participating ranks.
-address                -- device memory address of an allocator action.
-lds_bytes              -- of a kernel's workgroup.
-scratch_bytes          -- of a kernel's work-item.
-vgprs, accum_vgprs, sgprs -- registers of a kernel.
-source_device, destination_device -- devices of a copy.
-memory_device          -- device of an allocation on the host.
+- collective, group_size: the collective operation, and the number of participating ranks.
+- address: the device memory address in an allocator action.
+- lds_bytes: the LDS size of a kernel's workgroup in bytes.
+- scratch_bytes: the scratch memory of a kernel's work-item in bytes.
+- vgprs, accum_vgprs, sgprs: the number of registers that a kernel uses.
+- source_device, destination_device: the devices that a copy reads from and writes to.
+- memory_device: the device on which the host allocated memory.
 """
 
 COUNTER_COLUMNS: dict[str, str] = {
@@ -259,11 +263,11 @@ COUNTER_COLUMNS: dict[str, str] = {
     "sgprs": "Int32",
     "replay_pass": "Int32",
 }
-"""Counter columns in order: the contract's columns, and additional columns for files that contain
-them.
+"""Counter columns in order. The list includes the contract's columns and additional columns for
+files that contain them.
 
-kernel, dispatch_id, ... -- the kernel that a hardware counter was collected for.
-duration_ns              -- how long a value was valid or the kernel ran, starting at `time_ns`.
+- kernel, dispatch_id, ...: the kernel for which a hardware counter was collected.
+- duration_ns: how long the value was valid or the kernel ran, starting at `time_ns`.
 """
 
 
@@ -271,15 +275,16 @@ duration_ns              -- how long a value was valid or the kernel ran, starti
 class Profile:
     """One profiler output as tables.
 
-    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by `start_ns`. A reader may
-                append columns, which its docstring lists.
-    counters -- one row per sample, columns `COUNTER_DTYPES`.
-    meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`, `files`,
-                `ignored_files` (path -> reason), `origin` (an `Origin`), `rank` or `ranks`,
-                `processes`, `events_total`, `events_by_category`, `not_kept`,
-                `device_events_without_launch`, `shared_launch_records`, `repairs` (what was dropped
-                or repaired, and how often), `warnings` (sentences), and other values of the format.
-                If the file doesn't contain a value, its key is absent. Values are never guessed.
+    - events: a table with one row per interval and the columns `EVENT_DTYPES`, sorted by
+      `start_ns`. A reader may append columns, which its docstring lists.
+    - counters: a table with one row per sample and the columns `COUNTER_DTYPES`.
+    - meta: the metadata as plain values. The keys include `tool`, `tool_version`, `gpu`, `rocm`,
+      `torch`, `host`, `files`, `rank` or `ranks`, `processes`, `events_total`,
+      `events_by_category`, `not_kept`, `device_events_without_launch` and `shared_launch_records`.
+      `ignored_files` contains a reason for each path, and `origin` is an `Origin`. `repairs` lists
+      what was dropped or repaired and how often. `warnings` contains sentences. A format may add
+      other values. If the file doesn't contain a value, the key is missing. Values are never
+      guessed.
     """
 
     events: pd.DataFrame
@@ -310,14 +315,15 @@ class Profile:
 
     @property
     def origin(self) -> Origin:
-        """Source of these numbers."""
+        """The source of the profile's numbers."""
         return self.meta["origin"]
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """Return the result of `find`, which is called only once.
+        """Return the result of `find`, and call `find` only once.
 
-        Analyses use the same steps and ranges many times. The results are discarded when `events`
-        becomes another table. Callers must not change them.
+        The cache exists because analyses use the same steps and ranges many times. When another
+        table is assigned to `events`, the cached results are discarded. Callers must not change the
+        results.
         """
         if self._found.get("events") is not self.events:
             self._found.clear()
@@ -328,7 +334,7 @@ class Profile:
 
     @property
     def device_events(self) -> pd.DataFrame:
-        """Rows that occupy a device: kernels, copies, fills and collectives."""
+        """Rows for events that occupy a device: kernels, copies, fills and collectives."""
         return self.of_kind(DEVICE_KINDS)
 
     def of_kind(self, kinds: tuple[str, ...]) -> pd.DataFrame:
@@ -337,7 +343,7 @@ class Profile:
 
 
 def is_one_of(column: pd.Series | pd.Categorical, values: Iterable[str]) -> np.ndarray:
-    """Return a mask of the rows of a categorical column that have one of these values."""
+    """Return a mask of the rows in which a categorical column has one of these values."""
     categorical, wanted = categorical_of(column), frozenset(values)
     is_wanted = [category in wanted for category in categorical.categories.tolist()]
     # The last element is for the code -1, which means <NA>.
@@ -345,7 +351,7 @@ def is_one_of(column: pd.Series | pd.Categorical, values: Iterable[str]) -> np.n
 
 
 def categorical_of(column: pd.Series | pd.Categorical) -> pd.Categorical:
-    """Return a column as codes and categories, after converting a text column."""
+    """Return a column as codes and categories. A column of strings is converted first."""
     if isinstance(column, pd.Categorical):
         return column
     return column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)
@@ -357,14 +363,14 @@ def whole_numbers(column: pd.Series | np.ndarray) -> np.ndarray:
 
 
 def rows(table: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
-    """Return the rows of a mask, or the table itself without a copy if the mask selects all
-    rows.
+    """Return the rows that the mask selects. If the mask selects all rows, return the table itself
+    instead of a copy.
     """
     return table if chosen.all() else table[chosen]
 
 
 def empty_counters() -> pd.DataFrame:
-    """Return a counter table without rows, with the contract's columns."""
+    """Return a counter table with the contract's columns but without rows."""
     return _empty_counters().copy()
 
 

@@ -1,4 +1,4 @@
-"""Detection of invalid events, and the limit on how many of them a file may contain."""
+"""Detection of invalid events, and a limit on the number of invalid events in a file."""
 
 from __future__ import annotations
 
@@ -16,56 +16,61 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
-"""Share of a file's events that may be left out. If a trace loses more events, the rest can be
-misleading.
+"""Maximum share of a file's events that may be left out. If more events are missing, the remaining
+events can be misleading.
 """
 
 LATEST_START_NS = 2**62
 LONGEST_NS = 2**53
-"""Smallest start and duration that count as damage, in nanoseconds: 146 years after the start of
-the clock, and 104 days. The ends of events below these limits fit into 64 bits.
+"""Smallest start and smallest duration that count as damage, in nanoseconds. The start is 146 years
+after the start of the clock, and the duration is 104 days. Below these limits, the end of an event
+fits into 64 bits.
 """
 
 UNFINISHED = "unfinished when the trace ended"
-"""Reason to drop an event that was still running at the end of the trace, so its end is unknown.
-This is common on the host.
+"""Reason to drop an event that was still running at the end of the trace, because its end is
+unknown. Such events are common on the host.
 """
 
 REPEATED = "that occur twice"
-"""Reason to drop an event if an earlier event has the same values in all columns."""
+"""Reason to drop an event that has the same values as an earlier event in all columns."""
 
 OUTLYING = "that last a thousand times as long as the rest of the trace"
-"""Reason to drop an event if the rest of the trace is short in comparison (see `outlying`)."""
+"""Reason to drop an event that is extremely long in comparison with the rest of the trace (see
+`outlying`).
+"""
 
 OUTLYING_FACTOR = 1000
 OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
-"""Shortest durations that can be outliers: an hour on a device, a day on the host."""
+"""Shortest durations that can be outliers, which are one hour on a device and one day on the
+host.
+"""
 
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
 _NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
 _MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
-"""Minimum number and minimum share (one in N) of events that must be alike, apart from their
-numbers, to rule out chance.
+"""Minimum number and minimum share (one in N) of matching events that rule out coincidence. The row
+and record numbers of matching events may differ.
 """
 _MIXING = 0x9E3779B97F4A7C15
-"""Odd number with bits spread everywhere (the golden ratio, as in Knuth's multiplicative hashing).
-It spreads numbers that are close to each other.
+"""Odd multiplier whose bits are spread evenly (the golden ratio, as in Knuth's multiplicative
+hashing). This multiplier spreads numbers that are close to each other.
 """
 
 ROUNDING_NS = 2_000
-"""Apparent overlap of kernels, in nanoseconds, in files with start and duration rounded to whole
+"""Apparent overlap of kernels, in nanoseconds, if a file rounds starts and durations to whole
 microseconds.
 """
 
 EARLY_NS = 100_000
-"""Overlap of consecutive kernels, in nanoseconds, that is allowed because a kernel can start before
-the previous one has ended (programmatic dependent launch). In the public traces and in the course's
-H200 traces, the overlap is at most 34 microseconds, and kernels never outlast the next kernel.
+"""Allowed overlap of consecutive kernels, in nanoseconds. A kernel can start before the previous
+kernel has ended (programmatic dependent launch). In the public traces and in the course's H200
+traces, the overlap is at most 34 microseconds, and no kernel outlasts the next kernel.
 """
 
 OTHER_UNIT = 10
-"""Ratio of a stream's total kernel time to its span that shows that durations and starts have
-different units.
+"""Ratio of a stream's total kernel time to its span. Above this ratio, durations and starts
+evidently have different units.
 """
 
 CAUSE = "the profiler lost times or records, or the file was damaged"
@@ -77,7 +82,9 @@ _SHOWN = 3
 
 
 def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[str]:
-    """Return a warning about events that are left out because their category isn't read."""
+    """Return a warning about events that are left out because tidyprof doesn't read their
+    category.
+    """
     if not unread:
         return []
     shown = ", ".join(f"{name!r} {count:,} times" for name, count in unread.most_common(_SHOWN))
@@ -89,16 +96,18 @@ def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[
 
 
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-    """Return ends minus starts as int64, or `ABSENT` if one of them is `ABSENT`."""
+    """Return ends minus starts as int64. If an end or a start is `ABSENT`, the result is
+    `ABSENT`.
+    """
     unknown = (start_ns == ABSENT) | (end_ns == ABSENT)
     return np.where(unknown, ABSENT, end_ns - start_ns)
 
 
 def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
-    """Return reasons to leave out events -> mask of the affected events.
+    """Return a mask of the affected events for each reason to leave out events.
 
-    A duration of 0 isn't a reason, because profilers lose kernel times and `Profile.meta` warns
-    about that. Profilers write start 0 for an event that never got a time
+    A duration of 0 isn't a reason because profilers lose kernel times, and `Profile.meta` contains
+    a warning about that. Profilers write start 0 for an event whose time is unknown
     (https://github.com/pytorch/pytorch/issues/188481), and end 0 for an event that didn't end.
     """
     return {
@@ -111,14 +120,15 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
 
 
 def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
-    """Return a mask of the valid events that last `OUTLYING_FACTOR` times as long as the rest
-    together, and at least `OUTLYING_NS`.
+    """Return a mask of the valid events that are much longer than the rest of the trace. These
+    events last `OUTLYING_FACTOR` times as long as the rest together, and at least `OUTLYING_NS`.
 
-    One wrong digit in a start can turn microseconds into days. But a valid event can also be far
-    longer than the rest. A collective waits for another rank for up to 30 minutes (the longest
-    default of `timeout` in https://docs.pytorch.org/docs/stable/distributed.html), and a call on
-    the host can last for the whole job. In the available public traces, all events are shorter than
-    a minute. Samples, and ranges that a program marked, may have any duration.
+    One wrong digit in a start time can turn microseconds into days, but a valid event can also be
+    far longer than the rest of the trace. For example, a collective waits for another rank for up
+    to 30 minutes (the longest default of `timeout` in
+    https://docs.pytorch.org/docs/stable/distributed.html). A call on the host can last for the
+    whole job. In the available public traces, all events are shorter than one minute. Samples and
+    ranges that a program marked may have any duration.
     """
     on_device = ON_DEVICE[records["kind"]]
     is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
@@ -136,15 +146,15 @@ def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
 
 
 def repeated(records: Records) -> np.ndarray:
-    """Return a mask of the records that repeat an earlier record in all columns except row and
-    record numbers (_NUMBERS_OF_ROWS).
+    """Return a mask of the records that repeat an earlier record in all columns except row numbers
+    and record numbers (`_NUMBERS_OF_ROWS`).
 
-    Records that also have the same identifier, such as a correlation id, can't be equal by chance.
-    Other records can be, because some clocks count microseconds, and most of all if they have no
-    duration. These count as repeated only if many are equal (see _MANY_ALIKE). In the available
-    public traces, events with a duration are never equal, and one in forty events without a
-    duration is equal to another. Samples never count as repeated because a recursive function has a
-    frame for each of its calls.
+    Records that also have the same identifier, such as a correlation id, can't match by
+    coincidence. Other records, especially records without a duration, can match by coincidence
+    because some clocks count microseconds. Such records count as repeated only if many of them
+    match (see `_MANY_ALIKE`). In the available public traces, events with a duration never match,
+    and one in forty events without a duration matches another event. Samples never count as
+    repeated because a recursive function has one frame for each of its calls.
     """
     nothing_repeated = np.zeros(len(records), bool)
     # Nearly all records differ in their times alone. Sorting takes a fifth of the time of a hash
@@ -175,9 +185,9 @@ def repeated(records: Records) -> np.ndarray:
 
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """Return a uint64 number for each row that depends on all columns.
+    """For each row, return a uint64 hash that depends on all columns.
 
-    Two different rows share a number in one of 2**64 cases.
+    Two different rows have the same hash in one of 2**64 cases.
     """
     key: Any = np.uint64(0)
     for values in columns:
@@ -189,9 +199,9 @@ def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
 def without_damage(
     path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None
 ) -> None:
-    """Leave out invalid events of a file or table, and count the reasons in `records.dropped`.
+    """Leave out the invalid events of a file or table, and count the reasons in `records.dropped`.
 
-    faults -- additional reasons -> mask of events. The reasons by time come first.
+    - faults: a mask of events for each additional reason. Reasons that concern times come first.
 
     Raises ProfileReadError if too many device events or host events are invalid.
     """
@@ -225,8 +235,9 @@ def refuse_damage(
 ) -> None:
     """Raise ProfileReadError if more than `MAXIMUM_DROPPED` of `total` events were left out.
 
-    what    -- the name of the events, in the plural.
-    dropped -- reason -> number of events, with reasons that fit into "3 <what> <reason>".
+    - what: the name of the events in the plural.
+    - dropped: the number of events for each reason. Each reason must fit into the phrase `3 <what>
+      <reason>`.
     """
     count = dropped.total()
     if count <= MAXIMUM_DROPPED * total:
@@ -240,7 +251,7 @@ def refuse_damage(
 def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarray) -> None:
     """Raise ProfileReadError if two rows have the same identifier.
 
-    The links between such a file's tables are meaningless.
+    If identifiers are repeated, the links between the file's tables are meaningless.
     """
     repeated = 0
     if (identifiers[1:] <= identifiers[:-1]).any():
@@ -248,25 +259,27 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
     if repeated:
         raise ProfileReadError(
             path,
-            f"{repeated} of {len(identifiers)} {what} have the same identifier as another one",
+            f"{repeated} of {len(identifiers)} {what} have the same identifier as another row",
             "files of several runs were merged without renumbering",
-            "read the files one by one",
+            "read the files individually",
         )
 
 
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
-    """Apply `cut_overlaps` to files of ROCm's tools, whose durations are ends minus starts.
+    """Apply `cut_overlaps` to files from ROCm's tools, in which durations are ends minus starts.
 
-    Returns its warning, or a warning if it rejects the file.
+    Return the warning from `cut_overlaps`. If `cut_overlaps` rejects the file, return a warning
+    instead of raising an error.
 
-    stream -- each event's stream number in HIP; None: the column `stream`.
+    - stream: the HIP stream number of each event. If the argument is None, the column `stream` is
+      used.
 
-    A hardware queue can't replace the stream. HIP maps several streams to one queue, and without a
-    barrier bit, kernels of a queue run at the same time. Numbers 0 to 2 may mean a default stream
-    (hipStreamLegacy is 1, hipStreamPerThread 2 in hip_runtime_api.h), and each thread can have a
-    separate default stream. Number 0 also means work that HIP didn't launch, such as OpenMP
-    kernels, which need not run in order. Number 0 therefore counts as a stream only if the call is
-    in the file.
+    A hardware queue can't replace the stream, because HIP maps several streams to one queue.
+    Without a barrier bit, the kernels of a queue run at the same time. Stream numbers 0 to 2 may
+    refer to a default stream (hipStreamLegacy is 1, hipStreamPerThread is 2 in hip_runtime_api.h),
+    and each thread can have a separate default stream. Number 0 also refers to work that HIP didn't
+    launch, such as OpenMP kernels, which may run in any order. Number 0 therefore counts as a
+    stream only if the launching call is in the file.
     """
     stream = records.get("stream") if stream is None else stream
     stream = np.where((stream == 0) & (records.get("launch_ns") == ABSENT), ABSENT, stream)
@@ -284,17 +297,17 @@ def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = N
 def cut_overlaps(
     path: Path, records: Records, streams: dict[str, np.ndarray] | None = None
 ) -> str | None:
-    """Cut kernels that last beyond the start of their stream's next kernel, and return a warning if
-    there are any.
+    """Cut kernels that continue after the next kernel on their stream has started. Return a warning
+    if any kernels were cut.
 
-    A stream runs one kernel at a time. Only kernels of a single launch, such as a graph launch, may
-    run at the same time.
+    A stream runs one kernel at a time. Only kernels from a single launch, such as a graph launch,
+    may run at the same time.
 
-    streams -- columns that together identify the stream of an event. `stream` is `ABSENT` if it is
-               unknown.
+    - streams: the columns that together identify an event's stream. `stream` is `ABSENT` if the
+      stream is unknown.
 
-    Raises ProfileReadError if most kernels of a stream last too long and add up to `OTHER_UNIT`
-    times its span.
+    Raises ProfileReadError if most kernels of a stream last too long and their total time is at
+    least `OTHER_UNIT` times the stream's span.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
@@ -323,22 +336,22 @@ def cut_overlaps(
     duration[first[over]] = (limit - start[first])[over]
     return (
         f"{path.name}: {over.sum():,} of {len(rows):,} kernels end up to {longest:,.3f} ms after"
-        " the start of the next kernel on their stream. They were cut there because a stream runs"
-        " one kernel at a time."
+        " the start of the next kernel on their stream. These kernels were cut there because a"
+        " stream runs one kernel at a time."
     )
 
 
 def _begins(columns: list[np.ndarray]) -> np.ndarray:
-    """Return a mask of the rows that differ from the previous row in any column."""
+    """Return a mask of the rows that differ from the previous row in at least one column."""
     differs = [values[1:] != values[:-1] for values in columns]
     return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
 
 
 def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each kernel in order, the position of the next kernel from a different launch,
-    and whether that kernel is on the same stream.
+    """For each kernel in order, return the position of the next kernel from a different launch.
+    Also return whether the next kernel is on the same stream.
 
-    launch -- correlation ids. A kernel without one counts as a separate launch.
+    - launch: the correlation ids. A kernel without a correlation id counts as a separate launch.
     """
     stream, each = _begins(owner), _begins([*owner, launch]) | (launch <= 0)
     number = np.cumsum(each)
@@ -351,11 +364,12 @@ def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarra
 def _refuse_other_unit(
     path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray
 ) -> None:
-    """Raise ProfileReadError if durations and starts of one stream evidently have different units.
+    """Raise ProfileReadError if the durations and starts of a stream evidently have different
+    units.
 
-    rows   -- kernels in order.
-    stream -- mask of the first kernel of each stream.
-    over   -- rows that are too long.
+    - rows: the kernels in order.
+    - stream: a mask of the first kernel of each stream.
+    - over: the rows of the kernels that last too long.
     """
     for kernels in np.split(rows, np.flatnonzero(stream)[1:]):
         start, total = records["start_ns"][kernels], int(records["duration_ns"][kernels].sum())
@@ -364,7 +378,7 @@ def _refuse_other_unit(
         if 2 * np.isin(kernels, over).sum() >= len(kernels) - 1 and total >= OTHER_UNIT * span:
             raise ProfileReadError(
                 path,
-                f"kernels of one stream last {total / span:,.0f} times as long as the stream",
+                f"kernels of one stream last {total / span:,.0f} times the stream's span",
                 "durations and starts have different units because another tool changed the file",
                 "export it again with both ts and dur in microseconds",
             )

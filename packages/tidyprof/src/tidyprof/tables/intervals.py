@@ -1,7 +1,7 @@
 """Sets of half-open time intervals [start, end) in int64 nanoseconds.
 
-Every statement about overlap (busy, exposed, idle) is a union, an intersection or a difference of
-such sets. Adding durations instead would count overlapping work twice.
+Every statement about overlap (busy, exposed, idle) uses a union, an intersection or a difference of
+such sets. If durations were added instead, overlapping work would count twice.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Times = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """A set of time points as sorted, disjoint, non-empty intervals that don't touch.
+    """A set of times, represented by sorted, non-empty intervals that neither overlap nor touch.
 
-    starts, ends -- int64 arrays of equal length, in nanoseconds.
+    - starts, ends: int64 arrays of equal length, in nanoseconds.
 
-    Create a set with `union` or `window`. The constructor doesn't check that its input has this
-    form.
+    Use `union` or `window` to create a set. The constructor doesn't check whether its input has
+    this form.
     """
 
     starts: Times
@@ -29,8 +29,8 @@ class Intervals:
 
     @classmethod
     def union(cls, starts: ArrayLike, ends: ArrayLike) -> Intervals:
-        """Return the set covered by any of the given intervals, in any order. Empty intervals are
-        ignored.
+        """Return the set of times that any of the given intervals covers. The intervals may be in
+        any order, and empty intervals are ignored.
 
         Raises ValueError if the lengths differ or an interval ends before it starts.
         """
@@ -67,12 +67,12 @@ class Intervals:
 
     @property
     def length(self) -> int:
-        """Covered time in nanoseconds."""
+        """Total covered time in nanoseconds."""
         return int((self.ends - self.starts).sum())
 
     def contains(self, times: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether each time in nanoseconds is in the set. The end of an interval isn't in
-        the set.
+        """For each time in nanoseconds, return True if the time is in the set. The end of an
+        interval isn't in the set.
         """
         times = np.asarray(times, dtype=np.int64)
         if not len(self):
@@ -81,7 +81,7 @@ class Intervals:
         return (index >= 0) & (times < self.ends[np.maximum(index, 0)])
 
     def covered_before(self, times: ArrayLike) -> Times:
-        """Return the covered time before each time, in nanoseconds."""
+        """Return how much of the time before each given time is covered, in nanoseconds."""
         times = np.asarray(times, dtype=np.int64)
         if not len(self):
             return np.zeros(times.shape, dtype=np.int64)
@@ -94,7 +94,7 @@ class Intervals:
         return before[begun] - beyond
 
     def covered_within(self, starts: ArrayLike, ends: ArrayLike) -> Times:
-        """Return the covered time in each window [start, end), in nanoseconds."""
+        """Return how much of each window [start, end) is covered, in nanoseconds."""
         return self.covered_before(ends) - self.covered_before(starts)
 
     def clip(self, start: int, end: int) -> Intervals:
@@ -121,16 +121,16 @@ class Intervals:
         return _from_mask(cuts, self.contains(cuts) & ~other.contains(cuts))
 
     def _cuts(self, other: Intervals) -> Times:
-        """Return all times when an interval of either set starts or ends, sorted.
+        """Return the sorted times at which an interval of either set starts or ends.
 
-        Between two of these times, nothing changes.
+        Between two consecutive times, nothing changes.
         """
         return np.sort(np.concatenate((self.starts, self.ends, other.starts, other.ends)))
 
 
 def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
-    """Return the set of segments [cuts[i], cuts[i + 1]) for which inside[i] is True. The last cut
-    is never inside.
+    """Return the set of all segments [cuts[i], cuts[i + 1]) for which inside[i] is True. The value
+    for the last cut is always False.
     """
     # Changes alternate, and the first one enters the set. Even changes therefore start an interval,
     # and odd changes end it.

@@ -1,4 +1,4 @@
-"""Links between device events and the host calls that launched them, and the nesting of calls on a
+"""Links from device events to the host calls that launched them, and the nesting of calls on a
 thread.
 """
 
@@ -19,14 +19,15 @@ _Threads = tuple[np.ndarray, np.ndarray]
 def callers(
     start: np.ndarray, end: np.ndarray, thread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return an order of calls by thread and start, outer before inner, and each call's caller.
+    """Return an order of the calls, and the caller of each call. Calls are sorted by thread and
+    start, and an outer call comes before its inner calls.
 
-    start, end -- in nanoseconds.
-    thread     -- a number for each thread.
+    - start, end: the times in nanoseconds.
+    - thread: a number for each thread.
 
-    The second array contains, for each call in this order, the position of its caller, or -1 if it
-    has no caller. The caller is the innermost call that was running on the thread when this call
-    started. If two calls have the same times, the first one is the outer call.
+    For each call in this order, the second array contains the position of its caller, or -1 if the
+    call has no caller. The caller is the innermost call that was running on the thread at the start
+    of the call. If two calls have the same times, the first call is the outer one.
     """
     order = np.lexsort((-end, start, thread))
     start, end, thread = start[order], end[order], thread[order]
@@ -45,13 +46,14 @@ def innermost(
     inner: tuple[np.ndarray, np.ndarray],
     inner_threads: _Threads,
 ) -> np.ndarray:
-    """Return, for each inner interval, the row of the shortest outer interval around it on the same
-    thread, or -1.
+    """For each inner interval, return the row of the shortest outer interval that encloses it on
+    the same thread, or -1 if there is none.
 
-    outer, inner -- starts and ends in nanoseconds.
-    outer_threads, inner_threads -- process and thread of each interval.
+    - outer, inner: the starts and ends in nanoseconds.
+    - outer_threads, inner_threads: the process and thread of each interval.
 
-    The outer intervals of a thread are nested like calls. An interval may enclose an equal one.
+    The outer intervals of a thread must be nested like calls. An interval may enclose an interval
+    with equal times.
     """
     found = np.full(len(inner[0]), -1, np.int64)
     inner_rows = _rows_of_threads(inner_threads)
@@ -75,14 +77,14 @@ def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
 
 @dataclass(frozen=True)
 class Launches:
-    """The calls that launched events, and the reliability of their correlation ids.
+    """The calls that launched events, and counts that show how reliable their correlation ids are.
 
-    call     -- for each event, the row of the call that launched it. -1 for host events and for
-                events without a known call.
-    shared   -- number of calls with the correlation id of an enclosing call, which counts as the
-                launch.
-    repeated -- number of calls whose id was used before, by a call that had ended or by another
-                process.
+    - call: the row of the call that launched each event. The row is -1 for host events and for
+      events without a known call.
+    - shared: the number of calls that have the same correlation id as an enclosing call. The
+      enclosing call counts as the launch.
+    - repeated: the number of calls with a reused id. An earlier call that had already ended, or a
+      call in another process, used the same id.
     """
 
     call: np.ndarray
@@ -93,14 +95,14 @@ class Launches:
 def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
     """Add `launch_ns`, `launch_thread` and `process` to the device events of one file or process.
 
-    is_call -- mask of the calls that can launch.
-    group   -- a number for each row; correlation ids are unique within each group, such as a rank.
-               None: all rows are one group.
+    - is_call: a mask of the calls that can launch work.
+    - group: a number for each row. Correlation ids are unique within each group, such as a rank. If
+      the argument is None, all rows are in one group.
 
-    The launch is the outermost call with the same correlation id, because the HIP runtime calls
-    itself. hipMemsetAsync and a call within it can share a start and an id. If an id was used
-    again, in another process or later, the launch is the last such call that started before the
-    event. Values that a record itself states about its launch are kept.
+    The launch is the outermost call with the event's correlation id, because the HIP runtime calls
+    itself. For example, hipMemsetAsync and an inner call can have the same start and id. If an id
+    was reused later or in another process, the launch is the last such call that started before the
+    event. If a record itself contains values about its launch, these values are kept.
     """
     if group is None:
         group = np.zeros(len(records), np.int64)
@@ -123,8 +125,8 @@ def _launch_of_each(
     events: np.ndarray,
     group: np.ndarray,
 ) -> tuple[np.ndarray, int, int]:
-    """Return each row's call for the rows `events` and -1 for all others, plus the counts `shared`
-    and `repeated` of `Launches`.
+    """Return the launching call of each row in `events` and -1 for all other rows, together with
+    the counts `shared` and `repeated` of `Launches`.
     """
     calls, others = first_of_each(records, identifier, is_call, group)
     call = rows_of(identifier, group, events, calls)
@@ -143,7 +145,8 @@ def _come_again(
 ) -> np.ndarray:
     """Return the rows of calls that reuse the group and identifier of an earlier, unrelated call.
 
-    The earlier call belongs to another process, or it had ended when the later call started.
+    The earlier call is unrelated if it belongs to another process or had ended when the later call
+    started.
     """
     rows = np.flatnonzero(is_call & (identifier != ABSENT))
     start, end = records["start_ns"][rows], (records["start_ns"] + records["duration_ns"])[rows]
@@ -171,8 +174,8 @@ def _last_before(
     events: np.ndarray,
     first: np.ndarray,
 ) -> np.ndarray:
-    """Return, for each event, the last earlier call with the same numbers, or `first` if there is
-    none.
+    """For each event, return the last earlier call with the same numbers. If there is no such call,
+    return `first`.
     """
     # Sort calls and events together, with calls first at equal times. The most recent call is then
     # the event's call if the group and the identifier match.
@@ -188,17 +191,17 @@ def _last_before(
 
 
 def unlaunched(records: Records) -> int:
-    """Return the number of device events whose launch isn't in the file."""
+    """Return the number of device events whose launch is missing from the file."""
     return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
 
 
 def first_of_each(
     records: Records, identifier: np.ndarray, chosen: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """Return one chosen row per group and identifier, and the number of rows that were left out.
+    """Return one row per group and identifier, and the number of rows that were left out.
 
-    The first row to start is kept; on a tie, the longest one. The rows are sorted by group and
-    identifier.
+    The row that starts first is kept. On a tie, the longest row is kept. The rows are sorted by
+    group and identifier.
     """
     start, duration = records["start_ns"], records["duration_ns"]
     rows = np.flatnonzero(chosen & (identifier != ABSENT))
@@ -214,10 +217,10 @@ def first_of_each(
 def rows_of(
     identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candidates: np.ndarray
 ) -> np.ndarray:
-    """Return, for each wanted row, the candidate with its group and identifier, and -1 for all
-    other rows.
+    """For each wanted row, return the candidate with the same group and identifier. For all other
+    rows, return -1.
 
-    candidates -- the rows from `first_of_each`.
+    - candidates: the rows that `first_of_each` returned.
     """
     found = np.full(len(identifier), -1, np.int64)
     for number in np.unique(group[candidates]):
@@ -232,11 +235,11 @@ def rows_of(
 
 
 def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of device events in a table of events, and of the runtime calls that
-    launched them.
+    """Return the positions of device events in a table of events, and the positions of the runtime
+    calls that launched them.
 
-    The call has the event's rank, process and correlation id. If there are several such calls, the
-    one that `link` would choose is used.
+    The call has the same rank, process and correlation id as the event. If several calls match, the
+    call that `link` would choose is used.
     """
     on_device = is_one_of(events["kind"], DEVICE_KINDS)
     is_call = is_one_of(events["kind"], ["runtime"])

@@ -1,5 +1,5 @@
-"""Build one Profile from parts of several files or processes: ranks, tables, and what wasn't
-read.
+"""Build one Profile from the parts of several files or processes. The Profile contains the ranks,
+the tables, and information about the data that wasn't read.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ _Content = TypeVar("_Content")
 _NUMBER = r"[-_.=\[(]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
 _EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
-"""Trace names of AMD's example trainer: `trace_{epoch}_{step}_{rank}.json`."""
+"""Names of traces from AMD's example trainer: `trace_{epoch}_{step}_{rank}.json`."""
 
 
 _SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
-"""Trace names of SGLang: `{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`
-(scheduler_profiler_mixin.py in https://github.com/sgl-project/sglang). With pipeline stages
-(`PP-`), several ranks share this number.
+"""Names of traces from SGLang, such as `{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`
+(scheduler_profiler_mixin.py in https://github.com/sgl-project/sglang). If the name contains
+pipeline stages (`PP-`), several ranks have the same number.
 """
 
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
-    """Return the rank in a file's name, or in the name of its nearest folder with a rank, up to
-    `root`.
+    """Return the rank from a file's name, or from the nearest folder with a rank in its name.
+    Folders are searched up to `root`.
 
-    Accepted forms are `rank2`, `rank_2`, `rank-2`, `rank.2` and `rank[2]`. The word can't start in
-    the middle of another word, so `frank2` isn't a rank.
+    The accepted forms are `rank2`, `rank_2`, `rank-2`, `rank.2` and `rank[2]`. The word must not
+    start in the middle of another word, so `frank2` isn't a rank.
     """
     if found := _EXAMPLE_TRACE.match(path.name):
         return int(found[1])
@@ -80,7 +80,7 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
 
 
 def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
-    """Raise ProfileReadError if the files don't contain the requested rank."""
+    """Raise ProfileReadError if the requested rank is missing from the files."""
     known = sorted(known)
     if rank not in known:
         raise ProfileReadError(
@@ -92,9 +92,10 @@ def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
 
 
 def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) -> None:
-    """Raise ProfileReadError unless each of several files in a folder states a different rank.
+    """Raise ProfileReadError if there are several files in a folder and some of them don't state a
+    rank or state the same rank.
 
-    files -- name and rank of each file.
+    - files: the name and the rank of each file.
     """
     if len(files) < 2:
         return
@@ -102,10 +103,10 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(files)} files, but {len(unknown)} of them don't state their rank (for example"
+            f"{len(files)} files, of which {len(unknown)} have no rank (for example"
             f" {unknown[0]!r})",
             "the files come from separate runs, or their names don't contain the rank",
-            "read them one by one, or put rank0, rank1, ... into their names",
+            "read the files individually, or put rank0, rank1, ... into their names",
         )
     for rank, count in Counter(rank for _, rank in files).items():
         if count > 1:
@@ -114,13 +115,13 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
                 folder,
                 f"{count} files of rank {rank} ({names})",
                 "the folder contains a copy of a file, or files of several runs",
-                "keep only one run in a folder, with each file once",
+                "keep only one run in the folder, and only one copy of each file",
             )
 
 
 def within(folder: Path, file: Path) -> str:
-    """Return the path of a file relative to a folder, or its name if it is outside of the
-    folder.
+    """Return the path of a file relative to a folder. If the file is outside of the folder, return
+    its name.
     """
     return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
 
@@ -128,10 +129,10 @@ def within(folder: Path, file: Path) -> str:
 def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) -> None:
     """Raise ProfileReadError if files in a folder cover the same rank or process.
 
-    Files that follow each other within a day are allowed.
+    Files that follow each other within one day are allowed.
 
-    spans -- for each file, what it covers (`rank 0`), its start and end in nanoseconds, and the
-             file.
+    - spans: a label for what each file covers (such as `rank 0`), the file's start and end in
+      nanoseconds, and the file.
     """
     for (what, _, end, file), (next_what, start, _, next_file) in pairwise(sorted(spans)):
         if what == next_what and not 0 <= start - end <= A_DAY_NS:
@@ -144,14 +145,14 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
                     else f"and are {(start - end) / A_DAY_NS:,.0f} days apart"
                 ),
                 "the folder contains a copy of a file, or files of several runs or machines",
-                "keep only one run in a folder, with each file once, and put rank0, rank1, ..."
-                " into the file names",
+                "keep only one run in the folder and only one copy of each file, and put rank0,"
+                " rank1, ... into the file names",
             )
 
 
 A_DAY_NS = 24 * 3600 * 10**9
-"""Maximum distance in time between files of one job, in nanoseconds. If the distance is larger, one
-clock counts from the start of a machine and the other one from 1970.
+"""Maximum time between files of one job, in nanoseconds. If the files are further apart, one clock
+counts from the start of a machine and the other clock counts from 1970.
 """
 
 _SHOWN = 8
@@ -162,11 +163,13 @@ ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
 
 
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
-    """Return a line about `ignored_files` in `Profile.meta`, with the first files for each reason.
+    """Return a line about `ignored_files` in `Profile.meta`, which names the first files for each
+    reason.
 
-    The list is empty if no files were ignored. The line ends with `SAME` only if `SAME` applies to
-    all files. It leaves out a model's mark because the mark is part of the origin. It also leaves
-    out files in which `tidyprof run` describes a run because they aren't profiles.
+    If no files were ignored, the list is empty. Files with the reason `SAME` come first in the
+    line. The line doesn't mention a model's marker because the marker is part of the origin. The
+    line also omits the files in which `tidyprof run` describes a run, because these files aren't
+    profiles.
     """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
@@ -187,8 +190,8 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
 
 
 def warning_lines(meta: Mapping[str, Any]) -> list[str]:
-    """Return the lines that a command shows before any number: warnings, and files that weren't
-    read.
+    """Return the lines that a command prints before its results. The lines contain warnings and the
+    files that weren't read.
     """
     return [*meta.get("warnings", []), *ignored_lines(meta)]
 
@@ -203,13 +206,13 @@ _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
 
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
-    """Return the event table, sorted by start, with an enclosing event before its inner events.
+    """Return the event table, sorted by start. An enclosing event comes before its inner events.
 
     The columns are `EVENT_COLUMNS` and the available `FURTHER_COLUMNS`.
 
-    texts -- the texts for the codes in text columns.
+    - texts: the strings for the codes in the string columns.
 
-    The function empties the records.
+    The function removes all columns from the records.
     """
     # Drop each column after its conversion, so that a large file isn't in memory twice.
     columns, records.columns = records.columns, {}
@@ -235,10 +238,10 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
 
 
 def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return samples sorted by time.
+    """Return the samples sorted by time.
 
-    The columns are `COUNTER_DTYPES` and those of `COUNTER_COLUMNS` that a part has. If the samples
-    belong to kernels, the table has all of these columns.
+    The columns are `COUNTER_DTYPES` and any `COUNTER_COLUMNS` that a part contains. If the samples
+    belong to kernels, the table contains all `COUNTER_COLUMNS`.
     """
     parts = [part for part in parts if len(part)]
     if not parts:
@@ -254,8 +257,8 @@ def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
-    """Return the columns of the table, including `FURTHER_COLUMNS` with at least one known
-    value.
+    """Return the columns of the table. `FURTHER_COLUMNS` are included only if at least one of their
+    values is known.
     """
     stated = {
         name: dtype
@@ -266,8 +269,8 @@ def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
-    """Return the texts, with shortened names for device work. Host names are readable without
-    this.
+    """Return the strings, with shortened names for device work. Names of host events are readable
+    without shortening.
     """
     result = list(texts)
     for code in used.tolist():
@@ -276,7 +279,7 @@ def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
 
 
 def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
-    """Return row numbers after the rows were put into this order."""
+    """Update row numbers after the rows were sorted in this order."""
     if isinstance(order, slice):
         return rows
     new_row = np.empty(len(order), np.int64)
@@ -288,18 +291,17 @@ def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
 class Part:
     """The content of one file, or of one process in it.
 
-    path            -- the file, for messages.
-    records         -- its events, linked with their launches. Their text codes are common to all
-                       parts.
-    counters        -- tables of samples with columns of `COUNTER_COLUMNS`.
-    facts           -- entries of `Profile.meta`. An entry is kept if all parts have the same value.
-    rank            -- None if unknown, or if the records themselves contain it.
-    files           -- files that were read; None: `path`.
-    ignored         -- file that wasn't read -> reason.
-    processes       -- process numbers, including processes without events.
-    total           -- number of events in the file, if it had more than became records.
-    by_category     -- the same number by category.
-    shared_launches -- number of calls with the correlation id of another call.
+    - path: the file that messages name.
+    - records: the part's events, linked with their launches. All parts use the same string codes.
+    - counters: the tables of samples, with columns from `COUNTER_COLUMNS`.
+    - facts: the entries for `Profile.meta`. An entry is kept only if all parts have the same value.
+    - rank: the rank, or None if it is unknown or the records themselves contain it.
+    - files: the files that were read. None means only `path`.
+    - ignored: the reason for each file that wasn't read.
+    - processes: the process numbers, including processes without events.
+    - total: the number of events in the file, if the file has more events than the records.
+    - by_category: the number of events in the file for each category.
+    - shared_launches: the number of calls that have the same correlation id as another call.
     """
 
     path: Path
@@ -316,7 +318,7 @@ class Part:
     warnings: list[str] = field(default_factory=list)
 
     def ranks(self) -> set[int | None]:
-        """Return the ranks of its events, with None for an unknown rank."""
+        """Return the ranks of the events, with None for an unknown rank."""
         if "rank" not in self.records or not len(self.records):
             return {self.rank}
         return {
@@ -324,7 +326,7 @@ class Part:
         }
 
     def extent(self) -> Extent:
-        """Return the ranks and times of its events."""
+        """Return the ranks and times of the part's events."""
         return extent_of(
             self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns"))
         )
@@ -333,9 +335,10 @@ class Part:
 def read_recorded(
     files: Iterable[_File], read: Callable[[_File], _Content]
 ) -> tuple[list[_Content], dict[Path, str]]:
-    """Return the results of `read` for all files with data, and file -> reason for the empty files.
+    """Return the results of `read` for all files that contain data, and a reason for each empty
+    file.
 
-    If all files are empty, the first NothingRecordedError is raised.
+    If all files are empty, raise the first NothingRecordedError.
     """
     found, empty = [], []
     for file in files:
@@ -349,10 +352,10 @@ def read_recorded(
 
 
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:
-    """Return the parts with only the events of `rank`.
+    """Return the parts, reduced to the events of `rank`.
 
-    If the parts don't contain any ranks, all events get this rank. Raises ProfileReadError if the
-    files contain only other ranks.
+    If the parts contain no ranks, all events get this rank. Raises ProfileReadError if the files
+    contain only other ranks.
     """
     if rank is None:
         return list(parts)
@@ -374,9 +377,9 @@ def profile_of(
     meta: dict[str, Any] | None = None,
     origin: Origin | None = None,
 ) -> Profile:
-    """Return one profile of all parts.
+    """Combine all parts into one profile.
 
-    meta -- additional entries of the format. The common entries are added here.
+    - meta: additional entries for the format. This function adds the common entries.
     """
     texts, meta = list(texts), meta or {}
     stated = common_facts([part.facts for part in parts if part.facts])
@@ -397,8 +400,8 @@ def profile_of(
     device = records.get("device")[ON_DEVICE[records["kind"]]]
     if 0 < (without := int((device == ABSENT).sum())) < len(device):
         facts["warnings"].append(
-            f"{without:,} of {len(device):,} device events don't name their device, so tables per"
-            " device leave them out."
+            f"{without:,} of {len(device):,} device events don't name their device. Tables per"
+            " device leave out these events."
         )
     return Profile(event_table(records, texts), counters, facts)
 
@@ -407,11 +410,11 @@ _NEVER_ZERO = re.compile(
     r"(SQ_(WAVES|WAVE_CYCLES|CYCLES|BUSY_CYCLES|BUSY_CU_CYCLES)|GRBM_(COUNT|GUI_ACTIVE))(_sum|_avr)?"
     r"|Wavefronts"
 )
-"""Counters that can't be 0 for a kernel that ran."""
+"""Counters that can't be 0 if the kernel ran."""
 
 
 def impossible_zeros(counters: pd.DataFrame) -> list[str]:
-    """Return a warning if kernel counters that can't be 0 are 0."""
+    """Return a warning if the value of a kernel counter is 0 although it can't be 0."""
     if "kernel" not in counters:
         return []
     names = counters["name"].cat.categories
@@ -424,14 +427,14 @@ def impossible_zeros(counters: pd.DataFrame) -> list[str]:
     if not listed:
         return []
     return [
-        f"counters that can't be 0 for a kernel that ran are 0 ({listed}), so the other"
-        " counters may also be wrong. Likely cause: this ROCm release doesn't support them on"
-        " this GPU."
+        f"some counters are 0, although this is impossible for a kernel that ran ({listed}). The"
+        " other counters may also be wrong. Likely cause: this ROCm release doesn't support these"
+        " counters on this GPU."
     ]
 
 
 def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the entries that all of these mappings have in common."""
+    """Return the entries that have the same value in all of these mappings."""
     first = stated[0] if stated else {}
     return {
         key: value
@@ -458,8 +461,8 @@ def _sources(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
-    """Return the entries of `Profile.meta` about the number of events by category, and what was
-    dropped.
+    """Return the entries of `Profile.meta` about the number of events in each category and about
+    dropped events.
     """
     not_kept = sum((part.records.not_kept for part in parts), Counter())
     dropped = sum((part.records.dropped for part in parts), Counter())
@@ -484,13 +487,15 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Extent:
-    """Facts about one file or process that are compared with all others.
+    """Values from one file or process that are compared with all other files and processes.
 
-    ranks   -- ranks of its events, with None for an unknown rank.
-    span    -- first start and last end of its events in nanoseconds, (0, 0) without events.
-    device  -- the same for device events, None without device events.
-    kernels -- number of kernels.
-    instant -- number of kernels without a duration.
+    - ranks: the ranks of the events, with None for an unknown rank.
+    - span: the first start and the last end of the events in nanoseconds, or (0, 0) if there are no
+      events.
+    - device: the first start and the last end of the device events, or None if there are no device
+      events.
+    - kernels: the number of kernels.
+    - instant: the number of kernels without a duration.
     """
 
     ranks: frozenset[int | None]
@@ -503,7 +508,7 @@ class Extent:
 def extent_of(
     ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray
 ) -> Extent:
-    """Return the extent of events with these kinds (positions in `KINDS`) and times."""
+    """Return the extent of the events with these kinds (positions in `KINDS`) and times."""
     is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
     on_device, end = ON_DEVICE[kind], start_ns + duration_ns
     return Extent(
@@ -520,7 +525,7 @@ def _span(start: np.ndarray, end: np.ndarray) -> tuple[int, int]:
 
 
 def extent_of_profile(profile: Profile) -> Extent:
-    """Return the extent of a profile that is one part of a run."""
+    """Return the extent of a profile that is part of a run."""
     events = profile.events
     ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()] or [
         profile.meta.get("rank")
@@ -530,7 +535,9 @@ def extent_of_profile(profile: Profile) -> Extent:
 
 
 def suspicions(extents: Iterable[Extent]) -> list[str]:
-    """Return sentences about what makes otherwise valid events doubtful, for any format."""
+    """Return sentences that explain why otherwise valid events are doubtful. They apply to all
+    formats.
+    """
     found, kernels, instant = [], 0, 0
     spans: dict[Any, tuple[int, int]] = {}
     for extent in extents:
@@ -548,7 +555,7 @@ def suspicions(extents: Iterable[Extent]) -> list[str]:
     ends = np.maximum.accumulate([end for _, end in in_order])
     if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
         found.append(
-            "not all processes overlap in time. Either they are separate runs, or the clocks of"
-            " their nodes differ (times count from the start of each node)."
+            "not all processes overlap in time. Either the processes come from separate runs, or"
+            " the clocks of their nodes differ (times count from the start of each node)."
         )
     return found

@@ -1,5 +1,5 @@
-"""Events as columns: as numbers on their way from a file to the event table, and as plain arrays of
-that table.
+"""Events as columns. While a file is read, the columns contain numbers. Later, the columns are
+plain arrays of the event table.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS, categorical
 TEXT_COLUMNS = {
     name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"
 } - {"kind"}
-"""Columns that contain text codes."""
+"""Columns that contain string codes."""
 
 
 @dataclass
 class Records:
     """Events as columns of equal length.
 
-    columns  -- name in the event table -> int64 values, `ABSENT` for missing values. Texts are
-                int32 codes, `NO_TEXT` for missing texts. `kind` is the int8 position in `KINDS`.
-                `start_ns`, `duration_ns`, `kind` and `name` are always present. A reader may store
-                additional columns here, which don't get into the table.
-    dropped  -- reason -> number of invalid events that were left out.
-    not_kept -- category -> number of events that were left out because they aren't work, such as
-                barriers.
+    - columns: the int64 values of each column in the event table, with `ABSENT` for missing values.
+      Strings are int32 codes, with `NO_TEXT` for missing strings. `kind` is the int8 position in
+      `KINDS`. `start_ns`, `duration_ns`, `kind` and `name` are always present. A reader may store
+      additional columns here, which aren't copied to the table.
+    - dropped: the number of invalid events that were left out, for each reason.
+    - not_kept: the number of events that were left out because they aren't work, such as barriers,
+      for each category.
     """
 
     columns: dict[str, np.ndarray]
@@ -52,15 +52,15 @@ class Records:
 
     @property
     def total(self) -> int:
-        """Number of events in the file, whether kept or not."""
+        """Number of all events in the file, including events that weren't kept."""
         return len(self) + self.dropped.total() + self.not_kept.total()
 
     def get(self, column: str) -> np.ndarray:
-        """Return a column. A missing column has no values."""
+        """Return a column. If the column doesn't exist, all of its values are missing."""
         return self.columns[column] if column in self.columns else nothing(column, len(self))
 
     def keep(self, rows: np.ndarray) -> None:
-        """Keep only the rows of a mask."""
+        """Keep only the rows that the mask selects."""
         if not rows.all():
             self.columns = {name: values[rows] for name, values in self.columns.items()}
 
@@ -68,7 +68,7 @@ class Records:
 class GrowingRecords:
     """Batches of records with the same columns.
 
-    Each batch is appended when it arrives, so events aren't stored twice.
+    Each batch is appended on arrival, so events aren't stored twice.
     """
 
     def __init__(self) -> None:
@@ -86,14 +86,14 @@ class GrowingRecords:
         self._rows = end
 
     def collected(self) -> Records:
-        """Return all records, in arrays without spare capacity."""
+        """Return all records in arrays without unused capacity."""
         for column in self._columns.values():
             column.resize(self._rows, refcheck=False)
         return Records(self._columns)
 
 
 def nothing(column: str, rows: int) -> np.ndarray:
-    """Return a column with this number of rows and no values."""
+    """Return a column with this number of rows, in which all values are missing."""
     is_text = column in TEXT_COLUMNS
     return np.full(rows, NO_TEXT if is_text else ABSENT, np.int32 if is_text else np.int64)
 
@@ -112,7 +112,9 @@ def no_records() -> Records:
 
 
 def joined(parts: Sequence[Records]) -> Records:
-    """Return all records in order, with every column that any of them has."""
+    """Return all records in order. The result has every column that occurs in any of the
+    records.
+    """
     if len(parts) == 1:
         return parts[0]
     parts = parts or [no_records()]
@@ -126,7 +128,7 @@ def joined(parts: Sequence[Records]) -> Records:
 
 
 def _number_on(parts: Sequence[Records]) -> None:
-    """Continue row numbers (`parent`) and sample numbers from part to part."""
+    """Continue the row numbers (`parent`) and the sample numbers from one part to the next."""
     rows = samples = 0
     for part in parts:
         for name, first in (("parent", rows), ("sample", samples)):
@@ -140,12 +142,12 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 
 
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
-    """Columns of a table of events or steps, each created on first use.
+    """Columns of a table of events or steps. Each column is created on first use.
 
-    Integers are int64, with `ABSENT` for `<NA>`. Texts and kinds stay categorical, with plain
-    strings as categories.
+    Integers are int64, with `ABSENT` for `<NA>`. Columns of strings and kinds stay categorical,
+    with plain strings as categories.
 
-    table -- the table, or arrays of such numbers.
+    - table: a table, or arrays with the table's numbers.
     """
 
     def __init__(self, table: pd.DataFrame | Mapping[str, np.ndarray]) -> None:
@@ -164,13 +166,13 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
 
 @dataclass(frozen=True, eq=False)
 class PlainEvents:
-    """Some events of a table, which helpers such as `occupied` and `names_matching` accept instead
-    of the table.
+    """A selection of events from a table. Helper functions such as `occupied` and `names_matching`
+    accept it instead of the table.
 
-    columns -- the columns of the whole table.
-    rows    -- the positions of these events in it.
+    - columns: the columns of the whole table.
+    - rows: the positions of the selected events in the table.
 
-    Each column is the same array every time, so callers must not change it.
+    Each access to a column returns the same array, so callers must not change it.
     """
 
     columns: PlainColumns
@@ -190,7 +192,9 @@ class PlainEvents:
     def __getitem__(self, key: np.ndarray | slice) -> PlainEvents: ...
 
     def __getitem__(self, key: str | np.ndarray | slice) -> Any:
-        """Return a column by its name, or the events of a mask or of positions."""
+        """Return a column for a name, or a selection of events for a mask or an array of
+        positions.
+        """
         if not isinstance(key, str):
             return PlainEvents(self.columns, self.rows[key])
         if key not in self._taken:

@@ -89,7 +89,7 @@ def write(
             ["Ranks 0, 2 call gloo:broadcast", "Rank 1 calls gloo:all_reduce"],
         ),
         ("dead", kinds.NO_DUMP, (1,), ["Rank 1 left no dump", "collective 2"]),
-        ("fixed", kinds.NOBODY, (), ["all ranks made the same calls"]),
+        ("fixed", kinds.NOBODY, (), []),
         ("unknown", kinds.OTHER_CALL, (2,), ["Rank 2 calls gloo:barrier at train.py(33)"]),
     ],
 )

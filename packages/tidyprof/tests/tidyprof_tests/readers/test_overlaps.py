@@ -186,5 +186,5 @@ def test_streams_that_are_none_are_told_and_not_cut(
     run = [(50_000 + 2_000 * number, 1_000_000 + number) for number in range(20)]
     found, (warning,) = durations(write(tmp_path, run, 3))
     assert found == [duration for _, duration in run]
-    assert "526 times as long" in warning
+    assert "526 times" in warning
     assert "Nothing was cut" in warning

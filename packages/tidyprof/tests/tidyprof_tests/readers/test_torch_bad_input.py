@@ -90,7 +90,7 @@ def test_bad_content(tmp_path, what):
 def test_a_file_that_unpacks_to_too_much_is_refused_early(tmp_path):
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + b" " * 50_000_000))
-    with pytest.raises(ProfileReadError, match="more than 1000000 bytes"):
+    with pytest.raises(ProfileReadError, match="1000000 bytes"):
         read_torch_trace(path, maximum_bytes=10**6)
 
 
