@@ -1,7 +1,8 @@
-"""Data, tables and charts for lessons and their exercises that aren't public names of proflab.
+"""Shared data, tables and charts of lessons and exercises, which aren't public names of proflab.
 
-Figures and checks of a single lesson are in the lesson's folder, which is also searched. For
-example, `proflab.parts.work_map` is lessons/01_system_view/work_map.py.
+Figures and checks for a single lesson are in the lesson's folder. Imports from this package also
+search the lesson folders. For example, `proflab.parts.work_map` is
+lessons/01_system_view/work_map.py.
 """
 
 from proflab.lessons import lessons_folder
