@@ -1,9 +1,9 @@
-"""Print busy time, gaps and the largest kernels of a torch.profiler trace.
+"""Print the busy time, the gaps and the largest kernels of a torch.profiler trace.
 
     python 02_trace_to_table.py trace.json[.gz]
 
-Times in the file are in microseconds. If the trace has no GPU work, the script prints the largest
-operators instead.
+Times in the file are in microseconds. If the trace contains no GPU work, the script prints the
+largest operators instead.
 """
 
 import gzip
@@ -37,7 +37,7 @@ if device.empty:
     operators = events[events["cat"] == "cpu_op"]
     print(operators.groupby("name")["dur"].agg(["count", "sum"]).nlargest(10, "sum").to_string())
     print(
-        "These are totals in us. They include the operators that each one calls: don't add them up."
+        "Each total in us includes the operators that the operator calls. Don't add up the totals."
     )
     sys.exit()
 
@@ -59,7 +59,7 @@ kernels["share_%"] = 100 * kernels["sum"] / device["dur"].sum()
 kernels.index = kernels.index.str[:70]
 print(kernels.round(1).to_string())
 
-# A host call and the device work that it launches have the same correlation id.
+# A host call and the device work that it launches share a correlation id.
 calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver", "xpu_runtime"])].copy()
 calls["correlation"] = [args.get("correlation") for args in calls["args"]]
 device["correlation"] = [args.get("correlation") for args in device["args"]]

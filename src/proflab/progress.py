@@ -145,7 +145,7 @@ def _recalled(learners: Iterable[Records]) -> Iterator[str]:
     """Yield the share of right first answers to questions about earlier lessons."""
     given = [right for own in learners for _, right in first_answers(own).values()]
     if given:
-        yield f"Questions about earlier lessons: {sum(given)} of {len(given)} first answers were right."
+        yield f"Questions about earlier lessons, right first answers: {sum(given)} of {len(given)}."
 
 
 def _lesson(id: str) -> str:
