@@ -35,8 +35,7 @@ def step_seconds(step, steps=50, warmup=10):
     seconds = [between(*pair) for pair in itertools.pairwise(marks)]
     if abs(sum(seconds) - whole) > 0.1 * whole:
         print(
-            f"warning: the step times add up to {sum(seconds):.3f} s, but the host measured"
-            f" {whole:.3f} s"
+            f"warning: step times total {sum(seconds):.3f} s, but the host measured {whole:.3f} s"
         )
     return seconds
 

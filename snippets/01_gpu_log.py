@@ -81,8 +81,8 @@ def summary(options):
 def one_gpu(own, kept, images):
     """Return the medians, the peak memory use and the energy of one GPU.
 
-    The energy is the sum of mean power times seconds over neighboring samples that are both
-    kept.
+    The energy is the sum of mean power times seconds over all pairs of neighboring samples in
+    which both samples are kept.
     """
     joules = own["timestamp"].diff() * own["power_usage"].rolling(2).mean()
     joules = joules[kept & kept.shift(fill_value=False)].sum()

@@ -2,9 +2,9 @@
 
     python 02_profile_a_loop.py [FOLDER]
 
-The script traces steps 5 to 7. It prints two tables and writes one file per rank, such as
-FOLDER/trace_rank0.json.gz, which you can open in https://ui.perfetto.dev. Put your model, data
-and loop between the two dashed lines.
+The script traces steps 5 to 7 and prints two tables. It also writes one file per rank, such as
+FOLDER/trace_rank0.json.gz. You can open these files in https://ui.perfetto.dev. Put your model,
+data and loop between the two dashed lines.
 """
 
 import os

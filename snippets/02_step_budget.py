@@ -94,6 +94,6 @@ if untraced:
     mean = table.mean() / 1e4
     left = max(0, mean["launches"] - max(0, mean["step"] - untraced))
     print(
-        f"Without the profiler, a step takes {untraced:.2f} ms. The GPU waits for launches for at"
-        f" most {left:.2f} ms of it."
+        f"Step time without the profiler: {untraced:.2f} ms."
+        f" GPU time waiting for launches: at most {left:.2f} ms."
     )

@@ -29,8 +29,8 @@ steps = events[
 print(f"{len(events)} events, {len(device)} on a device, {len(steps)} steps")
 for step in steps.sort_values("ts").itertuples():
     print(
-        f"  {step.name}: {step.dur / 1e3:.2f} ms on the host (without the profiler, it may take"
-        " half as long)"
+        f"  {step.name}: {step.dur / 1e3:.2f} ms on the host."
+        " Without the profiler, a step may take half as long."
     )
 
 if device.empty:
@@ -50,7 +50,7 @@ for number, work in device.sort_values("ts").groupby("device"):
     print(f"  (durations add up to {100 * work['dur'].sum() / span:.1f}%: streams may overlap)")
     gaps = (work["ts"] - seen_until).clip(lower=0)
     longest = gaps.nlargest(3)
-    print(f"  idle in {(gaps > 0).sum()} gaps. The longest gaps, and the work after each:")
+    print(f"  idle in {(gaps > 0).sum()} gaps. The longest gaps and the work after them:")
     for place, gap in longest[longest > 0].items():
         print(f"  {gap / 1e3:9.3f} ms  {work.loc[place, 'name'][:90]}")
 
@@ -69,5 +69,5 @@ both = device.merge(
 if len(both):
     print(f"Time from launch to start: {(both['ts'] - both['ts_launch']).median():.1f} us (median)")
 waiting = calls[calls["name"].str.contains(r"Synchronize|Malloc|Free|Memcpy(?!.*Async)")]
-print("Calls in which the host may wait (us):")
+print("Calls that may block the host (us):")
 print(waiting.groupby("name")["dur"].agg(["count", "sum", "max"]).nlargest(5, "sum").to_string())

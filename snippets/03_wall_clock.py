@@ -1,13 +1,13 @@
-"""Print the totals that rocprof-sys wrote, as a table.
+"""Print the totals from rocprof-sys as a table.
 
     python 03_wall_clock.py FOLDER [ROWS]
 
 The script reads every wall_clock-*.json in the folder and prints the calls and ranges with the
 largest total. If ROCPROFSYS_PROFILE = true, rocprof-sys writes one of these files per process.
 
-If the standard deviation is larger than the mean, the calls are of several kinds. In that case,
-the column `slow` estimates how many calls took the maximum time. The estimate assumes that each
-call took either the minimum or the maximum time.
+If the standard deviation is larger than the mean, the row contains several kinds of calls. In
+that case, the column `slow` estimates how many calls took the maximum time. The estimate assumes
+that each call took either the minimum or the maximum time.
 """
 
 import json

@@ -3,15 +3,15 @@
     python 04_busy_time.py FOLDER_OR_FILE...
 
 The script reads <name>_kernel_trace.csv files, which `rocprofv3 --kernel-trace --output-format
-csv` writes. For a folder, the script reads all of them. For each file and GPU, it prints these
-values:
+csv` writes. If you pass a folder, the script reads all of these files in the folder. For each
+file and GPU, the script prints these values:
 
 - the largest kernels
 - the busy time, when at least one kernel runs (the union)
 - the idle time, grouped by gap length
 
-Kernels with nccl or rccl in their name are collectives. Their time includes waiting for other
-ranks, so the script also prints the collective time separately.
+Kernels with nccl or rccl in their name are collectives. Collective time includes waiting for
+other ranks, so the script also prints this time separately.
 """
 
 import re

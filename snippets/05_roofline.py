@@ -6,18 +6,19 @@
     python 05_roofline.py FOLDER/pmc_perf.csv --roofs FOLDER/roofline.csv
 
 points.csv contains your own counts in the columns name, flop, bytes and seconds. Each count is a
-sum over all calls to a kernel. The bytes are the traffic between L2 and memory.
+sum over all calls to a kernel. Bytes count the traffic between L2 and memory.
 
 `rocprof-compute` writes pmc_perf.csv on an MI200 or MI300, with one column or one row per
-counter. Starting with ROCm 7.13, `rocprof-compute analyze -p FOLDER` writes this file. Starting
-with 10.2, the file's name ends in .gz. If a kernel launch was timed in several runs of the
-program, its first time counts.
+counter. Starting with ROCm 7.13, `rocprof-compute analyze -p FOLDER` writes pmc_perf.csv.
+Starting with ROCm 10.2, the name of this file ends in .gz. If several runs of the program timed
+a kernel launch, the script uses the first time.
 
 FOLDER is workloads/NAME plus the GPU, such as workloads/NAME/MI300X_A1. In a Slurm step, FOLDER
 is workloads/NAME plus the rank (ROCm 7.12 and newer).
 
 The roofs come from --peak and --bandwidth, or from rocprof-compute's HBM and FP16 matrix
-measurements of GPU 0. The script saves the figure as roofline.png, or as --out.
+measurements of GPU 0. The script saves the figure to roofline.png or to the file that --out
+names.
 """
 
 import argparse

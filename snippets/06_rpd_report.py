@@ -45,7 +45,7 @@ def main() -> None:
     kind = next((view for view in views if view in names), None)
     if kind is None:
         raise SystemExit(
-            f"{options.file} contains neither the view `op` (rpd) nor the view `kernels` (rocpd)."
+            f"Unsupported file: {options.file}. It has no view `op` (rpd) or `kernels` (rocpd)."
         )
 
     database.execute(views[kind])  # this view exists only in this connection

@@ -5,12 +5,13 @@ rank.
     python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
 
 For each collective, the script prints how long the ranks waited for the last rank and how long
-the transfer took. It then names the latest rank and decides whether the delay can be chance:
+the transfer took. The script then names the latest rank and decides whether its delay could be
+chance.
 
-- If you pass a healthy run, a rank is a straggler if its median step is later than any step of
-  any rank in the healthy run.
-- Without a healthy run, a rank is a straggler if each of its steps is later than any step of any
-  other rank.
+- With a healthy run, a rank is a straggler if it is later in its median step than any rank of
+  the healthy run is in any step.
+- Without a healthy run, a rank is a straggler if it is later in each step than any other rank is
+  in any step.
 - A delay of less than 1% of a step doesn't matter.
 """
 
@@ -30,8 +31,8 @@ TOGETHER = re.compile(
 def read(path):
     """Return the collectives of one rank in order, with times in ms.
 
-    Leave out the ranges that PyTorch repeats above their GPU work, and collectives that are cut
-    off at the end of the file.
+    Leave out the copies of host ranges that PyTorch adds above GPU work. Also leave out
+    collectives that are cut off at the end of the file.
     """
     if path.endswith(".zst"):
         raise SystemExit(f"{path} is compressed. Unpack it first: zstd -d {path}")
@@ -73,7 +74,7 @@ def read(path):
 
 
 def clock_errors(each):
-    """Return the number of ms by which each rank's clock is fast.
+    """Return the number of ms by which each rank's clock is ahead.
 
     All ranks finish an all-reduce at the same time, so any difference is a clock error.
     """
@@ -86,7 +87,7 @@ def clock_errors(each):
     if not errors.max() - errors.min() > 0.1:  # the transfer itself can cause smaller differences
         return errors * 0
     print(
-        f"The clocks differ by {errors.max() - errors.min():.3f} ms, so the script aligns them at"
+        f"The clocks differ by {errors.max() - errors.min():.3f} ms. The script aligns them at"
         " the ends of the collectives.\n"
     )
     return errors

@@ -5,7 +5,7 @@
 Each file is one run, with a row for each step and a column `seconds`. A column `loss` is
 optional. Omit the warmup steps. Make at least five runs of each version. Alternate the versions
 (plain, fixed, fixed, plain, ...), so that a machine that slows down affects both. The steps of
-one run don't count as repeats, because a slowdown of the run affects all of them.
+one run don't count as repeats, because a slowdown of the run affects all its steps.
 
 The verdict uses the mean over all steps because the mean covers the run's total time. If the
 median step leads to a different verdict, the script also prints that verdict.
@@ -29,9 +29,9 @@ def runs_of(pattern):
 def interval(before, after, draws=10_000):
     """Return a 95% interval of the ratio before / after, from a permutation test.
 
-    The test repeatedly assigns all runs to the two versions at random. For each assignment, it
-    divides the total times of the runs that leave each version. The interval contains the middle
-    95% of these ratios.
+    The test repeatedly assigns all runs to the two versions at random. Each time, it divides the
+    total time of the runs that leave `before` by the total time of the runs that leave `after`.
+    The interval contains the middle 95% of these ratios.
     """
     random, ratios = np.random.default_rng(1), []
     for _ in range(draws):
@@ -90,8 +90,8 @@ def judge_losses(before, after):
     )
     if last_before >= first_before:
         return (
-            f"losses: inconclusive, because the loss doesn't fall even before the change,"
-            f" from {first_before:.4g} to {last_before:.4g}"
+            f"losses: inconclusive, because the loss doesn't fall even before the change:"
+            f" {first_before:.4g} to {last_before:.4g}"
         )
     # Divide by the fall in the loss, because equal losses prove little until the loss falls.
     gap = max(abs(first_after - first_before), abs(last_after - last_before)) / (

@@ -39,7 +39,9 @@ def augment(images):
 
 
 class Pictures(Dataset):
-    """Synthetic images of ten classes. With --whole-batches, the dataset doesn't transform them."""
+    """Synthetic images of ten classes. With --whole-batches, the dataset doesn't transform the
+    images.
+    """
 
     def __init__(self, count=5000):
         noise = torch.Generator().manual_seed(1)

@@ -25,7 +25,7 @@ def guard(indices, count, name="label", ignored=None):
     """
     if indices.dtype != torch.int64:
         raise ValueError(
-            f"{name}s are {indices.dtype}, but a kernel reads 64 bits and would merge two values"
+            f"{name}s are {indices.dtype}. A kernel reads 64 bits and would merge two values."
         )
     bad = (indices < 0) | (indices >= count)
     if ignored is not None:

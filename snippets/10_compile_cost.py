@@ -3,9 +3,9 @@
     python 10_compile_cost.py
 
 Put your own model and batches between the dashed lines. The script needs torch 2.6 or newer. On
-a CPU, it also needs a C++ compiler, and on a GPU, Triton. The script times the forward pass
-without gradients. To time a training step, call answer(x).sum().backward() in milliseconds()
-instead.
+a CPU, the script also needs a C++ compiler. On a GPU, it also needs Triton. The script times the
+forward pass without gradients. To time a training step, call answer(x).sum().backward() in
+milliseconds() instead.
 
 To see the reasons for graph breaks and recompilations, run:
 

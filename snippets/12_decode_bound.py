@@ -1,4 +1,4 @@
-"""Compute the speed limit of a model's decode from its config.json, or time prefill and decode.
+"""Compute a model's maximum decode speed from its config.json, or time prefill and decode.
 
     # TB/s and TFLOP/s, from the data sheet
     python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307
@@ -6,13 +6,14 @@
     # time the module between the dashed lines
     python 12_decode_bound.py
 
-Download config.json from a model page on the Hugging Face Hub. --bytes is the size of one
-weight, and --cache-bytes is the size of one number in the cache. The limit applies to a single
-GPU. The model must use all weights for each token, and each layer must have three matrices after
-attention. The script rejects mixture-of-experts models.
+Download config.json from a model page on the Hugging Face Hub. The option --bytes sets the size
+of one weight, and --cache-bytes sets the size of one number in the cache. The result applies to
+a single GPU. The model must use all weights for each token, and each layer must have three
+matrices after attention. The script rejects mixture-of-experts models.
 
-On a GPU, the script also times decode as a graph. Decode's shapes must not change, and decode
-must not wait for the device. The script needs PyTorch 2.6 or newer.
+On a GPU, the script also captures decode as a graph and times the graph. The tensor shapes in
+decode must not change, and decode must not wait for the device. The script needs PyTorch 2.6 or
+newer.
 """
 
 import argparse
@@ -44,7 +45,9 @@ def decode():
 
 
 def sizes(config: dict) -> tuple[int, int]:
-    """Return the number of weights that a decode step reads, and the cache numbers per token."""
+    """Return the number of weights that a decode step reads, and the count of cached numbers per
+    token.
+    """
     experts = [
         key
         for key, value in config.items()

@@ -69,8 +69,8 @@ def interval(new, old, paired, draws=10_000):
     runs).
 
     The test repeatedly assigns all runs to the two versions at random, or swaps random pairs.
-    For each assignment, it divides the total times of the runs that leave each version. The
-    interval contains the middle 95% of these ratios.
+    Each time, it divides the total time of the runs that leave `new` by the total time of the
+    runs that leave `old`. The interval contains the middle 95% of these ratios.
     """
     random, ratios = np.random.default_rng(1), []
     for _ in range(draws):
@@ -104,7 +104,7 @@ def main():
         "--limit", type=float, default=5, help="accept a slowdown up to this limit, in percent"
     )
     parser.add_argument("--skip", type=int, default=3, help="leave out this many warmup steps")
-    parser.add_argument("--paired", action="store_true", help="compare runs of the same name")
+    parser.add_argument("--paired", action="store_true", help="compare runs with the same name")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))
     if min(len(old), len(new)) < MIN_RUNS:

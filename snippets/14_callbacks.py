@@ -3,8 +3,8 @@
     Trainer(..., callbacks=[for_transformers()])      the Trainer of transformers
     Trainer(..., callbacks=[for_lightning()])         the Trainer of Lightning
 
-Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as described
-there. If a library has no hook between two parts, the two parts count as one. For example,
+Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as that file
+describes. If a library has no hook between two parts, the two parts count as one. For example,
 transformers has no hook between forward and backward. We tested these callbacks with
 transformers 5.23, accelerate 1.15 and Lightning 2.6.
 """

@@ -24,7 +24,7 @@ STEP_TIMER, the timer does nothing and costs no time.
 - STEP_TIMER_SKIP=8: start recording after 8 steps instead of 20, for a short program.
 - STEP_TIMER_SHAPES=1: also record the shapes of operators.
 - STEP_TIMER_STACK=1: also record Python functions, which makes steps longer and fills gigabytes
-  of memory. The trace ends when it reaches a limit.
+  of memory. The trace ends when it reaches a memory limit.
 - STEP_TIMER_DIR=out: write the files to this folder.
 
 Each rank writes a separate file. If a job is killed, the times so far are kept. The trace also
@@ -49,7 +49,7 @@ TIMED_STEPS, STACK_GB = 10, 4
 
 
 class StepTimer:
-    """Timer for the parts of each step, or profiler of some steps, depending on STEP_TIMER."""
+    """Timer or profiler for the parts of each step. STEP_TIMER selects the mode."""
 
     def __init__(self, skip=20, active=3):
         """Trace `active` steps after the first `skip` steps. Also time the last ten of the skipped
@@ -57,7 +57,7 @@ class StepTimer:
         """
         self.mode = os.environ.get("STEP_TIMER", "")
         if self.mode not in ("", "times", "trace"):
-            raise SystemExit(f"STEP_TIMER must be times or trace, but it is {self.mode}.")
+            raise SystemExit(f"STEP_TIMER={self.mode} is invalid. Set it to times or trace.")
         if not self.mode:
             return
         folder = os.environ.get("STEP_TIMER_DIR", ".")
@@ -66,7 +66,7 @@ class StepTimer:
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
         stated = os.environ.get("STEP_TIMER_SKIP", str(skip)).strip()
         if not stated.isdecimal():
-            raise SystemExit(f"STEP_TIMER_SKIP must be a number of steps, but it is {stated}.")
+            raise SystemExit(f"STEP_TIMER_SKIP={stated} is invalid. Set it to a number of steps.")
         self.skip, self.active, self.untraced = int(stated), active, None
         self.timed_from, self.needed = max(1, self.skip - TIMED_STEPS), self.skip + 1 + active
         if self.mode == "times":
@@ -141,7 +141,7 @@ class StepTimer:
             for name in ("STEP_TIMER_STACK", "STEP_TIMER_SHAPES")
         )
         if stack:
-            log(f"Stacks make steps even longer. The trace ends after it fills {STACK_GB} GB.")
+            log(f"Stacks make steps even longer. Memory limit for this trace: {STACK_GB} GB.")
         self.most_gb = memory_gb() + STACK_GB if stack else float("inf")
         self.profiler = torch.profiler.profile(
             activities=activities, schedule=schedule, with_stack=stack, record_shapes=shapes
@@ -165,7 +165,7 @@ class StepTimer:
         else:
             self.parts.clear()
         if full:
-            log(f"The trace ends here because it filled {STACK_GB} GB.")
+            log(f"The trace ends here. It has filled {STACK_GB} GB.")
         else:
             self.profiler.step()
         if full or self.steps == self.needed:

@@ -106,7 +106,7 @@ def dumps(folder):
 if __name__ == "__main__":
     found = dumps(sys.argv[1])
     if not found:
-        sys.exit(f"{sys.argv[1]} contains no dumps. Pass the folder that you gave to watch().")
+        sys.exit(f"{sys.argv[1]} contains no dumps. Pass the folder that you passed to watch().")
     groups = sorted({group for last, _ in found.values() for group in last})
     for group in groups:
         calls = {rank: last[group] for rank, (last, _) in found.items() if group in last}
@@ -115,7 +115,7 @@ if __name__ == "__main__":
             print(f"group {group}:")
         # Group 0 contains all ranks. Dumps don't list the members of other groups.
         for rank in range(max(found) + 1) if group == "0" else sorted(calls):
-            none = "no call" if rank in found else "no dump: the rank died or wrote none"
+            none = "no call" if rank in found else "no dump: the rank died or didn't write one"
             number, call, line = calls.get(rank, (0, none, ""))
             behind = "  <-- behind, unless its dump is older" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")

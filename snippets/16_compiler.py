@@ -13,9 +13,9 @@ lines:
     file = compile_for("gfx942", kernel, types, constants, "compiled", num_warps=4)
     print(facts_of(file))
 
-"*bf16" is a pointer. The compiler assumes that sizes and addresses are divisible by 16, as
-Triton does when it sees such values. List arguments that aren't divisible by 16 in `odd`. gfx90a
-is an MI200, gfx942 is an MI300, and gfx950 is an MI350.
+"*bf16" is a pointer. `compile_for` treats sizes and addresses as divisible by 16, as Triton does
+for such values. List arguments that aren't divisible by 16 in `odd`. The target gfx90a is an
+MI200, gfx942 is an MI300, and gfx950 is an MI350.
 """
 
 import json

@@ -38,7 +38,7 @@ def size_of(dtype):
     if dtype.startswith("Float8"):
         return 1
     if dtype not in BYTES:
-        sys.exit(f"The size of the data type {dtype} is unknown. Add it to BYTES in this script.")
+        sys.exit(f"Unknown data type: {dtype}. Add its size to BYTES in this script.")
     return BYTES[dtype]
 
 

@@ -37,7 +37,7 @@ def main(build: str, architecture: str = "") -> int:
             reason = "we don't know a package index with torch for this ROCm release"
         else:
             reason = (
-                f"its package index ends at torch {row['torch']}, but the course needs torch"
+                f"its index ends at torch {row['torch']}, but the course needs torch"
                 f" {needed} or newer"
             )
         suitable = [name for name in rows if number(rows[name]["torch"]) >= number(needed)]

@@ -22,7 +22,7 @@ def main(seconds: int) -> int:
 
     def give_up() -> None:
         print(
-            f"rank {launch.rank}: the all-reduce didn't finish within {seconds} s. {advice}",
+            f"the all-reduce on rank {launch.rank} took longer than {seconds} s. {advice}",
             file=sys.stderr,
             flush=True,
         )

@@ -50,7 +50,7 @@ FOLDERS = {
 """Name of the tool's folder in a set, by job script. Other job scripts don't write recordings."""
 
 LARGEST_MB = 50
-"""Maximum size of a stored file. Larger files are too large for a repository."""
+"""Maximum size of a stored file. A larger file doesn't belong in a repository."""
 
 _FOLDER = re.compile(r"(?P<script>[a-z0-9_]+?)_(?P<job>\d+)(_restart\d+)?")
 _TRACED = re.compile(
@@ -139,7 +139,7 @@ def run_record(folder: Path) -> dict[str, Any]:
     run = json.loads(metrics[0].read_text().splitlines()[0])
     if not platform_of(run):
         raise UserError(
-            f"the job ran on {run['device']} with a torch build for neither ROCm nor CUDA"
+            f"the job ran on {run['device']}. Its torch build supports neither ROCm nor CUDA"
         )
     return run
 

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trainer and return its exit code.
 
     - 0: The run succeeded.
-    - 2: The user can fix the error.
+    - 2: The run failed with an error that the user can fix.
     - 130: The user pressed Ctrl-C.
     - SIGTERM_EXIT_CODE: SIGTERM ended the run.
     """

@@ -119,8 +119,8 @@ MAX_NUMBER = 2**31 - 1
 def option(default: Any, help: str, **more: Any) -> Any:
     """Return a dataclass field with extra metadata for argparse.
 
-    - more: the metadata keys short, choices, metavar and minimum, and group for the first option of
-      a group
+    `more` can contain short, choices, metavar and minimum. The first option of a group also has
+    group.
     """
     return field(default=default, metadata={"help": help} | more)
 
@@ -205,13 +205,13 @@ class TrainConfig:
         self.schedule_for()  # raises an error if the run is too short to record
         if self.inject_fault == "recompile" and not self.compile:
             raise UserError(
-                "--inject-fault recompile needs --compile. Without it, nothing is compiled, so"
-                " nothing can be recompiled."
+                "--inject-fault recompile needs --compile, because only a compiled model can be"
+                " recompiled."
             )
         for name in ("profile_all_ranks", "record_shapes"):
             if getattr(self, name) and not self.torch_profile:
                 raise UserError(
-                    f"{flag(name)} needs --torch-profile. Without it, nothing is recorded."
+                    f"{flag(name)} needs --torch-profile. Without that option, nothing is recorded."
                 )
 
     def schedule_for(self) -> ProfileSchedule | None:
@@ -319,9 +319,10 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
 
 
 def _path(text: str) -> Path:
-    """Return the path of a folder. argparse uses this function as an option type.
+    """Return the path of a folder, as an option type for argparse.
 
-    An empty string is rejected. It comes from an unset variable and would mean the current folder.
+    The function rejects an empty string, because an unset variable would otherwise select the
+    current folder.
     """
     if not text:
         raise argparse.ArgumentTypeError(

@@ -20,8 +20,8 @@ def say(message: str) -> None:
 class Progress(Hook):
     """Hook that counts launched steps.
 
-    It doesn't show throughput or loss because computing them would make the host wait for the
-    device.
+    The hook doesn't show throughput or loss because computing them would make the host wait for
+    the device.
     """
 
     def __init__(self, planned_steps: int) -> None:

@@ -20,7 +20,8 @@ PHASES = ("data", "forward", "loss", "backward", "optimizer")
 class StepOutcome:
     """Result of one step: its zero-based number, its epoch, its number of images and its loss.
 
-    `loss` is a detached scalar on the device. Passing it to hooks therefore doesn't block the host.
+    `loss` is a detached scalar on the device. Passing the loss to hooks therefore doesn't block
+    the host.
     """
 
     step: int
@@ -30,10 +31,10 @@ class StepOutcome:
 
 
 class Hook:
-    """Base class of all hooks. Its methods do nothing, so it also serves as a null hook.
+    """Base class of all hooks. The methods do nothing, so the class also serves as a null hook.
 
-    The loop enters a hook before the first step. The loop exits the hook after the last step, even
-    if the run fails.
+    The loop enters a hook before the first step. The loop exits the hook after the last step,
+    even if the run fails.
     """
 
     def __enter__(self) -> Self:
@@ -64,8 +65,8 @@ class Hook:
 class Hooks(Hook):
     """Several hooks combined into one, ordered from outermost to innermost.
 
-    Most hook points call the hooks in this order, but `step_end` calls them in reverse. The first
-    hook therefore encloses the others.
+    Most hook points call the hooks in this order, but `step_end` calls them in reverse. The
+    first hook therefore encloses the other hooks.
     """
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
@@ -92,7 +93,7 @@ def _call(calls: list[Callable[[Any], None]], argument: Any) -> None:
 
 
 class PhaseRanges(Hook):
-    """Hook that marks the five phases of a step. It calls begin(name) and end() for one range at a
+    """Hook that marks the five phases of a step by calling begin(name) and end(), one range at a
     time.
     """
 

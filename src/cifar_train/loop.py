@@ -53,7 +53,7 @@ class Trainer:
 def train(trainer: Trainer, hook: Hook | None = None) -> int:
     """Run `trainer.planned_steps` optimizer steps and return the number of steps that ran.
 
-    The loop calls the six methods of the hook in every step. A hook doesn't change the arithmetic.
+    The loop calls the hook's six methods in every step. A hook doesn't change the arithmetic.
     The loop itself never waits for the device.
     """
     hook = hook or Hook()

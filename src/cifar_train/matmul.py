@@ -1,8 +1,8 @@
 """A workload that runs a single matrix product: X [N, M] times W [J, K], where M equals J.
 
 `python -m cifar_train.matmul --x-shape N M --w-shape J K` creates both matrices on the host and
-copies them to the device. It then multiplies them and copies the product back. A trace therefore
-contains two copies to the device, one kernel and one copy back.
+copies them to the device. The program then multiplies the matrices and copies the product back.
+A trace therefore contains two copies to the device, one kernel and one copy back.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 def training_flops_per_image(name: str) -> int:
     """Return the FLOPs of one forward and backward pass for one image.
 
-    The count needs no memory or device because it uses only tensor shapes. It covers matrix
-    products and convolutions, as torch.utils.flop_counter does. A multiply-add counts as two FLOPs.
+    The count needs no memory or device because it uses only tensor shapes. The count covers
+    matrix products and convolutions, as torch.utils.flop_counter does. A multiply-add counts as
+    two FLOPs.
     """
     with torch.device("meta"):
         model = build_model(name)

@@ -14,12 +14,13 @@ PEAK_TFLOPS = (
     ("MI250|MI210", 45.3, 181.0, 181.0),
     ("MI100", 46.1, 184.6, 92.3),
 )
-"""Dense matrix peaks in TFLOP/s for each of PRECISIONS, per device that one process sees.
+"""Dense matrix peaks in TFLOP/s for each precision in PRECISIONS.
 
-On an MI250, this device is one GCD. The values come from AMD's CDNA architecture pages and ROCm's
-GPU specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is
-the rate per compute unit and clock cycle, multiplied by the number of compute units and the peak
-clock. automixed uses the float16 peak.
+A peak applies to the part of a GPU that one process sees, which is one GCD on an MI250. The
+values come from AMD's CDNA architecture pages and ROCm's GPU specification table
+(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is the rate per compute
+unit and clock cycle, multiplied by the number of compute units and the peak clock. For
+automixed, the table contains the float16 peak.
 """
 
 

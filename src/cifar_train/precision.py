@@ -12,8 +12,8 @@ from cifar_train.config import TrainConfig
 EMULATED_FACTOR = "7 to 15 times"
 """Slowdown of a step in emulated bfloat16, compared with float32.
 
-We measured it for resnet with batch size 8 on two AMD EPYC CPU cores. oneDNN supports only AVX2 on
-these cores.
+We measured the slowdown for resnet with batch size 8 on two AMD EPYC CPU cores. On these cores,
+oneDNN supports only AVX2.
 """
 
 
@@ -21,8 +21,8 @@ def has_bfloat16() -> bool:
     """Return True if this CPU computes at least about as fast in bfloat16 as in float32.
 
     On x86, torch queries oneDNN, which honors ONEDNN_MAX_CPU_ISA and reports support for AVX-512
-    and newer. On ARM, torch queries the CPU itself. bfloat16 is never fast in a torch build without
-    oneDNN.
+    and newer. On ARM, torch queries the CPU itself. In a torch build without oneDNN, bfloat16 is
+    never fast.
     """
     return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
@@ -30,8 +30,8 @@ def has_bfloat16() -> bool:
 def arithmetic(precision: str, device: torch.device) -> torch.dtype:
     """Return the data type of matrix products and convolutions: float16, bfloat16 or float32.
 
-    On a GPU, automixed uses float16, as AMD's example does. On a CPU, automixed uses bfloat16, or
-    float32 if bfloat16 is slower. float16 is far slower on a CPU.
+    On a GPU, automixed uses float16, as AMD's example does. On a CPU, automixed uses bfloat16,
+    or float32 if bfloat16 is slower. On a CPU, automixed never uses float16, which is far slower.
     """
     if precision != "automixed":
         return getattr(torch, precision)
@@ -43,9 +43,9 @@ def arithmetic(precision: str, device: torch.device) -> torch.dtype:
 def mixed_precision(
     config: TrainConfig, device: torch.device
 ) -> tuple[Callable[[], AbstractContextManager], torch.amp.GradScaler]:
-    """Return the autocast context for the model and the gradient scaler.
+    """Return the model's autocast context and the gradient scaler.
 
-    Both do nothing unless the precision is mixed.
+    The context and the scaler do nothing unless the precision is mixed.
     """
     # Only float16 needs gradient scaling because its range is so small.
     half = arithmetic(config.precision, device)
@@ -65,9 +65,7 @@ def notes(config: TrainConfig, device: torch.device) -> list[str]:
         return ["this CPU doesn't support 16-bit arithmetic, so automixed runs in float32"]
     if config.precision != "bfloat16":
         return []
-    found = [
-        "bfloat16 applies to weights and optimizer state, without a float32 master copy of either"
-    ]
+    found = ["weights and optimizer state are stored in bfloat16, without a float32 master copy"]
     if device.type == "cpu" and not has_bfloat16():
         found.append(
             f"this CPU emulates bfloat16, so a step may take {EMULATED_FACTOR} as long as it would"

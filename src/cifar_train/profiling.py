@@ -27,7 +27,8 @@ UNTRACED_KEY = "watch_untraced"
 """Trace key for the unprofiled step times. Snippet 14_instrument_me.py also writes this key."""
 
 MIN_TIMED = 3
-"""Minimum number of steps that are timed without the profiler. One or two steps could be unusual.
+"""Minimum number of steps that are timed without the profiler. One or two steps might not be
+typical.
 """
 
 
@@ -37,11 +38,9 @@ class UntracedSteps(Hook):
     The profiler makes the recorded steps longer, so the trace also stores these unprofiled
     times. The host waits for the device only at the start and the end of the measurement.
 
-    - timing: the number of steps (steps) and the mean times in ns. step_ns is the mean of a
-      step, and parts_ns contains the mean of `data`.
-
-    `timing` is None until the last timed step ends. It stays None if there are fewer than
-    MIN_TIMED steps.
+    The attribute `timing` contains the number of steps (steps), the mean step time in ns
+    (step_ns), and the mean time in ns of `data` (parts_ns). `timing` is None until the last
+    timed step ends. `timing` stays None if there are fewer than MIN_TIMED steps.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
@@ -75,10 +74,9 @@ class UntracedSteps(Hook):
 class TorchProfile(Hook):
     """Hook that records the scheduled steps and writes a trace and a table.
 
-    - untraced: a hook to call within this hook, whose result is added to the trace
-
-    Create this hook before the device is first used. On ROCm, a tracer that registers too late may
-    miss all GPU work.
+    Create this hook before the device is first used. On ROCm, a tracer that registers too late
+    may miss all GPU work. Call the hook `untraced` within this hook. The result of `untraced` is
+    added to the trace.
     """
 
     def __init__(
@@ -103,8 +101,8 @@ class TorchProfile(Hook):
     def step_end(self, outcome: StepOutcome) -> None:
         """Notify the profiler that a step is over.
 
-        At this point, the profiler may write the trace. It can write only once, so SIGTERM must
-        wait.
+        The profiler may then write the trace. SIGTERM must wait because the profiler can write a
+        trace only once.
         """
         with sigterm_waits():
             if self.untraced.timing and self._profiler.current_action.name.startswith("RECORD"):

@@ -36,8 +36,8 @@ FIRST_PORT, PORTS = 20_000, 12_768
 class Launcher(NamedTuple):
     """The environment variables that contain a launcher's process numbers.
 
-    - one_node: the variable that shows whether all ranks are on one node. It contains either the
-      number of ranks on this node or Slurm's number of nodes.
+    The variable `one_node` shows whether all ranks are on one node. This variable contains
+    either the number of ranks on this node or Slurm's number of nodes.
     """
 
     name: str
@@ -95,8 +95,9 @@ class Launch:
 def discover(environment: Mapping[str, str] = os.environ) -> Launch:
     """Read this process's rank in the job from its launcher's variables.
 
-    A Slurm batch script counts as a single process. It has the variables of a job but lacks the
-    variables of a job step. If a variable is missing or wrong, the UserError contains its name.
+    A Slurm batch script counts as a single process, because it has the variables of a job but
+    lacks the variables of a job step. If a variable is missing or wrong, the UserError contains
+    its name.
     """
     for launcher in LAUNCHERS:
         is_batch = launcher.name == "Slurm" and "SLURM_STEP_ID" not in environment

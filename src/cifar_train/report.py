@@ -217,7 +217,7 @@ def render(
     which = (
         f"{first.steady_steps} steady steps"
         if first.steady
-        else "all steps, because the profiler was on in every steady step"
+        else "all steps, because there is no steady step without the profiler"
     )
     warmup = min(config.warmup_for(trainer.planned_steps), first.steps)
     memory = max(summary.peak_memory_bytes for summary in summaries)

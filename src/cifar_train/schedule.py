@@ -11,8 +11,8 @@ from tidyprof.errors import UserError
 class ProfileSchedule:
     """A schedule of wait + warmup + active steps.
 
-    Like AMD's example, the default schedule records steps 9, 10 and 11, counted from 0. This
-    schedule fits into the 20 steps of that example.
+    Like AMD's example, the default schedule records steps 9, 10 and 11, counted from 0. The
+    default schedule fits into the example's 20 steps.
     """
 
     wait: int = 8

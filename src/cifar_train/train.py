@@ -49,8 +49,8 @@ A step with 256 images took 40 to 53 s on two cores shared with other programs.
 class Result:
     """Result of a finished run.
 
-    On rank 0, `summaries` contains the summaries of all ranks. On other ranks, it contains only the
-    rank's own summary.
+    On rank 0, `summaries` contains the summaries of all ranks. On any other rank, `summaries`
+    contains only the rank's own summary.
     """
 
     folder: Path
@@ -135,9 +135,7 @@ def _run_folder(wanted: Path | None, launch: Launch) -> Iterator[Path]:
         with locked(folder / LOCK):
             yield folder
     except BlockingIOError as error:
-        raise UserError(
-            f"{folder} is in use by another run. Pass a different --run-dir."
-        ) from error
+        raise UserError(f"another run is using {folder}. Pass a different --run-dir.") from error
 
 
 def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer:
@@ -210,8 +208,8 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
             )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
         trainer.notes.append(
-            f"on a CPU, a step with {config.batch_size} images can take a minute, and the first"
-            " step takes longer. With --batch-size 8, a step takes seconds."
+            f"--batch-size {config.batch_size} is large for a CPU. A step can take a minute, and"
+            " the first step takes longer. With --batch-size 8, a step takes seconds."
         )
     if trainer.launch.rank == 0:
         for note in trainer.notes:

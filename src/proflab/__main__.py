@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     - 0: The command succeeded.
     - 1: The command found a problem that must be fixed.
-    - 2: The user can correct the error, which is printed on one line.
+    - 2: The command failed with a one-line error that the user can correct.
     """
     options = parsed(build_parser(), arguments)
     try:
@@ -99,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     fetch.set_defaults(run=_fetch)
 
-    tape = _add(commands, "tape", "run a command of a real tool and record it as a tape")
+    tape = _add(commands, "tape", "record a command of a real tool as a tape")
     tape.add_argument("action", choices=["record"])
     tape.add_argument("--name", default="", help="name the tape (default: the tool's name)")
     tape.add_argument("--gpu", required=True, help="name the GPU of this machine, such as MI300X")

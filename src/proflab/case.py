@@ -117,7 +117,8 @@ def conclude(
 
 
 def lines(until: str = LAST) -> list[tuple[Line, bool]]:
-    """Return a pair for each lesson up to `until`: its last line, and True if the line is yours.
+    """Return one pair per lesson up to `until`: the lesson's last line, and True for a line of your
+    own.
 
     The second value is False for a line shipped with the course.
     """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REQUIRED = ("gradients", "loss", "images")
-"""Parts of the comparison that must all be present and passed."""
+"""Parts of the comparison that must be present and must pass."""
 
 TOLERANCE = 1e-6
 """Largest relative distance that counts as a rounding error.
@@ -20,7 +20,8 @@ The limit applies to float64 trials with the same weights and images. We measure
 with the trainer's ResNet, 16 and 32 images, 4 steps, and learning rates 3e-5 and 1e-4.
 
 - Harmless changes were the fused optimizer, channels last, both together, and every fault with
-  the same arithmetic. They moved a gradient by at most 4.1e-13 and a loss by at most 1.0e-12.
+  the same arithmetic. These changes moved a gradient by at most 4.1e-13 and a loss by at most
+  1.0e-12.
 - A normalization layer without a backward pass omitted 9 of 161 gradients and moved a loss by
   2.7% to 38%.
 
@@ -89,9 +90,8 @@ class CorrectnessGate:
 def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     """Compare the gradients of all parameters.
 
-    The distance between two gradients is divided by the length of the first gradient. If a
-    millionth of the largest gradient length is more, the distance is divided by that length
-    instead.
+    The distance between two gradients is divided by the length of the first gradient. The
+    divisor is at least a millionth of the largest gradient length.
     """
     if len(before) != len(after):
         return Part("gradients", False, f"{len(before)} parameters before, {len(after)} after")

@@ -71,8 +71,8 @@ class Table:
     """Table of strings with a caption.
 
     - flush_right: columns that contain numbers
-    - widths: each column's share of the width in percent, for tables of sentences. In a
-      terminal, each row of such a table becomes a paragraph.
+    - widths: width of each column in percent. Only tables of sentences have widths. In a
+      terminal, each row of these tables becomes a paragraph.
     - earlier: number of rows at the start that a notebook folds and a terminal omits
     """
 
@@ -227,8 +227,8 @@ def size(count: int) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return a phrase that lists the names in `known` similar to `word`. If none is similar, list
-    all names.
+    """Return a phrase that suggests names from `known` similar to `word`. If no name is similar,
+    list all names.
     """
     import difflib
 

@@ -1,4 +1,4 @@
-"""Errors that a learner can fix, which notebooks also show as one line."""
+"""Errors that a learner can fix. Notebooks show each error on one line."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Cleanup of a notebook's child processes after its Jupyter kernel ends.
 
 The Jupyter kernel may have been stopped, restarted or killed, or it may have run out of memory.
-A killed kernel can't end the commands that cells started, because they run as separate
-processes. These processes would keep training and slow down the next measurement. Therefore,
-every process that a kernel starts inherits a mark. A small guard process outlives the kernel:
-`python -m proflab.kernel_guard PID MARK`.
+A killed kernel can't end the commands that cells started, because these commands run as separate
+processes. The commands would keep training and slow down the next measurement. Therefore, every
+process that a Jupyter kernel starts inherits a mark. A small guard process outlives the Jupyter
+kernel: `python -m proflab.kernel_guard PID MARK`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VARIABLE = "PROFLAB_KERNEL"
 """Environment variable with the mark of the Jupyter kernel that started the process."""
 
 GRACE_S = 3.0
-"""Seconds between SIGTERM and SIGKILL. In this time, the trainer can write its results."""
+"""Seconds between SIGTERM and SIGKILL. The trainer uses this time to write its results."""
 
 JOB = "SLURM_JOB_ID"
 """Environment variable that identifies a Slurm job.

@@ -62,7 +62,7 @@ def lessons(folder: Path | None = None) -> Mapping[str, Lesson]:
 
 
 def lesson(number: str) -> Lesson:
-    """Return the lesson with this number. Raises CourseError if there is none."""
+    """Return the lesson with this number. Raises CourseError if no such lesson exists."""
     known = lessons()
     if str(number) not in known:
         raise CourseError(f"there is no lesson {number!r}: {near(str(number), known)}")
@@ -82,7 +82,7 @@ def _read(folder: Path) -> Lesson:
     path = folder / "lesson.toml"
     if not re.fullmatch(r"\d\d_[a-z0-9_]+", folder.name):
         raise CourseError(
-            f"{folder}: rename this folder to NN_name, which is two digits and lowercase letters"
+            f"{folder}: rename this folder to NN_name, with two digits and a lowercase name"
         )
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))

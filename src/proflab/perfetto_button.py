@@ -2,8 +2,8 @@
 
 The cell's output contains the trace, and the browser passes it to Perfetto's page
 (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). The button doesn't need a
-second port, a request to the Jupyter server, or an upload. It also works through JupyterHub and
-SSH tunnels.
+second port, a request to the Jupyter server, or an upload. The button also works through
+JupyterHub and SSH tunnels.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NO_SCRIPT = "If the buttons stay gray, trust this notebook and run the cell aga
 
 @dataclass(frozen=True, repr=False)
 class PerfettoButton:
-    """Button that is HTML with a script in a notebook and one sentence in a terminal.
+    """Button that a notebook shows as HTML with a script, and a terminal as one sentence.
 
     - page: address of the viewer.
     - patience_s: seconds until the button reports that the viewer hasn't answered.
@@ -117,13 +117,14 @@ def perfetto(
     """Show a button that opens a trace in Perfetto, with a timeline from `tidyprof.plots` below it.
 
     - trace_or_profile: any input or result of `tidyprof.read`. Files from torch.profiler and
-      Perfetto are passed unchanged. tidyprof converts other inputs to a Chrome trace.
+      Perfetto are passed unchanged. Other inputs are converted to a Chrome trace.
     - title: name that Perfetto shows for the trace.
-    - step: number of the only step to show, from the start to the end of its host range.
+    - step: number of the step to show, or None for all steps. A step lasts from the start to the
+      end of its host range.
 
     The timeline has a text alternative. If a trace is larger than LIMIT_BYTES, the notebook
-    doesn't contain it, and the output suggests other ways to open it. Raises CourseError for an
-    unknown step, and for a trace that is empty or can't be read.
+    doesn't contain the trace, and the output suggests other ways to open it. Raises CourseError
+    for an unknown step, and for a trace that is empty or can't be read.
     """
     from tidyprof.errors import ProfileReadError
 

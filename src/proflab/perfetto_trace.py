@@ -74,8 +74,8 @@ def prepare(
 def step_of(profile: Profile, step: int) -> Profile:
     """Return the part of a profile that covers one step, on all ranks.
 
-    The step's host range defines the start and the end. The result includes events that overlap
-    this time. Raises CourseError if the step doesn't exist.
+    The step's host range defines the start and the end. The result includes all events that
+    overlap the step. Raises CourseError if the step doesn't exist.
     """
     from tidyprof import steps
     from tidyprof.tables.contract import Profile

@@ -28,11 +28,11 @@ _ASKED: dict[str, tuple[str, str]] = {}
 
 
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
-    """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
+    """Store a prediction under its id, such as "02.a".
 
-    The last prediction before the result appears counts. The function stores nothing for `...`
-    or for an ambiguous value, such as a string instead of a number or a fraction instead of a
-    percentage.
+    The prediction is a `value` in `unit` for the quantity `what`. Only the last prediction
+    before the result appears counts. The function stores nothing for `...` or for an ambiguous
+    value, such as a string instead of a number or a fraction instead of a percentage.
     """
     _ASKED[id] = unit, what
     if value is ...:
@@ -144,7 +144,9 @@ def show_guesses() -> None:
         texts = (number(values[0]), _three_digits(values[1]), guess["unit"], _three_digits(off))
         rows.append((off, (id, guess["what"], *texts)))
     if not rows:
-        show(Notice("No prediction yet", "You made no numeric prediction in time.", "open"))
+        show(
+            Notice("No prediction yet", "You didn't make any numeric predictions in time.", "open")
+        )
         return
     rows.sort(key=lambda row: -row[0])
     columns = ("id", "what", "predicted", "found", "unit", "times off")
@@ -176,8 +178,8 @@ def _records() -> Iterator[dict[str, Any]]:
 
 
 def _three_digits(value: float | str) -> str:
-    """Return a result as a string with three digits, such as 94.5. Whole numbers and words don't
-    change.
+    """Return a result as a string with three digits, such as 94.5. Whole numbers and words remain
+    unchanged.
     """
     if isinstance(value, str) or not abs(value) < 1e3:
         return number(value)

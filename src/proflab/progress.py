@@ -42,7 +42,7 @@ class Tried(NamedTuple):
 
 
 def progress_file() -> Path:
-    """Return the progress file from the runs folder here or from the notebooks' runs folder."""
+    """Return the progress file in the results folder or in the notebooks' results folder."""
     here = journal.runs_folder() / PROGRESS_FILE
     beside = Path("notebooks") / "runs" / PROGRESS_FILE
     return beside if beside.is_file() and not here.is_file() else here
@@ -145,7 +145,10 @@ def _recalled(learners: Iterable[Records]) -> Iterator[str]:
     """Yield the share of right first answers to questions about earlier lessons."""
     given = [right for own in learners for _, right in first_answers(own).values()]
     if given:
-        yield f"Questions about earlier lessons, right first answers: {sum(given)} of {len(given)}."
+        yield (
+            f"Questions about earlier lessons: {sum(given)} of {len(given)} first answers were"
+            " right."
+        )
 
 
 def _lesson(id: str) -> str:

@@ -73,7 +73,7 @@ def published_run(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
-"""Names of files in a Slurm job's folder to read one at a time."""
+"""Names of files that are read one at a time from a Slurm job's folder."""
 
 FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
 """Names of files whose folder is read as a whole."""

@@ -35,9 +35,9 @@ TIMEOUT_S = (10, 60)
 CACHE_NAME = "rocm-profiling-course"
 
 CUT = "cut"
-"""Source name of a cut, and name of the folder that contains cuts.
+"""Value of `source` for a cut, which is the shipped part of a third-party recording.
 
-A cut is the shipped part of a third-party recording.
+The folder `cuts` contains all cuts.
 """
 
 
@@ -159,7 +159,7 @@ def fetch(name: str) -> Recording:
 def places(entry: Entry) -> list[Place]:
     """Return the state of a recording in each folder, in search order.
 
-    The function compares the checksum of every file. If there is a cut, it is last in the list.
+    The function compares the checksum of every file. The cut, if any, is last in the list.
     `fetch` never uses the cut instead of the recording.
     """
     roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
@@ -243,11 +243,14 @@ def _sha256(path: Path, size: int, changed_ns: int) -> str:
 
 def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
     step = (
-        "set PROFLAB_RECORDINGS to a folder that contains it, or run `python -m proflab fetch"
+        "set PROFLAB_RECORDINGS to a folder with this recording, or run `python -m proflab fetch"
         f" {entry.name}` on a machine with network access"
     )
     if not entry.has_address:
-        reason, step = "it ships with the course and can't be downloaded", "reinstall the course"
+        reason, step = (
+            "the course ships this recording, so it can't be downloaded",
+            "reinstall the course",
+        )
     return RecordingUnavailable(
         f"recording {entry.name} ({size(entry.total_bytes)}) isn't on this machine: {reason}. Next"
         f" step: {step}"

@@ -1,7 +1,7 @@
 """The ROCm releases, with tool versions, added and removed options, and changed defaults.
 
-releases.toml contains the data and its sources. Release numbers compare as integers, so 7.2 is
-older than 7.14.
+The file releases.toml contains the data and its sources. Release numbers compare component by
+component, so 7.2 is older than 7.14.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Change:
 
     - since: first release that supports it, or "" if that release is older than the table
     - until: first release that no longer supports it, or "" if all later releases support it
-    - default: dictionary from the first release of each behavior to the behavior
+    - default: dictionary that maps the first release with each behavior to the behavior
     - always: alternative that works on every release
     """
 
@@ -130,8 +130,8 @@ def shown() -> tuple[str, ...]:
 def filled(text: str) -> str:
     """Return the text with placeholders replaced by values for the newest confirmed release.
 
-    `{newest rocm}` becomes that release, and `{newest rocprof-compute}` becomes the version of a
-    tool in it. Raises CourseError for a name that isn't in the table.
+    `{newest rocm}` becomes the release number. A name such as `{newest rocprof-compute}` becomes
+    the tool's version in that release. Raises CourseError for a name that isn't in the table.
     """
     last = newest()
     known = {"rocm": last.rocm, **last.versions}
@@ -161,9 +161,9 @@ def release(rocm: str) -> Release:
 def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Release:
     """Return the release to imitate.
 
-    The release is PROFLAB_ROCM, otherwise the release `found` on this machine, otherwise the
-    newest release. If the table doesn't contain the release on this machine, return the last
-    release before it. Raises CourseError for an unknown value of PROFLAB_ROCM.
+    PROFLAB_ROCM takes precedence over the release `found` on this machine. If neither is set,
+    return the newest release. If the table doesn't contain the release on this machine, return
+    the last release before it. Raises CourseError for an unknown value of PROFLAB_ROCM.
     """
     if environ.get(VARIABLE):
         return release(environ[VARIABLE])

@@ -31,10 +31,11 @@ PACKAGES = ("torch", "torchvision", "transformers")
 SILENCED_LOGS = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 """Environment variables that silence torch's profiler on a machine without a GPU.
 
-Without these variables, the profiler writes errors to stderr, which notebooks show in red. The
-errors report the missing GPU, each start, and memory allocated before the profiler started.
+Without these variables, the profiler writes errors to stderr, which notebooks show in red. These
+errors report the missing GPU, each profiler start, and memory allocated before the profiler
+started.
 
-Kineto, the profiler's library, reads its log level when it first starts. torch reads its own
+Kineto, the profiler's library, reads its log level when it first starts. PyTorch reads its own
 variable during import (PyTorch's page on torch.distributed). With torch 2.15, Kineto's level 5
 still prints a note at each start and stop, but level 6 prints nothing.
 """
@@ -94,7 +95,7 @@ class Session:
 _SHARED: set[str] = set()
 """Results folders of multi-lesson notebooks that this Jupyter kernel has already started.
 
-Their example run is already set.
+For these folders, the example run is already set.
 """
 
 

@@ -44,7 +44,7 @@ SPELLED = {
     **{word.lower(): word for word in ("GPU", "GPUs", "CPU", "LDS", "VGPRs", "SGPRs", "HBM")},
     "pct": "percent",
 }
-"""Words in headings for words in column names."""
+"""Replacements for words of column names in headings."""
 
 COMPARED = 20
 """Limit for columns with the same unit. If the ratio of their largest numbers is below this limit,
@@ -52,7 +52,9 @@ the columns have the same number of decimal places.
 """
 
 _SHOWN_IN_FULL: dict[str, str] = {}
-"""Title of the first table or figure in this notebook that shows a model error, by error."""
+"""For each model error, the title of the first table or figure in this notebook that shows the
+error.
+"""
 
 _FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 _MARKED = re.compile(
@@ -145,8 +147,8 @@ def show_table(
 
     - columns: column names separated by spaces. To convert the unit of the column `total_ns`,
       write `total_us`, `total_ms` or `total_s`. For `total_bytes`, you can write `total_mib`.
-    - origin: source of the numbers, which your own tables need. tidyprof's tables already have
-      an origin.
+    - origin: source of the numbers. Pass it for your own tables, because only tables from
+      tidyprof already have an origin.
 
     Raises ValueError for an unknown column and for a table without an origin.
     """
@@ -251,8 +253,8 @@ def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any]
     """Return a function that formats a column's numbers.
 
     All numbers have the same number of decimal places, so that the largest number has three
-    digits. Percentages have one decimal place, and whole numbers have none. A number without a
-    unit that a lesson has already rounded keeps its remaining decimal places.
+    digits. Percentages have one decimal place, and whole numbers have none. If a lesson has
+    already rounded a number without a unit, the number keeps its remaining decimal places.
     """
     if (values.dropna() % 1 == 0).all():
         return lambda value: _rounded(value, 0)

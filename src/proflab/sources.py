@@ -27,8 +27,8 @@ def source(item: object) -> str:
     text = str(found or "").strip()
     if not text:
         raise CourseError(
-            f"this {type(item).__name__} has lost its origin, for example through a join or"
-            ' groupby. Copy it from the source: table.attrs["origin"] = profile.origin'
+            f"this {type(item).__name__} has no origin. A join or groupby, for example, drops the"
+            ' origin. Copy it from the profile: table.attrs["origin"] = profile.origin'
         )
     return text
 

@@ -42,9 +42,9 @@ PARTS = ("warmup", "steady")
 class TrainingRun:
     """One training run as rank 0 recorded it.
 
-    - steps: one row for each finished step, with the columns STEP_DTYPES. Durations in ns are
-      between finished device work. `profiled` is True if torch.profiler was on. attrs["origin"]
-      contains the device that the run used.
+    - steps: one row for each finished step, with the columns STEP_DTYPES. Durations are in ns
+      and include the device's work. `profiled` is True if torch.profiler was on. The origin in
+      `attrs` contains the device that the run used.
     - summary: the trainer's last record, with the median and the quartiles in ns,
       images_per_second, the device and more.
     - config: every setting of the run, by its name in `cifar_train.config.TrainConfig`.

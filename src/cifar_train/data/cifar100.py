@@ -1,7 +1,7 @@
 """Location, verification and download of the CIFAR-100 files.
 
-This module doesn't import torch or need a GPU because `--download-only` needs a machine with a
-network, usually a login node. The checksums come from torchvision.datasets.CIFAR100.
+This module doesn't import torch or need a GPU, because `--download-only` usually runs on a login
+node with a network. The checksums come from torchvision.datasets.CIFAR100.
 """
 
 from __future__ import annotations

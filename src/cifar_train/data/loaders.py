@@ -1,8 +1,8 @@
 """Training batches from CIFAR-100 or synthetic images.
 
 This module reads CIFAR-100 from its staged files and never downloads it, because compute nodes
-often don't have a network. Synthetic images are a replacement with the same shape, type and count,
-and a model can learn from them.
+often don't have a network. Synthetic images can replace CIFAR-100. They have the same shape,
+type and count, and a model can learn from them.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class Batches:
     """Dataset that returns whole batches (images [n, 3, 32, 32], labels int64 [n]).
 
     If there is a seed, the dataset transforms each image. The random numbers depend only on the
-    seed and the images in the batch. They therefore don't depend on the number of data loader
-    workers or on the model's random numbers.
+    seed and the images in the batch. The number of data loader workers and the model's random
+    numbers don't affect the transforms.
     """
 
     def __init__(
@@ -232,9 +232,9 @@ class SyntheticImages:
         self._noise_numbers = (first[self.labels] + torch.arange(count) // CLASSES) % NOISE_PICTURES
 
     def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
-        """Return the images at the indices int64 [n], as a tensor [n, 3, 32, 32].
+        """Return the images with these indices as a tensor [n, 3, 32, 32].
 
-        `dim` must be 0.
+        `index` has the type int64 [n], and `dim` must be 0.
         """
         patterns = self._patterns.index_select(dim, self.labels[index])
         return patterns.add_(self._noise.index_select(dim, self._noise_numbers[index]))

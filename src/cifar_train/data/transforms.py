@@ -1,8 +1,8 @@
 """The training transforms from AMD's example, for single images with torchvision or for whole
 batches.
 
-Both versions draw new random numbers for each image. They flip the image, crop and resize it, and
-then change its brightness, contrast and saturation.
+Both versions draw new random numbers for each image. The transforms flip the image, crop and
+resize it, and then change its brightness, contrast and saturation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RandomResizedCrop.
 """
 
 JITTER = 0.2
-"""Half-width of the brightness, contrast and saturation range, 1 - JITTER to 1 + JITTER."""
+"""Largest deviation of a brightness, contrast or saturation factor from 1."""
 
 DRAWS = 8
 """Random numbers per image: flip, area, aspect, column, row, brightness, contrast, saturation."""

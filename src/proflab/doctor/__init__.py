@@ -2,8 +2,8 @@
 problem.
 
 `run_doctor()` runs every check in `checks.CHECKS` at the same time, each with a time limit. A
-check that doesn't finish is reported as "unknown", never as "ok". Only a separate process
-imports torch.
+check that doesn't finish is reported as "unknown", never as "ok". The doctor imports torch only
+in a separate process.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from proflab.doctor.checks import CHECKS, Check
 from proflab.doctor.machine import Machine
 
 GRACE_S = 3.0
-"""Extra seconds after the machine's `patience_s`, in which a check can evaluate its program's
-output.
-"""
+"""Extra seconds for a check to evaluate its program's output after the machine's `patience_s`."""
 
 ISSUES = "docs/known-issues.md"
 

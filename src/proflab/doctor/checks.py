@@ -38,7 +38,7 @@ NETWORK_FILE_SYSTEMS = re.compile(
     "cifs|panfs|lustre|pvfs2|smb3|dvs|nfs4?|beegfs|afs|wekafs|virtiofs|9p|gpfs"
     "|(fuse[.])?(glusterfs|ceph|sshfs)"
 )
-"""Network file system types, as /proc/mounts names them."""
+"""Network file system types as listed in /proc/mounts."""
 
 TRAINING_CORES = 3
 """CPU cores for the training process and its two data loader workers (cifar_train.config)."""
@@ -86,7 +86,7 @@ class Check(NamedTuple):
 
 
 def architecture(properties: str) -> str | None:
-    """Return the architecture in a node's file `properties`, such as gfx942.
+    """Return the architecture that a node's `properties` file states, such as gfx942.
 
     Return None for a CPU, which has no SIMD units. `gfx_target_version` is major * 10000 + minor
     * 100 + stepping.
@@ -452,7 +452,7 @@ CHECKS: dict[str, Check] = {
     ),
     "visible GPUs": Check(
         _visibility,
-        "Unset all except one of these variables, or let Slurm set them.",
+        "Unset all but one of these variables, or let Slurm set them.",
         "two-visibility-variables-hide-every-gpu",
     ),
     "ROCm": Check(
@@ -490,7 +490,7 @@ CHECKS: dict[str, Check] = {
     ),
     "Python": Check(
         _python,
-        "Before loading modules, `deactivate` or, in a job, `unset VIRTUAL_ENV PYTHONHOME`.",
+        "Before loading modules, run `deactivate` (in a job: `unset VIRTUAL_ENV PYTHONHOME`).",
         "a-virtual-environment-shadows-the-modules-python",
     ),
     "torch": Check(

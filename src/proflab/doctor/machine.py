@@ -76,7 +76,7 @@ class Machine:
         return os.access(self.path(name), os.R_OK | os.W_OK)
 
     def which(self, program: str) -> str | None:
-        """Return the path of a program, based on PATH."""
+        """Return the path of a program in PATH, or None if PATH doesn't contain it."""
         return shutil.which(program, path=self.environment.get("PATH", ""))
 
     def run(self, *command: str) -> Answer:
@@ -111,7 +111,8 @@ class Machine:
         return Path(places[0], name).read_text(encoding="utf-8") if places else ""
 
     def space(self, folder: str) -> tuple[int, bool]:
-        """Return a file system's free bytes, and True if files can be created in the folder.
+        """Return the free bytes of a folder's file system, and True if files can be created in the
+        folder.
 
         If the folder doesn't exist, the function checks its nearest existing parent.
         """

@@ -1,9 +1,9 @@
 """Separate process that imports torch, looks for a device and runs one kernel.
 
-`python -m proflab.doctor.torch_child [--profile]` starts the process. It prints one line of JSON
-as soon as it completes a stage, so the last line shows the point of a hang. The last stage lists
-the profiler libraries in this process. With --profile, the kernel runs under torch.profiler, and
-the process counts the recorded kernels.
+`python -m proflab.doctor.torch_child [--profile]` starts the process. The process prints one
+line of JSON after each stage, so the last line shows where the process hung. The last stage
+lists the profiler libraries in this process. With --profile, the kernel runs under
+torch.profiler, and the process counts the recorded kernels.
 """
 
 from __future__ import annotations

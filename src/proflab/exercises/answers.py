@@ -27,21 +27,21 @@ _FAMILIES = (
 _ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB", "times": "ratio"}
 _WHOLE = {"fraction": 1.0, "percent": 100.0}
 _AS = {"fraction": "a fraction", "percent": "a percentage"}
-"""Names of units in sentences. A unit without an entry is its own name."""
+"""Names of units in sentences. A unit that isn't listed is written as it is."""
 
 _TIMES = {100.0: "a hundred", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion"}
 
 _CLOSE = 0.02
-"""Largest relative distance between a ratio and a unit conversion factor.
+"""Largest relative difference between a ratio and a unit conversion factor.
 
-The limit is less than the distance between MB and MiB (0.049).
+The limit is less than the difference between MB and MiB (0.049).
 """
 
 _EQUAL = 1e-3
-"""Largest relative distance between an answer and a known wrong value.
+"""Largest relative difference between an answer and a known wrong value.
 
-The limit allows for an answer rounded to four digits. It is small enough that another mistake
-rarely produces a matching value.
+The limit allows for an answer rounded to four digits. The limit is also small enough that a
+different mistake rarely produces a matching value.
 """
 
 
@@ -101,7 +101,9 @@ def _slips(expected: float, unit: str) -> list[tuple[float, str]]:
 
 
 def same_value(answer: float, value: float) -> bool:
-    """Return True if the answer is this value, perhaps rounded to at least four digits."""
+    """Return True if the answer equals this value, either exactly or rounded to at least four
+    digits.
+    """
     return math.isclose(answer, value, rel_tol=_EQUAL)
 
 
@@ -114,7 +116,7 @@ class Number:
     """Number that is close to `expected(data)`.
 
     The tolerance is either `relative` (a fraction) or `absolute` (in `unit`). Messages show
-    `unit`, and `likely_mistake` uses it.
+    `unit`, and `likely_mistake` uses `unit` to explain wrong answers.
     """
 
     expected: Callable[[Any], float]
@@ -126,7 +128,7 @@ class Number:
         """Return the expected number. Raises ValueError if the number isn't finite."""
         value = float(self.expected(data))
         if not math.isfinite(value):
-            raise ValueError(f"the expected answer for this data is {value}, which isn't finite")
+            raise ValueError(f"the expected answer isn't finite: {value}")
         return value
 
     def judge(self, answer: Any, right: float, data: Any) -> str | None:
@@ -184,7 +186,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Property:
-    """Any answer that has a certain property.
+    """Answer of any type that must have a certain property.
 
     - check(answer, data): returns None or True if the answer has the property, or a sentence
       that explains the error.
@@ -238,7 +240,7 @@ def _plain(text: str) -> str:
 
 
 def _but(answer: Any) -> str:
-    """Return a sentence that names the wrong type of an answer."""
+    """Return a sentence that states the type of an invalid answer."""
     if answer is None:
         return "Your answer is None. Did you forget to assign a value?"
     name = type(answer).__name__

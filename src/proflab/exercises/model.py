@@ -107,7 +107,9 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """Exercise with the learner's data. Its methods show their results and return None."""
+    """Exercise with the learner's data. The methods of a question show their results and return
+    None.
+    """
 
     exercise: Exercise
     data: Any = None
@@ -119,8 +121,8 @@ class Question:
     def check(self, answer: Any = ...) -> None:
         """Show whether the answer is right. A wrong answer doesn't raise an error.
 
-        With PROFLAB_STRICT=1, a wrong answer raises ExerciseNotPassed. A right answer then
-        starts the exercise's self-test with this data.
+        With PROFLAB_STRICT=1, a wrong answer raises ExerciseNotPassed. A right answer starts the
+        exercise's self-test with this data.
         """
         result = self.evaluate(answer)
         known = (
@@ -146,7 +148,7 @@ class Question:
             text = "Replace the `...` with your answer and run the cell again."
             return Result(Outcome.NOT_ATTEMPTED, text)
         if self.data is None and self.exercise.needs_data:
-            text = "There is no data for this check because the trace isn't here."
+            text = "There is no data for this check because the trace is missing."
             return Result(Outcome.NOT_ATTEMPTED, text)
         # Turn errors into messages because a learner's cell must never show a traceback from the
         # course.
@@ -195,13 +197,11 @@ class Question:
                 ) from result.cause
 
     def hint(self, number: int = 1) -> None:
-        """Show hint `number`, which starts at 1. Higher numbers help more."""
+        """Show a hint. Hint numbers start at 1, and higher numbers help more."""
         hints = self.exercise.hints
         self._note("hint", number=number)
         if not isinstance(number, int) or not 1 <= number <= len(hints):
-            text = (
-                f"This exercise has hints 1 to {len(hints)}. For the solution, run `q.solution()`."
-            )
+            text = f"Available hints: 1 to {len(hints)}. For the solution, run `q.solution()`."
             show(Notice("No such hint", text, "open"))
             return
         more = f"`q.hint({number + 1})`" if number < len(hints) else "`q.solution()`"

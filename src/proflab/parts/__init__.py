@@ -1,4 +1,5 @@
-"""Shared data, tables and charts of lessons and exercises, which aren't public names of proflab.
+"""Data, tables and charts that lessons and exercises share, but that aren't public names of
+proflab.
 
 Figures and checks for a single lesson are in the lesson's folder. Imports from this package also
 search the lesson folders. For example, `proflab.parts.work_map` is

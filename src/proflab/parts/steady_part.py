@@ -22,7 +22,7 @@ class SteadyPart:
     - steps: number of steady steps per rank.
     - duration_ns: total time of these steps in ns, averaged over the ranks.
 
-    The time window of each rank covers the rank's own steps, so all ranks have the same
+    Each rank's events come from the rank's own steady steps, so all ranks have the same
     collectives.
     """
 
@@ -100,10 +100,10 @@ def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
 
 
 def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the mean step of each `tidyprof.step_budget` table, for `plots.step_budget`.
+    """Return a table with the mean step of each step budget, for `plots.step_budget`.
 
-    The result has the columns of `step_budget` in ns, and its column `step` contains the keys of
-    `budgets`.
+    The result has the columns of `tidyprof.step_budget` in ns. The column `step` contains the
+    keys of `budgets`.
     """
     import pandas as pd
 

@@ -138,7 +138,7 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
 
 
 def _relations(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the kind of each table and view by its name."""
+    """Return a dictionary that maps the name of each table or view to its kind."""
     asked = f"SELECT name, type FROM {_ALL} WHERE type IN ('table', 'view') ORDER BY name"
     return {
         name: kind for name, kind in connection.execute(asked) if not name.startswith("sqlite_")
@@ -146,7 +146,7 @@ def _relations(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 class KnownQuery(str):
-    """SQL query with its `database`, which allows comparing queries by their results."""
+    """SQL query that stores its `database`, so that queries can be compared by their results."""
 
     database: sqlite3.Connection
 
@@ -158,7 +158,7 @@ class KnownQuery(str):
 
 
 def wrong_query(sql: str) -> Callable[[sqlite3.Connection], KnownQuery]:
-    """Return a function of the data that creates this wrong query, for `Mistake`."""
+    """Return a function that creates this wrong query from the data, for use in `Mistake`."""
     return lambda database: KnownQuery(sql, database)
 
 
@@ -178,7 +178,7 @@ class Query:
     units: Sequence[str] = ()
 
     def right(self, data: sqlite3.Connection) -> KnownQuery:
-        """Return the expected query. Raises ValueError if its result in this data is empty."""
+        """Return the expected query. Raises ValueError if the query finds nothing in this data."""
         if all(value is None for row in answer_of(data, self.expected).rows for value in row):
             raise ValueError("the file contains no data for this question")
         return KnownQuery(self.expected, data)

@@ -1,7 +1,8 @@
 """Placeholders in file names, such as `rank%rank%_%pid%`.
 
-ROCprofiler-SDK and rocprof-sys expand them in the same way (github.com/ROCm/rocm-systems,
-projects/rocprofiler-sdk, source/lib/output and source/docs/how-to/using-rocprofv3.rst, ROCm 7).
+ROCprofiler-SDK and rocprof-sys expand these placeholders in the same way
+(github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
+source/docs/how-to/using-rocprofv3.rst, ROCm 7).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ RANK_VARIABLES = (
     "MPI_LOCALRANKID",
     "MPI_RANK",
 )
-"""Environment variables for %rank%, in lookup order. torchrun's RANK isn't in this list."""
+"""Environment variables for %rank%, in lookup order. The list doesn't contain torchrun's RANK."""
 
 SIZE_VARIABLES = (
     "OMPI_COMM_WORLD_SIZE",

@@ -1,4 +1,4 @@
-"""Setup of PATH, with the replay tool at the end under the names of all tools.
+"""Setup that adds the replay tool to the end of PATH, under the name of each tool.
 
 A real tool therefore takes precedence.
 """

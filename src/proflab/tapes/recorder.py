@@ -21,7 +21,7 @@ from proflab.tapes.player import ARCHIVE, FILE, OWN_FOLDER, tapes_folder
 from proflab.tapes.requests import SHA, Request, digest, understand
 
 SHORTEST = 4
-"""Minimum length of an option value that is replaced by a placeholder in printed text."""
+"""Minimum length of option values that the recorder replaces with placeholders in printed text."""
 
 _NAME = re.compile(r"@(\w+)@")
 _ROCM = re.compile(r"rocm(?:[ _]version)?: *v?(\d+\.\d+)", re.IGNORECASE)

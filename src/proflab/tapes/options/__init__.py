@@ -1,15 +1,16 @@
 """Command-line parsers of the tools, read from one TOML file per tool family.
 
-The release table (proflab.releases) removes options that the selected release doesn't support.
-The key of an option in that table is the option's last name. A TOML file contains these tables:
+The release table (proflab.releases) removes options that the selected release doesn't support. In
+the release table, the key of an option is the last of its names. A TOML file contains these
+tables:
 
 - `[options]`: options of all tools in the family
 - `[tool.NAME]`: options of one tool
 - `[commands.NAME]`: options of one subcommand
 - `[shared.NAME]`: options that commands include with `like`
 
-Each option has its names and either its help text or the arguments of
-`argparse.ArgumentParser.add_argument`. An option can also have these keys:
+The key of an option contains its names. The value is either the help text or a table of arguments
+for `argparse.ArgumentParser.add_argument`. An option can also have these keys:
 
 - flag: the option doesn't take a value
 - switch: the option is a flag that also accepts a truth value
