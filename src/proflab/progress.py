@@ -61,7 +61,8 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
         files = [path] if path.is_file() else [own] if own.is_file() else [*path.glob("*.jsonl")]
         if not files:
             raise CourseError(
-                f"{path} doesn't contain a progress file. Pass its folder with --runs FOLDER."
+                f"{path} doesn't contain a progress file. Pass the folder of a progress file with"
+                " --runs FOLDER."
             )
         found |= dict.fromkeys(file.resolve() for file in sorted(files))
     return list(found)

@@ -107,7 +107,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Place:
-    """State of one recording in one folder.
+    """State of one recording in one search folder.
 
     `problem` is None if the folder contains the complete recording, and "" if it contains none
     of the files.

@@ -27,7 +27,7 @@ def source(item: object) -> str:
     text = str(found or "").strip()
     if not text:
         raise CourseError(
-            f"this {type(item).__name__} has no origin. A join or groupby, for example, drops the"
+            f"this {type(item).__name__} has no origin. A join or groupby may have dropped the"
             ' origin. Copy it from the profile: table.attrs["origin"] = profile.origin'
         )
     return text

@@ -113,7 +113,7 @@ def _near(value: float, target: float) -> bool:
 
 @dataclass(frozen=True)
 class Number:
-    """Number that is close to `expected(data)`.
+    """Numeric answer that must be close to `expected(data)`.
 
     The tolerance is either `relative` (a fraction) or `absolute` (in `unit`). Messages show
     `unit`, and `likely_mistake` uses `unit` to explain wrong answers.
@@ -186,9 +186,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Property:
-    """Answer of any type that must have a certain property.
+    """Answer of any type that must meet a condition.
 
-    - check(answer, data): returns None or True if the answer has the property, or a sentence
+    - check(answer, data): returns None or True if the answer meets the condition, or a sentence
       that explains the error.
     - example(data): returns a right answer for tests.
     """

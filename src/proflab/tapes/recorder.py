@@ -131,8 +131,8 @@ def _store(
 
 
 def _portable(word: str, request: Request, folder: Path) -> str:
-    """Return an argument with a digest in place of each input file. Settings files move into the
-    tape.
+    """Replace each input file in an argument with a digest, and return the argument. Settings files
+    move into the tape.
     """
     if word in getattr(request.options, "config", []):
         return f"{OWN_FOLDER}/{PurePath(shutil.copy(word, folder)).name}"
