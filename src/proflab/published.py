@@ -76,7 +76,7 @@ FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
 """Names of files that are read one at a time from a Slurm job's folder."""
 
 FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
-"""Names of files whose folder is read as a whole."""
+"""Names of files that mark a folder to be read as a whole."""
 
 
 def readable_paths(folder: Path) -> list[Path]:

@@ -218,7 +218,7 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
     if len(missing) == len(files):
         return ""
     if missing:
-        return f"{missing[0]} is missing ({len(missing)} of {len(files)} files are missing)"
+        return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
     # Compare checksums last because this comparison reads every file completely.
     for file in files:
         path = root / file.path
