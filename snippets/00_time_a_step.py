@@ -1,12 +1,12 @@
 """Time a training step on an AMD or NVIDIA GPU, or on a CPU.
 
-Copy this file next to your script as time_a_step.py, then add:
+Copy this file next to your script as time_a_step.py, then add these lines to the script:
 
     from time_a_step import report, step_seconds
     print(report(step_seconds(lambda: train_one_batch(next(batches))), images=256))
 
-The function that you pass runs one step. It doesn't need to wait for the GPU. To try the file with
-a small model, run `python time_a_step.py`.
+The function that you pass runs one step. Your function doesn't need to wait for the GPU. To try
+this file with a small model, run `python time_a_step.py`.
 """
 
 import itertools
@@ -15,11 +15,13 @@ import time
 
 import torch
 
-ON_GPU = torch.cuda.is_available()  # also True on AMD GPUs
+ON_GPU = torch.cuda.is_available()  # also True for AMD GPUs
 
 
 def step_seconds(step, steps=50, warmup=10):
-    """Call step() warmup + steps times, and return the seconds of each step after warmup."""
+    """Call step() warmup + steps times, and return the duration of each step after the warmup in
+    seconds.
+    """
     for _ in range(warmup):
         step()
     wait()
@@ -33,14 +35,13 @@ def step_seconds(step, steps=50, warmup=10):
     seconds = [between(*pair) for pair in itertools.pairwise(marks)]
     if abs(sum(seconds) - whole) > 0.1 * whole:
         print(
-            f"warning: the steps add up to {sum(seconds):.3f} s, but the host measured"
-            f" {whole:.3f} s"
+            f"warning: step times total {sum(seconds):.3f} s, but the host measured {whole:.3f} s"
         )
     return seconds
 
 
 def mark():
-    """Return an event in the GPU's queue, or the time on a CPU."""
+    """Return an event recorded on the GPU, or the current time on a CPU."""
     if not ON_GPU:
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)
@@ -49,7 +50,7 @@ def mark():
 
 
 def between(begin, end):
-    """Return the seconds between two marks. On a GPU, call wait() first."""
+    """Return the seconds between two marks. On a GPU, call wait() before this function."""
     return begin.elapsed_time(end) / 1e3 if ON_GPU else end - begin
 
 
@@ -60,9 +61,9 @@ def wait():
 
 
 def report(seconds, images):
-    """Return one line with the mean, the median, the quartiles and the rate.
+    """Return one line with the mean, median and quartiles of the step times, and the throughput.
 
-    Add the model, the precision and the batch size before you share it.
+    Before you share this line, add the model, the precision and the batch size.
     """
     lower, median, upper = (1e3 * value for value in statistics.quantiles(seconds, n=4))
     name = torch.cuda.get_device_name() if ON_GPU else f"CPU, {torch.get_num_threads()} threads"

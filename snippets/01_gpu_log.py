@@ -1,4 +1,4 @@
-"""Record what the GPUs do while a command runs, and summarize such a log.
+"""Log GPU activity while a command runs, or summarize such a log.
 
     python 01_gpu_log.py record gpu.csv python train.py --epochs 3
     python 01_gpu_log.py summary gpu.csv
@@ -6,10 +6,12 @@
     python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30
 
 `record` runs `amd-smi monitor` on this node while the command runs. In a job on several nodes,
-start it on each node with a separate file. If amd-smi is missing, the command still runs.
+start this script on each node with a separate file. If amd-smi is missing, the command still
+runs.
 
-`summary` uses the samples in which a GPU held memory, or a window of time (in UTC). With --images,
-the number of images that each GPU processed, it also reports the energy per image.
+`summary` uses the samples in which a GPU held memory, or the samples from a time window (in
+UTC). --images is the number of images that each GPU processed. With this option, `summary` also
+prints the energy per image.
 """
 
 import argparse
@@ -25,9 +27,9 @@ MONITOR = "amd-smi monitor -p -t -u -m -v -w 1 --csv --file"
 
 
 def record(options):
-    """Run the command and the monitor, and return the exit code of the command."""
+    """Run the command and the monitor, and return the command's exit code."""
     if pathlib.Path(options.file).exists():
-        sys.exit(f"{options.file} already exists. Delete it or choose another name.")
+        sys.exit(f"{options.file} already exists. Delete this file or choose another name.")
     monitor = [*MONITOR.split(), options.file]
     try:
         monitor = subprocess.Popen(monitor, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -37,21 +39,21 @@ def record(options):
     try:
         return subprocess.run(options.command).returncode
     finally:
-        monitor.send_signal(signal.SIGINT)  # as Ctrl-C does
+        monitor.send_signal(signal.SIGINT)  # same signal as Ctrl-C
         monitor.wait()
 
 
 def read(file):
-    """Return the samples. Their column names differ between releases of amd-smi.
+    """Return the samples without repeated headers and empty lines.
 
-    Repeated headers and empty lines are left out.
+    The column names differ between amd-smi releases.
     """
     with open(file, newline="") as lines:
         rows = [row for row in csv.reader(lines) if len(row) > 1]
     samples = pd.DataFrame(
         [row for row in rows[1:] if row != rows[0]], columns=[name.lower() for name in rows[0]]
     )
-    return samples.apply(pd.to_numeric, errors="coerce")  # N/A: the GPU lacks the sensor
+    return samples.apply(pd.to_numeric, errors="coerce")  # N/A means that the GPU lacks the sensor
 
 
 def summary(options):
@@ -77,9 +79,10 @@ def summary(options):
 
 
 def one_gpu(own, kept, images):
-    """Return the medians, the largest memory use and the energy of one GPU.
+    """Return the medians, the peak memory use and the energy of one GPU.
 
-    The energy is mean power times seconds, between neighboring samples that are both kept.
+    The energy is the sum of mean power times seconds over all pairs of neighboring samples in
+    which both samples are kept.
     """
     joules = own["timestamp"].diff() * own["power_usage"].rolling(2).mean()
     joules = joules[kept & kept.shift(fill_value=False)].sum()

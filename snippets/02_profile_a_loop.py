@@ -1,10 +1,10 @@
-"""Trace a training loop with torch.profiler, also under torchrun or srun.
+"""Trace a training loop with torch.profiler. The script also works under torchrun and srun.
 
     python 02_profile_a_loop.py [FOLDER]
 
-The script writes one file per rank, such as FOLDER/trace_rank0.json.gz, for
-https://ui.perfetto.dev, and prints two tables. It traces steps 5 to 7. Put your model, data and
-loop between the two dashed lines.
+The script traces steps 5 to 7 and prints two tables. It also writes one file per rank, such as
+FOLDER/trace_rank0.json.gz. You can open these files in https://ui.perfetto.dev. Put your model,
+data and loop between the two dashed lines.
 """
 
 import os
@@ -28,7 +28,7 @@ folder.mkdir(parents=True, exist_ok=True)
 
 activities = [ProfilerActivity.CPU]
 device = torch.device("cpu")
-if torch.cuda.is_available():  # also AMD GPUs
+if torch.cuda.is_available():  # also True for AMD GPUs
     activities.append(ProfilerActivity.CUDA)
     device = torch.device("cuda", local % torch.cuda.device_count())
 elif hasattr(torch, "xpu") and torch.xpu.is_available():
@@ -56,8 +56,8 @@ model = torch.nn.Sequential(
     torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)
 ).to(device)
 optimizer = torch.optim.AdamW(model.parameters())
-# With num_workers above 0, the trace doesn't contain the workers' operators, and DataLoader's
-# `__next__` is the wait for a worker.
+# If num_workers is above 0, the trace doesn't contain the workers' operators. DataLoader's
+# `__next__` then shows the time spent waiting for a worker.
 loader = DataLoader(
     TensorDataset(torch.randn(64 * STEPS, 512)), 64, num_workers=0, pin_memory=device.type == "cuda"
 )
@@ -68,7 +68,7 @@ with profile(
     schedule=schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1),
     on_trace_ready=ready,
     record_shapes=True,
-    with_stack=False,  # True adds functions and modules, but the run is slower
+    with_stack=False,  # True also records functions and modules, but slows down the run
 ) as prof:
     for _ in range(STEPS):
         with record_function("data"):
@@ -80,5 +80,5 @@ with profile(
         with record_function("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
-        prof.step()  # without this call, nothing is recorded
+        prof.step()  # without this call, the profiler records nothing
 # ------------------------------------------------------------------------------

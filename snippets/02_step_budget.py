@@ -1,11 +1,11 @@
-"""Divide each step of a torch.profiler trace into parts of GPU time.
+"""Divide the GPU time of each step in a torch.profiler trace into parts.
 
     python 02_step_budget.py trace.json[.gz] [MS]
 
-MS is the step time without the profiler, which you find in any log. The traced steps are longer,
-because the profiler slows down launches, so the script subtracts the difference from the
-launch-bound time. A trace of the block in lesson 14 contains MS. The data wait is idle time in the
-range `data`.
+MS is the step time without the profiler, which you can find in any training log. The profiler
+slows down launches, so the traced steps are longer. The script therefore subtracts the
+difference from the launch-bound time. If the code block from lesson 14 wrote the trace, the
+trace already contains MS. The data wait is idle time in the range `data`.
 """
 
 import gzip
@@ -15,7 +15,7 @@ import sys
 import numpy as np
 import pandas as pd
 
-WAITS = (  # calls in which the host may wait
+WAITS = (  # calls that may block the host
     r"(?:hip|cuda).*(?:Synchronize|Malloc|Free)|(?:hip|cuda)Memcpy(?!.*Async)"
 )
 
@@ -36,7 +36,9 @@ length = events["end"].max() + 1
 
 
 def during(rows):
-    """Return True for each 0.1 us in which at least one of these events runs."""
+    """Return an array that is True for each 0.1 us during which at least one of these events
+    runs.
+    """
     change = np.zeros(length + 1, int)
     np.add.at(change, rows["begin"], 1)
     np.add.at(change, rows["end"], -1)
@@ -45,9 +47,7 @@ def during(rows):
 
 device = events[events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])].sort_values("begin")
 if device.empty:
-    sys.exit(
-        "This trace has no GPU work. Use 02_trace_to_table.py, which prints the time of its steps."
-    )
+    sys.exit("This trace contains no GPU work. To see its step times, run 02_trace_to_table.py.")
 calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver"])]
 is_collective, is_copy = (
     device["name"].str.contains("nccl|rccl", case=False),
@@ -56,7 +56,7 @@ is_collective, is_copy = (
 compute, busy = during(device[~is_collective & ~is_copy]), during(device)
 communication = during(device[is_collective]) & ~compute
 
-# If the next work was launched after the GPU had finished all earlier work, the host made the gap.
+# The host causes a gap if it launches the next work after the GPU has finished all earlier work.
 launched = device["correlation"].map(
     calls.drop_duplicates("correlation").set_index("correlation")["begin"]
 )
@@ -94,6 +94,6 @@ if untraced:
     mean = table.mean() / 1e4
     left = max(0, mean["launches"] - max(0, mean["step"] - untraced))
     print(
-        f"Without the profiler, a step takes {untraced:.2f} ms. The GPU waits for launches for at"
-        f" most {left:.2f} ms of it."
+        f"Step time without the profiler: {untraced:.2f} ms."
+        f" GPU time waiting for launches: at most {left:.2f} ms."
     )

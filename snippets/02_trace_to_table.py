@@ -1,9 +1,9 @@
-"""Print busy time, gaps and the largest kernels of a torch.profiler trace.
+"""Print the busy time, the gaps and the largest kernels of a torch.profiler trace.
 
     python 02_trace_to_table.py trace.json[.gz]
 
-Times in the file are in microseconds. If the trace has no GPU work, the script prints the largest
-operators instead.
+Times in the file are in microseconds. If the trace contains no GPU work, the script prints the
+largest operators instead.
 """
 
 import gzip
@@ -29,15 +29,15 @@ steps = events[
 print(f"{len(events)} events, {len(device)} on a device, {len(steps)} steps")
 for step in steps.sort_values("ts").itertuples():
     print(
-        f"  {step.name}: {step.dur / 1e3:.2f} ms on the host (without the profiler, it may take"
-        " half as long)"
+        f"  {step.name}: {step.dur / 1e3:.2f} ms on the host."
+        " Without the profiler, a step may take half as long."
     )
 
 if device.empty:
     operators = events[events["cat"] == "cpu_op"]
     print(operators.groupby("name")["dur"].agg(["count", "sum"]).nlargest(10, "sum").to_string())
     print(
-        "These are totals in us. They include the operators that each one calls: don't add them up."
+        "Each total in us includes the operators that the operator calls. Don't add up the totals."
     )
     sys.exit()
 
@@ -50,7 +50,7 @@ for number, work in device.sort_values("ts").groupby("device"):
     print(f"  (durations add up to {100 * work['dur'].sum() / span:.1f}%: streams may overlap)")
     gaps = (work["ts"] - seen_until).clip(lower=0)
     longest = gaps.nlargest(3)
-    print(f"  idle in {(gaps > 0).sum()} gaps. The longest gaps, and the work after each:")
+    print(f"  idle in {(gaps > 0).sum()} gaps. The longest gaps and the work after them:")
     for place, gap in longest[longest > 0].items():
         print(f"  {gap / 1e3:9.3f} ms  {work.loc[place, 'name'][:90]}")
 
@@ -59,7 +59,7 @@ kernels["share_%"] = 100 * kernels["sum"] / device["dur"].sum()
 kernels.index = kernels.index.str[:70]
 print(kernels.round(1).to_string())
 
-# A host call and the device work that it launches have the same correlation id.
+# A host call and the device work that it launches share a correlation id.
 calls = events[events["cat"].isin(["cuda_runtime", "cuda_driver", "xpu_runtime"])].copy()
 calls["correlation"] = [args.get("correlation") for args in calls["args"]]
 device["correlation"] = [args.get("correlation") for args in device["args"]]
@@ -69,5 +69,5 @@ both = device.merge(
 if len(both):
     print(f"Time from launch to start: {(both['ts'] - both['ts_launch']).median():.1f} us (median)")
 waiting = calls[calls["name"].str.contains(r"Synchronize|Malloc|Free|Memcpy(?!.*Async)")]
-print("Calls in which the host may wait (us):")
+print("Calls that may block the host (us):")
 print(waiting.groupby("name")["dur"].agg(["count", "sum", "max"]).nlargest(5, "sum").to_string())

@@ -1,6 +1,6 @@
 """Mark parts of your training loop with ROCTX for rocprofv3 --marker-trace, rocprof-sys and rpd.
 
-Copy this file next to your script as ranges.py, then:
+Copy this file next to your script as ranges.py, then add these lines to the script:
 
     from ranges import marked
 
@@ -11,9 +11,9 @@ Copy this file next to your script as ranges.py, then:
             with marked("backward"):
                 loss.backward()
 
-A range covers the CPU's time in the block, and the kernels that it launches may run later. To wait
-for these kernels, set RANGES_SYNCHRONIZE=1, which slows training down. Without ROCTX, this file
-marks nothing and prints one line.
+A range covers the CPU time in its block. Kernels launched in the block may run after the range
+ends. To wait for these kernels, set RANGES_SYNCHRONIZE=1, which slows down training. If ROCTX
+isn't installed, this file prints one line and doesn't mark anything.
 """
 
 import os
@@ -27,8 +27,9 @@ import torch
 
 @cache
 def roctx() -> tuple[Callable, Callable] | None:
-    """Return the functions that push and pop a range, from ROCm's package (7.0 and newer) or from
-    PyTorch for ROCm. Return None if neither is installed.
+    """Return the functions that push and pop a range, or None if neither package is installed.
+
+    The functions come from ROCm's package (7.0 and newer) or from PyTorch for ROCm.
     """
     try:
         from roctx import rangePop, rangePush
@@ -39,7 +40,7 @@ def roctx() -> tuple[Callable, Callable] | None:
     if torch.version.hip:
         return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
     print(
-        "ranges: nothing is marked, because neither roctx nor PyTorch for ROCm is installed",
+        "ranges: no ranges are marked because neither roctx nor PyTorch for ROCm is installed",
         file=sys.stderr,
     )
     return None
@@ -47,7 +48,7 @@ def roctx() -> tuple[Callable, Callable] | None:
 
 @contextmanager
 def marked(name: str) -> Iterator[None]:
-    """Mark the time in the block, even if it ends with an error."""
+    """Mark the block with a range, which also ends if the block raises an error."""
     calls = roctx()
     if calls is None:
         yield

@@ -1,12 +1,13 @@
-"""Print the sums that rocprof-sys wrote, as a table.
+"""Print the totals from rocprof-sys as a table.
 
     python 03_wall_clock.py FOLDER [ROWS]
 
 The script reads every wall_clock-*.json in the folder and prints the calls and ranges with the
-largest total. With ROCPROFSYS_PROFILE = true,
-rocprof-sys writes one such file per process. If the standard deviation
-is larger than the mean, the calls are of several kinds. In that case, `slow` estimates how many
-calls took the maximum time, assuming that each call took either the minimum or the maximum.
+largest total. If ROCPROFSYS_PROFILE = true, rocprof-sys writes one of these files per process.
+
+If the standard deviation is larger than the mean, the row contains several kinds of calls. In
+that case, the column `slow` estimates how many calls took the maximum time. The estimate assumes
+that each call took either the minimum or the maximum time.
 """
 
 import json
@@ -17,11 +18,11 @@ import pandas as pd
 
 
 def table(file: Path) -> pd.DataFrame:
-    """Return one row per node in the call tree of one process; times are in seconds."""
+    """Return one row per node in one process's call tree, with times in seconds."""
     ranks = json.loads(file.read_text())["timemory"]["wall_clock"]["ranks"]
     rows = pd.json_normalize([row for rank in ranks for row in rank["graph"]])
     rows.columns = rows.columns.str.removeprefix("stats.")
-    # A label starts with its thread: `|0>>>   |_forward`.
+    # A label starts with the thread number, as in `|0>>>   |_forward`.
     rows["name"] = rows["prefix"].str.replace(r"^\|\d+>>>\s*(\|_)?", "", regex=True)
     return rows.assign(process=file.stem.replace("wall_clock-", ""))
 
@@ -29,7 +30,7 @@ def table(file: Path) -> pd.DataFrame:
 def main() -> None:
     files = sorted(Path(sys.argv[1]).glob("*wall_clock-*.json"))
     if not files:
-        sys.exit(f"No wall_clock-*.json in {sys.argv[1]}. Set ROCPROFSYS_PROFILE = true.")
+        sys.exit(f"{sys.argv[1]} contains no wall_clock-*.json. Set ROCPROFSYS_PROFILE = true.")
     rows = pd.concat([table(file) for file in files if "sampling" not in file.name])
     spread = (rows["max"] - rows["min"]).where(rows["max"] > rows["min"])
     rows["slow"] = (rows["count"] * (rows["mean"] - rows["min"]) / spread).where(

@@ -1,12 +1,17 @@
-"""Print kernels, busy time and gaps from rocprofv3's traces.
+"""Print the kernels, busy time and gaps in rocprofv3 traces.
 
     python 04_busy_time.py FOLDER_OR_FILE...
 
-The script reads <name>_kernel_trace.csv files (rocprofv3 --kernel-trace --output-format csv). For a
-folder, it reads all of them. For each file and GPU, it prints the largest kernels, the busy time
-when at least one kernel ran (the union), and the idle time by length. Kernels with nccl or rccl in
-the name are collectives. Their time includes waiting for other ranks, so it is also listed
-separately.
+The script reads <name>_kernel_trace.csv files, which `rocprofv3 --kernel-trace --output-format
+csv` writes. If you pass a folder, the script reads all of these files in the folder. For each
+file and GPU, the script prints these values:
+
+- the largest kernels
+- the busy time, when at least one kernel runs (the union)
+- the idle time, grouped by gap length
+
+Kernels with nccl or rccl in their name are collectives. Collective time includes waiting for
+other ranks, so the script also prints this time separately.
 """
 
 import re
@@ -17,11 +22,13 @@ from pathlib import Path
 import pandas as pd
 
 GAPS = [1, 10, 100, 1000, float("inf")]
-"""Limits of the gap lengths, in microseconds."""
+"""Boundaries between gap length groups, in microseconds."""
 
 
 def busy_ns(kernels: pd.DataFrame) -> int:
-    """Return the time when at least one kernel runs. `kernels` is sorted by start time."""
+    """Return the total time during which at least one kernel runs. `kernels` is sorted by start
+    time.
+    """
     if kernels.empty:
         return 0
     start, end = kernels["Start_Timestamp"], kernels["End_Timestamp"]
@@ -30,7 +37,7 @@ def busy_ns(kernels: pd.DataFrame) -> int:
 
 
 def report(name: str, kernels: pd.DataFrame) -> None:
-    """Print what one GPU did in one file."""
+    """Print the kernels, busy time and gaps of one GPU in one file."""
     start, end = kernels["Start_Timestamp"], kernels["End_Timestamp"]
     kernels = kernels.assign(us=(end - start) / 1000)
     span_ns = end.max() - start.min()

@@ -1,19 +1,24 @@
-"""Draw kernels below the roofs of a GPU, and print how close each is to its roof.
+"""Plot kernels below a GPU's roofs, and print how close each kernel is to its roof.
 
     # TFLOP/s and TB/s, from the data sheet
     python 05_roofline.py points.csv --peak 1307 --bandwidth 5.3
     # counters and roofs from rocprof-compute
     python 05_roofline.py FOLDER/pmc_perf.csv --roofs FOLDER/roofline.csv
 
-points.csv contains your own counts, as sums over all calls, in the columns name, flop, bytes and
-seconds. pmc_perf.csv is written by `rocprof-compute` on an MI200 or MI300, with one column or one
-row per counter. From ROCm 7.13, `rocprof-compute analyze -p FOLDER` writes it, and from 10.2, its
-name ends in .gz. FOLDER is workloads/NAME plus the GPU, such as workloads/NAME/MI300X_A1. In a
-Slurm step, it is workloads/NAME plus the rank (ROCm 7.12 and newer).
+points.csv contains your own counts in the columns name, flop, bytes and seconds. Each count is a
+sum over all calls to a kernel. Bytes count the traffic between L2 and memory.
 
-If a launch was timed in several runs of the program, its first time counts. The roofs come from
---peak and --bandwidth, or from rocprof-compute's own measurement of GPU 0: HBM and FP16 matrix. The
-bytes are the traffic between L2 and memory. The figure is written to roofline.png, or to --out.
+`rocprof-compute` writes pmc_perf.csv on an MI200 or MI300, with one column or one row per
+counter. Starting with ROCm 7.13, `rocprof-compute analyze -p FOLDER` writes pmc_perf.csv.
+Starting with ROCm 10.2, the name of this file ends in .gz. If several runs of the program timed
+a kernel launch, the script uses the first time.
+
+FOLDER is workloads/NAME plus the GPU, such as workloads/NAME/MI300X_A1. In a Slurm step, FOLDER
+is workloads/NAME plus the rank (ROCm 7.12 and newer).
+
+The roofs come from --peak and --bandwidth, or from rocprof-compute's HBM and FP16 matrix
+measurements of GPU 0. The script saves the figure to roofline.png or to the file that --out
+names.
 """
 
 import argparse
@@ -29,14 +34,14 @@ NEEDED = ["flop", "bytes", "seconds"]
 
 
 def points_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per kernel with the sums of flop, bytes and seconds over its calls."""
+    """Return one row per kernel, with the sums of flop, bytes and seconds over all calls."""
     if {"name", *NEEDED} <= {*table.columns}:
         return table.groupby("name")[NEEDED].sum()
     if "Kernel_Name" not in table:
         raise SystemExit(
-            f"The columns must be name, {', '.join(NEEDED)}, or those of pmc_perf.csv."
+            f"The columns must be name, {', '.join(NEEDED)}, or the columns of pmc_perf.csv."
         )
-    if "Counter_Name" in table:  # turn one row per counter into one row per launch
+    if "Counter_Name" in table:  # convert one row per counter into one row per launch
         launch = table.groupby("Dispatch_ID")[
             ["Kernel_Name", "Start_Timestamp", "End_Timestamp"]
         ].first()
@@ -48,7 +53,7 @@ def points_of(table: pd.DataFrame) -> pd.DataFrame:
     missing = {f"{edge}_RDREQ_sum", f"{edge}_WRREQ_sum", "SQ_INSTS_VALU_FMA_F32"} - {*table.columns}
     if missing:
         raise SystemExit(
-            f"Missing counters: {', '.join(sorted(missing))}. Profile block 2 or all, as CSV."
+            f"Missing counters: {', '.join(sorted(missing))}. Profile block 2 or all blocks as CSV."
         )
     large = table.get("TCC_BUBBLE_sum", 0)  # reads of 128 bytes instead of 64
     found = pd.DataFrame({"name": table["Kernel_Name"]})

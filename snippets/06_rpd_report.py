@@ -1,4 +1,5 @@
-"""Run the queries of 06_rpd_report.sql, in the same folder, on a trace in SQLite.
+"""Run the queries from 06_rpd_report.sql on an SQLite trace. The SQL file must be in the same
+folder.
 
     # rocmProfileData, schema 2 or 3
     python 06_rpd_report.py trace.rpd
@@ -7,7 +8,7 @@
     # leave out operations that start in the first 500 ms of GPU work
     python 06_rpd_report.py trace.rpd --skip-ms 500
 
-The file is opened read-only. To add a query, add a block `-- name: ...` to the SQL file.
+The script opens the trace read-only. To add a query, add a block `-- name: ...` to the SQL file.
 """
 
 import argparse
@@ -44,10 +45,10 @@ def main() -> None:
     kind = next((view for view in views if view in names), None)
     if kind is None:
         raise SystemExit(
-            f"{options.file} contains neither a view `op` (rpd) nor a view `kernels` (rocpd)."
+            f"Unsupported file: {options.file}. It has no view `op` (rpd) or `kernels` (rocpd)."
         )
 
-    database.execute(views[kind])  # only in this connection
+    database.execute(views[kind])  # this view exists only in this connection
     begin, end, rows = database.execute(
         "SELECT min(start), max(end), count(*) FROM work"
     ).fetchone()

@@ -1,13 +1,18 @@
-"""Show who waits for whom in a job with several ranks. Reads one torch.profiler trace per rank.
+"""Show how long ranks wait for each other in a job. The script reads one torch.profiler trace per
+rank.
 
     python 07_who_waits.py traces/*.json.gz
     python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
 
-For each collective, the script prints how long the ranks waited for the last one and how long the
-transfer took. Then it names the latest rank and decides whether this can be chance. If you pass a
-healthy run, a straggler is later in its median step than any rank of the healthy run in any step.
-Otherwise, a straggler is later in each step than any other rank in any step. A delay below 1% of a
-step doesn't matter.
+For each collective, the script prints how long the ranks waited for the last rank and how long
+the transfer took. The script then names the latest rank and decides whether its delay could be
+chance.
+
+- With a healthy run, a rank is a straggler if it is later in its median step than any rank of
+  the healthy run is in any step.
+- Without a healthy run, a rank is a straggler if it is later in each step than any other rank is
+  in any step.
+- A delay of less than 1% of a step doesn't matter.
 """
 
 import argparse
@@ -24,10 +29,10 @@ TOGETHER = re.compile(
 
 
 def read(path):
-    """Return the collectives of one rank, in order, with times in ms.
+    """Return the collectives of one rank in order, with times in ms.
 
-    Leave out ranges that PyTorch repeats above their GPU work, and collectives that the end of the
-    file cuts off.
+    Leave out the copies of host ranges that PyTorch adds above GPU work. Also leave out
+    collectives that are cut off at the end of the file.
     """
     if path.endswith(".zst"):
         raise SystemExit(f"{path} is compressed. Unpack it first: zstd -d {path}")
@@ -69,26 +74,29 @@ def read(path):
 
 
 def clock_errors(each):
-    """Return by how many ms each rank's clock is ahead. All ranks leave an all-reduce together."""
+    """Return the number of ms by which each rank's clock is ahead.
+
+    All ranks finish an all-reduce at the same time, so any difference is a clock error.
+    """
     together = each[each["name"].str.contains(TOGETHER)]
     ends = together["start"] + together["ms"]
     apart = ends - ends.groupby([together[key] for key in ("group", "step", "number")]).transform(
         "median"
     )
     errors = apart.groupby(together["rank"]).median()
-    if not errors.max() - errors.min() > 0.1:  # the exchange itself can cause a smaller difference
+    if not errors.max() - errors.min() > 0.1:  # the transfer itself can cause smaller differences
         return errors * 0
     print(
-        f"Clocks differ by {errors.max() - errors.min():.3f} ms, corrected by the ends of the"
-        " collectives.\n"
+        f"The clocks differ by {errors.max() - errors.min():.3f} ms. The script aligns them at"
+        " the ends of the collectives.\n"
     )
     return errors
 
 
 def with_waits(tables):
-    """Return the collectives of all ranks with number, wait and transfer.
+    """Return the collectives of all ranks, with their number, wait and transfer time.
 
-    Numbers count within a group of ranks, a step and a rank.
+    Collectives are numbered separately for each group of ranks, step and rank.
     """
     each = pd.concat(tables).sort_values("start", ignore_index=True)
     each["number"] = each.groupby(["group", "step", "rank"]).cumcount()
@@ -105,9 +113,9 @@ def with_waits(tables):
 
 
 def lateness(each):
-    """Return by how many ms each rank (column) starts after the middle rank.
+    """Return the number of ms by which each rank (column) starts after the middle rank.
 
-    Each row is the average over one step.
+    Each row contains the averages of one step.
     """
     starts = each.pivot(index=["group", "step", "number"], columns="rank", values="start")
     middle = starts.quantile(0.5, axis=1, interpolation="lower")
@@ -115,7 +123,7 @@ def lateness(each):
 
 
 def verdict(each, healthy):
-    """Return one sentence about the latest rank."""
+    """Return a verdict on the latest rank."""
     late, step_ms = lateness(each), each.groupby("step")["start"].min().diff().median()
     rank = late.median().idxmax()
     if healthy is not None:
@@ -139,14 +147,14 @@ def verdict(each, healthy):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Show who waits for whom.")
+    parser = argparse.ArgumentParser(description="Show how long ranks wait for each other.")
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--healthy", nargs="+", default=[])
     options = parser.parse_args()
     each = with_waits(map(read, options.traces))
     if each["rank"].nunique() < 2:
         raise SystemExit(
-            "The files contain no collective that two ranks share. Pass one trace per rank."
+            "The files contain no collective with at least two ranks. Pass one trace per rank."
         )
     print(
         each.groupby(["group", "step", "number", "name"])[["wait", "transfer"]]

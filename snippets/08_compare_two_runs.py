@@ -1,14 +1,14 @@
-"""Which of two versions of a program is faster? Compare the step times and losses of their runs.
+"""Compare the step times and losses of two versions of a program to find the faster version.
 
     python 08_compare_two_runs.py 'plain_*.csv' 'fixed_*.csv'
 
-Each file is one run, with a row for each step and a column `seconds`. A column `loss` is optional.
-Leave out the warmup. Make at least five runs of each version, alternating (plain, fixed, fixed,
-plain, ...), so that a machine that gets slower affects both. The steps of one run aren't repeats,
-because whatever slows down the run is in all of them.
+Each file is one run, with a row for each step and a column `seconds`. A column `loss` is
+optional. Omit the warmup steps. Make at least five runs of each version. Alternate the versions
+(plain, fixed, fixed, plain, ...), so that a machine that slows down affects both. The steps of
+one run don't count as repeats, because a slowdown of the run affects all its steps.
 
-The verdict uses the mean over all steps, because it covers all of a run's time. If the median step
-leads to a different verdict, the script also prints it.
+The verdict uses the mean over all steps because the mean covers the run's total time. If the
+median step leads to a different verdict, the script also prints that verdict.
 """
 
 import glob
@@ -21,16 +21,17 @@ MIN_RUNS, SAME_LOSS = 5, 0.02
 
 
 def runs_of(pattern):
-    """Return every run of one version, as a table each."""
+    """Return each run of one version as a table."""
     tables = [pd.read_csv(name) for name in sorted(glob.glob(pattern))]
     return [table for table in tables if len(table) and "seconds" in table]
 
 
 def interval(before, after, draws=10_000):
-    """Return a 95% interval of before / after from a permutation test.
+    """Return a 95% interval of the ratio before / after, from a permutation test.
 
-    Assign all runs to the two versions at random. The runs that leave each version have a ratio of
-    total times. The interval contains the middle 95% of these ratios.
+    The test repeatedly assigns all runs to the two versions at random. Each time, it divides the
+    total time of the runs that leave `before` by the total time of the runs that leave `after`.
+    The interval contains the middle 95% of these ratios.
     """
     random, ratios = np.random.default_rng(1), []
     for _ in range(draws):
@@ -43,7 +44,9 @@ def interval(before, after, draws=10_000):
 
 
 def speed_up(before, after, how):
-    """Return speed-up, interval ends and verdict, by the `how` (mean, median) of each run."""
+    """Return the speed-up, the interval ends and the verdict. `how` (mean or median) summarizes
+    each run.
+    """
     sides = [np.array([run["seconds"].agg(how) for run in runs]) for runs in (before, after)]
     low, high = interval(*sides)
     verdict = "faster" if low > 1 else "slower" if high < 1 else "inconclusive"
@@ -51,7 +54,9 @@ def speed_up(before, after, how):
 
 
 def judge_times(before, after):
-    """Return a line with the verdict, and a line for the median step if it differs."""
+    """Return a line with the verdict. If the median step leads to a different result, add a second
+    line.
+    """
     if min(len(before), len(after)) < MIN_RUNS:
         return (
             f"inconclusive: {len(before)} and {len(after)} runs, but {MIN_RUNS} of each are needed"
@@ -65,18 +70,20 @@ def judge_times(before, after):
 
 
 def ends_of(runs):
-    """Return a row for each run: loss of the first step, and mean over the last quarter."""
+    """Return one row per run: the loss of the first step, and the mean loss of the last quarter."""
     return np.array(
         [[run["loss"].iloc[0], run["loss"].tail(max(1, len(run) // 4)).mean()] for run in runs]
     )
 
 
 def judge_losses(before, after):
-    """Return whether both versions learn alike, at the start and in the last quarter."""
+    """Return a line on whether both versions learn alike, at the start and in the last quarter."""
     if not all("loss" in run for run in (*before, *after)):
-        return "losses: the files contain none, so they can't show whether the model still trains"
+        return (
+            "losses: the files contain no losses, so they can't show whether the model still trains"
+        )
     if not all(np.isfinite(run["loss"]).all() for run in (*before, *after)):
-        return "losses: not all losses are finite"
+        return "losses: some losses aren't finite"
     sides = [ends_of(runs) for runs in (before, after)]
     (first_before, last_before), (first_after, last_after) = (
         np.median(side, axis=0) for side in sides
@@ -86,7 +93,7 @@ def judge_losses(before, after):
             f"losses: inconclusive, because the loss doesn't fall even before the change:"
             f" {first_before:.4g} to {last_before:.4g}"
         )
-    # The difference as a share of the fall, because equal losses prove little before they fall.
+    # Divide by the fall in the loss, because equal losses prove little until the loss falls.
     gap = max(abs(first_after - first_before), abs(last_after - last_before)) / (
         first_before - last_before
     )
@@ -102,6 +109,6 @@ def judge_losses(before, after):
 if __name__ == "__main__":
     sides = [runs_of(pattern) for pattern in sys.argv[1:3]]
     if len(sides) < 2 or not all(sides):
-        sys.exit(f"one version has no runs with a column `seconds`\n{__doc__}")
+        sys.exit(f"At least one version has no runs with a column `seconds`.\n{__doc__}")
     print(judge_times(*sides))
     print(judge_losses(*sides))

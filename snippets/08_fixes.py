@@ -1,11 +1,11 @@
-"""Train with any of the fixes, and write the seconds and the loss of each step to a file.
+"""Train with any combination of fixes, and write the time and loss of each step to a file.
 
     python 08_fixes.py plain_1.csv
     python 08_fixes.py fixed_1.csv --fused --channels-last --pin --workers 2
 
-Run each version at least five times, with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...), and pass
-the files to 08_compare_two_runs.py. Replace `Pictures` and `build` with your own. The script uses a
-GPU if PyTorch detects one, otherwise the CPU.
+Run each version at least five times with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...). Then
+pass the files to 08_compare_two_runs.py. Replace `Pictures` and `build` with your own code. The
+script uses a GPU if PyTorch detects one, otherwise the CPU.
 """
 
 import argparse
@@ -30,7 +30,7 @@ layout = torch.channels_last if options.channels_last else torch.contiguous_form
 
 
 def augment(images):
-    """Convert uint8 [N, 3, H, W] to float in 0..1. Flip and brighten each image independently."""
+    """Convert uint8 [N, 3, H, W] to float in 0..1, and randomly flip and brighten each image."""
     images = images.float() / 255
     flips = torch.rand(len(images), device=images.device) < 0.5
     images = torch.where(flips[:, None, None, None], images.flip(-1), images)
@@ -39,7 +39,9 @@ def augment(images):
 
 
 class Pictures(Dataset):
-    """Synthetic images of ten classes. With --whole-batches, they are returned untransformed."""
+    """Synthetic images of ten classes. With --whole-batches, the dataset doesn't transform the
+    images.
+    """
 
     def __init__(self, count=5000):
         noise = torch.Generator().manual_seed(1)
@@ -56,7 +58,7 @@ class Pictures(Dataset):
 
 
 def build():
-    """Return the model and its optimizer, with the same weights in every run of a seed."""
+    """Return the model and its optimizer. The initial weights depend only on the seed."""
     torch.manual_seed(options.seed)
     layers, channels = [], 3
     for wider in (32, 64, 128):
@@ -73,7 +75,7 @@ def build():
 
 
 def main():
-    """Train, and write one row per step after warmup."""
+    """Train the model and write one row per step after the warmup."""
     model, optimizer = build()
     data = {
         "shuffle": True,
@@ -91,8 +93,8 @@ def main():
         while done < options.steps:
             begin = time.perf_counter()
             for images, labels in loader:
-                # If memory is pinned, the host doesn't wait for the copy. Otherwise, non_blocking
-                # has no effect.
+                # non_blocking has an effect only if memory is pinned. The host then doesn't wait
+                # for the copy.
                 images, labels = (
                     part.to(device, non_blocking=options.pin) for part in (images, labels)
                 )
@@ -103,7 +105,7 @@ def main():
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
-                seen = loss.item()  # waits for the device, so the step is over
+                seen = loss.item()  # waits for the device, so the step ends here
                 now, done = time.perf_counter(), done + 1
                 if done > options.warmup:
                     rows.writerow([now - begin, seen])

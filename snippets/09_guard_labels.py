@@ -1,12 +1,14 @@
-"""Stop a wrong label or index before it reaches the GPU, with a message instead of a memory fault.
+"""Detect wrong labels or indices before they reach the GPU and cause a memory fault.
 
-Copy this file next to your training script as guard_labels.py, then add:
+Copy this file next to your training script as guard_labels.py, then add these lines to the
+script:
 
     from guard_labels import guarded, guard_embeddings
+
     for images, labels in guarded(loader, classes=100): ...  # cheap while labels are on the CPU
     guard_embeddings(model)     # only during the search: each check waits for the GPU
 
-To check labels or token IDs that you saved with torch.save:
+To check labels or token IDs that you saved with torch.save, run:
 
     python 09_guard_labels.py labels.pt 100
 """
@@ -19,11 +21,11 @@ import torch
 def guard(indices, count, name="label", ignored=None):
     """Raise ValueError unless all `indices` are 64-bit integers from 0 to count - 1.
 
-    ignored -- a number that means "no label", such as -100 for cross_entropy.
+    - ignored: a number that means "no label", such as -100 for cross_entropy
     """
     if indices.dtype != torch.int64:
         raise ValueError(
-            f"{name}s are {indices.dtype}, but a kernel reads 64 bits and would merge two of them"
+            f"{name}s are {indices.dtype}. A kernel reads 64 bits and would merge two values."
         )
     bad = (indices < 0) | (indices >= count)
     if ignored is not None:
@@ -37,14 +39,16 @@ def guard(indices, count, name="label", ignored=None):
 
 
 def guarded(loader, classes, ignored=None):
-    """Yield the batches (inputs, labels) of a loader, and check their labels."""
+    """Yield a loader's batches (inputs, labels) and check their labels."""
     for step, (inputs, labels) in enumerate(loader):
         guard(labels, classes, f"batch {step}: label", ignored)
         yield inputs, labels
 
 
 def guard_embeddings(model):
-    """Check the rows of all embeddings of a model, and return a function to remove the checks."""
+    """Check the row indices of all embeddings in a model. Return a function that removes the
+    checks.
+    """
     hooks = [
         layer.register_forward_pre_hook(
             lambda layer, inputs, name=name: guard(

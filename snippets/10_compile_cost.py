@@ -1,10 +1,13 @@
-"""Print the cost and the gain of torch.compile, and its graph breaks.
+"""Print the compile time, the speedup and the graph breaks of torch.compile.
 
     python 10_compile_cost.py
 
-Put your own model and batches between the dashed lines. The script needs torch 2.6 or newer, and a
-C++ compiler for a CPU or Triton for a GPU. It times the forward pass without gradients. To time a
-training step, let milliseconds() call answer(x).sum().backward() instead. To see why, run:
+Put your own model and batches between the dashed lines. The script needs torch 2.6 or newer. On
+a CPU, the script also needs a C++ compiler. On a GPU, it also needs Triton. The script times the
+forward pass without gradients. To time a training step, call answer(x).sum().backward() in
+milliseconds() instead.
+
+To see the reasons for graph breaks and recompilations, run:
 
     TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
 """
@@ -14,7 +17,7 @@ import statistics
 import tempfile
 import time
 
-# An empty cache shows the cost on a new machine.
+# With an empty cache, the cost is the same as on a new machine.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())
 
 import torch
@@ -33,12 +36,14 @@ class Model(torch.nn.Module):
         self.up, self.down = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
 
     def forward(self, x):
-        """Return the output for a batch."""
+        """Return the model's output for a batch."""
         return x + self.down(torch.nn.functional.gelu(self.up(x)).square())
 
 
 model = Model().to(device)
-batches = [torch.randn(size, 256, device=device) for size in (64, 64, 48)]  # all sizes that occur
+batches = [
+    torch.randn(size, 256, device=device) for size in (64, 64, 48)
+]  # all batch sizes that occur
 # ------------------------------------------------------------------------------
 
 
@@ -78,7 +83,7 @@ torch._dynamo.reset()
 compiled = torch.compile(model)
 first = milliseconds(compiled, batches[0])
 times = {"eager": [], "compiled": []}
-for _ in range(30):  # alternating, so that noise affects both
+for _ in range(30):  # alternate, so that noise affects both versions
     times["eager"].append(milliseconds(model, batches[0]))
     times["compiled"].append(milliseconds(compiled, batches[0]))
 quarters = {how: statistics.quantiles(own[3:], n=4) for how, own in times.items()}

@@ -1,9 +1,10 @@
-"""Count the memory that training a model needs.
+"""Calculate the memory that training a model needs.
 
     python 11_memory.py
 
-On a GPU, the script also prints the allocator's numbers and writes a snapshot of a few steps to
-snapshot.pickle, which https://pytorch.org/memory_viz draws in your browser.
+On a GPU, the script also prints the allocator's statistics and writes a memory snapshot of a few
+steps to snapshot.pickle. To view the snapshot in your browser, open
+https://pytorch.org/memory_viz.
 """
 
 import pickle
@@ -23,7 +24,7 @@ batch = torch.randn(256, 512, device=device), torch.randint(100, (256,), device=
 
 
 def loss_of(images, labels):
-    """Return the loss of one batch, as your loop computes it."""
+    """Return the loss of one batch, computed as in your training loop."""
     return torch.nn.functional.cross_entropy(model(images), labels)
 
 
@@ -31,7 +32,7 @@ def loss_of(images, labels):
 
 
 def size_of(tensors):
-    """Return the bytes of all tensors."""
+    """Return the total size of the tensors in bytes."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -43,9 +44,10 @@ def step():
 
 
 def saved_for_backward():
-    """Return the bytes that `forward` keeps for `backward`, without parameters.
+    """Return the size in bytes of the tensors that `forward` saves for `backward`, without
+    parameters.
 
-    Each storage counts once.
+    Each storage counts only once.
     """
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     saved = {}
@@ -57,15 +59,15 @@ def saved_for_backward():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = loss_of(*batch)  # keep it, so that its memory isn't reused
+        loss = loss_of(*batch)  # keep the loss, so that its memory isn't reused
     del loss
     return sum(saved.values())
 
 
 def results_of_the_update():
-    """Return the bytes of temporary results in Adam and AdamW (torch/optim/adam.py).
+    """Return the size in bytes of temporary results in Adam and AdamW (torch/optim/adam.py).
 
-    Return 0 for other optimizers, although they may need some.
+    Return 0 for other optimizers, although they may also need temporary results.
     """
     options = optimizer.defaults
     if "betas" not in options or options.get("fused"):
@@ -76,13 +78,13 @@ def results_of_the_update():
 
 
 def ask_the_allocator():
-    """Print the allocator's numbers, and write a snapshot of three steps."""
+    """Print the allocator's statistics, and write a memory snapshot of three steps."""
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.memory._record_memory_history(max_entries=100_000)
     try:
         for _ in range(3):
             step()
-    finally:  # even if memory runs out
+    finally:  # write the snapshot even if memory runs out
         with open("snapshot.pickle", "wb") as file:
             # The viewer may not support protocol 5.
             pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)
@@ -109,7 +111,7 @@ counted = {
     "optimizer states": size_of(states),
     "saved for backward": saved_for_backward(),
 }
-# Gradients arrive while the saved tensors are freed.
+# The backward pass frees saved tensors while it creates gradients.
 stages = {
     "when forward ends": sum(counted.values()) - counted["gradients"],
     "in the update": (
@@ -118,10 +120,8 @@ stages = {
 }
 for name, value in (counted | stages).items():
     print(f"{name:24} {value:>15,} bytes")
-print(
-    f"{'the larger':24} {max(stages.values()):>15,} bytes; temporary results raise the peak further"
-)
+print(f"{'the larger':24} {max(stages.values()):>15,} bytes; temporary results increase the peak")
 if has_gpu:
     ask_the_allocator()
 else:
-    print("This machine has no GPU, so the allocator doesn't report numbers.")
+    print("This machine has no GPU, so the allocator doesn't report statistics.")

@@ -1,4 +1,4 @@
-"""Compute the bound of a model's decode speed from its config.json, or time prefill and decode.
+"""Compute a model's maximum decode speed from its config.json, or time prefill and decode.
 
     # TB/s and TFLOP/s, from the data sheet
     python 12_decode_bound.py config.json --bandwidth 5.3 --peak 1307
@@ -6,11 +6,14 @@
     # time the module between the dashed lines
     python 12_decode_bound.py
 
-Take config.json from a model on the Hugging Face Hub. --bytes is the size of a weight, and
---cache-bytes is the size of a number in the cache. The bound is for one GPU and a model that uses
-all weights for each token, with three matrices after attention in each layer. The script rejects a
-mixture of experts. On a GPU, it also times decode as a graph: its shapes must not change, and
-nothing in it may wait for the device. It needs PyTorch 2.6 or newer.
+Download config.json from a model page on the Hugging Face Hub. The option --bytes sets the size
+of one weight, and --cache-bytes sets the size of one number in the cache. The result applies to
+a single GPU. The model must use all weights for each token, and each layer must have three
+matrices after attention. The script rejects mixture-of-experts models.
+
+On a GPU, the script also captures decode as a graph and times the graph. The tensor shapes in
+decode must not change, and decode must not wait for the device. The script needs PyTorch 2.6 or
+newer.
 """
 
 import argparse
@@ -25,7 +28,7 @@ device = torch.accelerator.current_accelerator() if has_gpu else torch.device("c
 
 # ------------------------------------------------------------------------------
 # Your model, with prefill() and decode()
-TOKENS = 128  # of the prompt
+TOKENS = 128  # in the prompt
 model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(8)]).to(device)
 prompt, one_token = torch.randn(TOKENS, 1024, device=device), torch.randn(1, 1024, device=device)
 
@@ -42,7 +45,9 @@ def decode():
 
 
 def sizes(config: dict) -> tuple[int, int]:
-    """Return the weights that a decode step reads, and the numbers in the cache per token."""
+    """Return the number of weights that a decode step reads, and the count of cached numbers per
+    token.
+    """
     experts = [
         key
         for key, value in config.items()
@@ -57,7 +62,7 @@ def sizes(config: dict) -> tuple[int, int]:
     }
     if experts or not needed <= {*config}:
         raise SystemExit(
-            "This config doesn't have a bound:"
+            "The script can't compute a limit for this config:"
             f" {experts[0] if experts else sorted(needed - {*config})}"
         )
     layers, width, heads = (
@@ -103,7 +108,7 @@ def print_bound(options: argparse.Namespace) -> None:
 
 
 def milliseconds(work) -> list[float]:
-    """Return the quartiles of 20 calls after 3 warmup calls."""
+    """Return the quartiles of 20 calls after 3 warmup calls, in milliseconds."""
     times = []
     for _ in range(23):
         if has_gpu:
@@ -118,15 +123,15 @@ def milliseconds(work) -> list[float]:
 
 
 def recorded(work):
-    """Return the graph of some work.
+    """Return a graph of `work`.
 
-    Before a replay, copy new data into its tensors with `copy_`.
+    Before you replay the graph, copy new data into its tensors with `copy_`.
     """
     stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
-    stream.wait_stream(before)  # its data may still be in transit
+    stream.wait_stream(before)  # the graph's data may still be in transit
     with torch.no_grad():
         with torch.cuda.stream(stream):
-            for _ in range(3):  # libraries create their handles in this stream
+            for _ in range(3):  # so that libraries create their handles in this stream
                 work()
         before.wait_stream(stream)
         graph = torch.cuda.CUDAGraph()

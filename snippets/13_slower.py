@@ -1,19 +1,20 @@
-"""Is it slower than before? Compare the step times of two folders of runs.
+"""Compare the step times of two folders of runs to detect a slowdown.
 
     python 13_slower.py before after --limit 3 --skip 10 --paired
 
-Each file in a folder or its subfolders is one run, with a line for each step: CSV with a column
-`seconds`, or JSON lines with that key or with the parts of a step, as 14_instrument_me.py writes
-them. If there are several ranks, rank 0 counts. Make at least five runs of each version on one
-node, because steps of one run aren't repeats. A run's time is the mean over all steps after the
-first ones.
+Each file in a folder or its subfolders is one run, with a line for each step. A CSV file needs a
+column `seconds`. JSON lines need the key `seconds` or the parts of a step, as
+14_instrument_me.py writes them. If there are several ranks, only rank 0 counts. Make at least
+five runs of each version on one node, because the steps of one run don't count as repeats. A
+run's time is the mean over all steps after the skipped steps.
 
---paired compares files of the same name, before/run1/... with after/run1/..., so that a load that
-comes and goes cancels out. Draw at random which version runs first in each pair, for example with
-`for side in $(shuf -e before after)`. Otherwise a growing load always slows the same version.
+--paired compares files with the same name, such as before/run1/... and after/run1/..., so that a
+temporary load cancels out. For each pair, choose at random which version runs first, for example
+with `for side in $(shuf -e before after)`. Otherwise, a growing load always slows down the same
+version.
 
-The exit code is 1 if the slow-down certainly exceeds the limit (percent), 2 after a wrong argument
-or file, and 3 after a bug.
+The exit code is 1 if the slowdown certainly exceeds the limit (in percent), 2 for an invalid
+argument or file, and 3 for a bug in this script.
 """
 
 import argparse
@@ -30,7 +31,7 @@ MIN_RUNS = 5
 
 
 def table_of(file):
-    """Return a row for each step. A killed job may have cut the last line."""
+    """Return one row per step. The last line may be incomplete if the job was killed."""
     if file.suffix == ".csv":
         return pd.read_csv(file)
     *lines, last = file.read_text().splitlines() or [""]
@@ -38,7 +39,7 @@ def table_of(file):
 
 
 def run_seconds(file, skip):
-    """Return a run's time: the mean over all steps after the first ones."""
+    """Return the mean over all steps of a run after the first `skip` steps."""
     try:
         table = table_of(file)
     except ValueError as error:
@@ -46,12 +47,12 @@ def run_seconds(file, skip):
     if "seconds" not in table and {"rank", "step"} < set(table):
         table["seconds"] = table.drop(columns={"rank", "step", "samples"} & set(table)).sum(axis=1)
     if "seconds" not in table or len(table) <= skip:
-        raise ValueError(f"{file} doesn't contain a column `seconds` with more than {skip} steps.")
+        raise ValueError(f"{file} must contain a column `seconds` with more than {skip} steps.")
     return table["seconds"].iloc[skip:].mean()
 
 
 def runs_of(folder, skip):
-    """Return the seconds of each run, by its name in the folder."""
+    """Return the mean step time of each run, by the run's name in the folder."""
     files = sorted(
         path
         for path in pathlib.Path(folder).rglob("*")
@@ -64,10 +65,12 @@ def runs_of(folder, skip):
 
 
 def interval(new, old, paired, draws=10_000):
-    """Return a 95% interval of new / old from a permutation test; 94% for five paired runs.
+    """Return a 95% interval of the ratio new / old from a permutation test (94% for five paired
+    runs).
 
-    Assign all runs to the two versions at random, or swap random pairs. The runs that leave each
-    version have a ratio of total times. The interval contains the middle 95% of these ratios.
+    The test repeatedly assigns all runs to the two versions at random, or swaps random pairs.
+    Each time, it divides the total time of the runs that leave `new` by the total time of the
+    runs that leave `old`. The interval contains the middle 95% of these ratios.
     """
     random, ratios = np.random.default_rng(1), []
     for _ in range(draws):
@@ -83,7 +86,7 @@ def interval(new, old, paired, draws=10_000):
 
 
 def word_for(low, high, limit):
-    """Return the verdict of an interval; `limit` is a fraction."""
+    """Return the verdict for an interval. `limit` is a fraction."""
     if low > 1:
         return "slower" if low > 1 + limit else "slower, but perhaps less than the limit"
     if high < 1:
@@ -98,17 +101,17 @@ def main():
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument(
-        "--limit", type=float, default=5, help="pass a slow-down up to this limit, in percent"
+        "--limit", type=float, default=5, help="accept a slowdown up to this limit, in percent"
     )
     parser.add_argument("--skip", type=int, default=3, help="leave out this many warmup steps")
-    parser.add_argument("--paired", action="store_true", help="compare runs of the same name")
+    parser.add_argument("--paired", action="store_true", help="compare runs with the same name")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))
     if min(len(old), len(new)) < MIN_RUNS:
         print(f"inconclusive: {len(old)} and {len(new)} runs, but {MIN_RUNS} of each are needed")
         return 0
     if options.paired and list(old.index) != list(new.index):
-        raise ValueError("Paired runs need the same names in both folders.")
+        raise ValueError("Paired runs must have the same file names in both folders.")
     low, high = interval(new.to_numpy(), old.to_numpy(), options.paired)
     print(f"mean step: {old.mean():.6f} s before, {new.mean():.6f} s after")
     print(f"ratio {new.mean() / old.mean():.4f}, 95% interval {low:.4f} to {high:.4f}")

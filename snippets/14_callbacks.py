@@ -1,35 +1,36 @@
-"""Time the parts of a step if a library owns the loop: pass a callback to its trainer.
+"""Time the parts of a step with a callback if a library owns the training loop.
 
     Trainer(..., callbacks=[for_transformers()])      the Trainer of transformers
     Trainer(..., callbacks=[for_lightning()])         the Trainer of Lightning
 
-Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as it describes.
-If a library has no hook between two parts, they count as one: transformers has none between forward
-and backward. Tested with transformers 5.23 and accelerate 1.15, and with Lightning 2.6.
+Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as that file
+describes. If a library has no hook between two parts, the two parts count as one. For example,
+transformers has no hook between forward and backward. We tested these callbacks with
+transformers 5.23, accelerate 1.15 and Lightning 2.6.
 """
 
 from instrument_me import StepTimer
 
 
 class Parts:
-    """The steps that both callbacks share."""
+    """Step timing that both callbacks share."""
 
     timer = None
 
     def start(self, part):
-        """Start a step. Logging and the wait for this batch belong to the previous step."""
+        """Start a step. Logging and the wait for this step's batch belong to the previous step."""
         if self.timer:
             self.timer.step()
         self.timer = self.timer or StepTimer()
         self.timer(part)
 
     def enter(self, part):
-        """Start a part, but not during a check before training starts."""
+        """Start a part, except during a check before training starts."""
         if self.timer:
             self.timer(part)
 
     def end(self):
-        """End the last step and write what was recorded."""
+        """End the last step and write the results."""
         self.timer.step()
         self.timer.close()
         self.timer = None

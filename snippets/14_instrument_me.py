@@ -1,6 +1,6 @@
-"""Time or trace the parts of each training step, with one line per part.
+"""Time or trace the parts of each training step.
 
-Paste this file above your training loop. Without STEP_TIMER, it does nothing and costs no time.
+Paste this file above your training loop and call the timer once per part:
 
     timer = StepTimer()         # directly above the loop
     for batch in loader:
@@ -11,24 +11,25 @@ Paste this file above your training loop. Without STEP_TIMER, it does nothing an
         timer.step()            # the last line of the loop; until the next part, time is "data"
     timer.close()               # below the loop
 
-Put timer("log") in front of logging and validation. Otherwise their time counts as "data".
+Put timer("log") before logging and validation. Otherwise, their time counts as "data".
+Environment variables control the timer, for example `STEP_TIMER=times python train.py`. Without
+STEP_TIMER, the timer does nothing and costs no time.
 
-STEP_TIMER=times python train.py  writes the seconds of each part to times_rank0.jsonl, one line
-                                  per step. Use these times to compare versions. To record the work
-                                  of a step too, call timer.step(samples=len(batch)).
-STEP_TIMER=trace python train.py  writes a torch.profiler trace of a few steps to
-                                  trace_rank0.json.gz, with the parts as ranges. The profiler makes
-                                  the host's work up to twice as long, so the trace also contains
-                                  the times of the ten steps before it.
-STEP_TIMER_SKIP=8                 starts recording after 8 steps instead of 20, for a short program
-STEP_TIMER_SHAPES=1               also records the shapes of operators
-STEP_TIMER_STACK=1                also records Python functions, which makes steps longer and fills
-                                  gigabytes; the trace ends when they are full
-STEP_TIMER_DIR=out                is the folder for the files
+- STEP_TIMER=times: write the seconds of each part to times_rank0.jsonl, one line per step. Use
+  these times to compare versions. To record the work of a step, call
+  timer.step(samples=len(batch)).
+- STEP_TIMER=trace: write a torch.profiler trace of a few steps to trace_rank0.json.gz, with the
+  parts as ranges. The profiler can double the time of host work, so the trace also contains the
+  times of the ten steps before it.
+- STEP_TIMER_SKIP=8: start recording after 8 steps instead of 20, for a short program.
+- STEP_TIMER_SHAPES=1: also record the shapes of operators.
+- STEP_TIMER_STACK=1: also record Python functions, which makes steps longer and fills gigabytes
+  of memory. The trace ends when it reaches a memory limit.
+- STEP_TIMER_DIR=out: write the files to this folder.
 
-Each rank writes a separate file. If a job is killed, its earlier times are kept. The trace also
-records how long each part ran on a CPU core, and how long it waited for a core while other programs
-ran (watch_parts).
+Each rank writes a separate file. If a job is killed, the times so far are kept. The trace also
+records how long each part ran on a CPU core, and how long each part waited for a core while
+other programs ran (watch_parts).
 """
 
 import json
@@ -48,13 +49,15 @@ TIMED_STEPS, STACK_GB = 10, 4
 
 
 class StepTimer:
-    """A timer for the parts of each step, or a profiler of some steps, depending on STEP_TIMER."""
+    """Timer or profiler for the parts of each step. STEP_TIMER selects the mode."""
 
     def __init__(self, skip=20, active=3):
-        """Trace `active` steps after `skip` others. Time the last ten of those without a trace."""
+        """Trace `active` steps after the first `skip` steps. Also time the last ten of the skipped
+        steps.
+        """
         self.mode = os.environ.get("STEP_TIMER", "")
         if self.mode not in ("", "times", "trace"):
-            raise SystemExit(f"STEP_TIMER must be times or trace, but it is {self.mode}.")
+            raise SystemExit(f"STEP_TIMER={self.mode} is invalid. Set it to times or trace.")
         if not self.mode:
             return
         folder = os.environ.get("STEP_TIMER_DIR", ".")
@@ -63,7 +66,7 @@ class StepTimer:
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
         stated = os.environ.get("STEP_TIMER_SKIP", str(skip)).strip()
         if not stated.isdecimal():
-            raise SystemExit(f"STEP_TIMER_SKIP must be a number of steps, but it is {stated}.")
+            raise SystemExit(f"STEP_TIMER_SKIP={stated} is invalid. Set it to a number of steps.")
         self.skip, self.active, self.untraced = int(stated), active, None
         self.timed_from, self.needed = max(1, self.skip - TIMED_STEPS), self.skip + 1 + active
         if self.mode == "times":
@@ -73,7 +76,7 @@ class StepTimer:
         self("data")
 
     def __call__(self, part):
-        """End the previous part and start this one."""
+        """End the previous part and start the part `part`."""
         if self.mode:
             self._end()
             if self.profiler:
@@ -81,7 +84,7 @@ class StepTimer:
             self.part, self.began, self.clocks = part, time.time_ns(), read_clocks()
 
     def step(self, samples=None):
-        """End a step. The wait for the next batch starts."""
+        """End a step and start the wait for the next batch."""
         if not self.mode:
             return
         self._end()
@@ -105,7 +108,7 @@ class StepTimer:
         self("data")
 
     def close(self):
-        """Write what was recorded so far."""
+        """Write the results so far."""
         if self.mode == "times":
             self.file.close()
         elif self.mode:
@@ -113,13 +116,15 @@ class StepTimer:
             if self.profiler:
                 self.profiler.stop()
             log(
-                f"The loop made {self.steps} steps, but a trace needs {self.needed}. Lower"
+                f"The loop ran {self.steps} steps, but a trace needs {self.needed} steps. Lower"
                 " STEP_TIMER_SKIP."
             )
         self.mode = ""
 
     def _end_timing(self):
-        """Time the steps since `timed_from` as a whole, without waiting for the device between."""
+        """Time all steps since `timed_from` together. Don't wait for the device between the
+        steps.
+        """
         wait_for_device()
         if count := max(self.steps - self.timed_from, 0):
             parts = {part: length / count for part, length in self._sums().items()}
@@ -127,7 +132,7 @@ class StepTimer:
             self.untraced = {"steps": count, "step_ns": step, "parts_ns": parts}
 
     def _record(self):
-        """Start the profiler: one step to warm up, then `active` steps."""
+        """Start the profiler with one warmup step and `active` recorded steps."""
         kinds = torch.profiler.ProfilerActivity
         activities = [kinds.CPU] + [kinds.CUDA] * torch.cuda.is_available()
         schedule = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
@@ -136,7 +141,7 @@ class StepTimer:
             for name in ("STEP_TIMER_STACK", "STEP_TIMER_SHAPES")
         )
         if stack:
-            log(f"Stacks make steps even longer. The trace ends after {STACK_GB} GB more memory.")
+            log(f"Stacks make steps even longer. Memory limit for this trace: {STACK_GB} GB.")
         self.most_gb = memory_gb() + STACK_GB if stack else float("inf")
         self.profiler = torch.profiler.profile(
             activities=activities, schedule=schedule, with_stack=stack, record_shapes=shapes
@@ -160,7 +165,7 @@ class StepTimer:
         else:
             self.parts.clear()
         if full:
-            log(f"The trace ends here because it filled {STACK_GB} GB.")
+            log(f"The trace ends here. It has filled {STACK_GB} GB.")
         else:
             self.profiler.step()
         if full or self.steps == self.needed:
@@ -168,7 +173,7 @@ class StepTimer:
             self.mode = ""
 
     def _sums(self):
-        """Return the time in each part so far, in ns."""
+        """Return the total time of each part so far, in ns."""
         sums = {}
         for part, _, length, *_ in self.parts:
             sums[part] = sums.get(part, 0) + length
@@ -176,9 +181,9 @@ class StepTimer:
 
     def _end(self):
         if self.mode == "times":
-            wait_for_device()  # the GPU's remaining work belongs to the part that launched it
+            wait_for_device()  # the GPU's pending work belongs to the part that launched it
         if self.part:
-            # The part, its start and length, and its time on a CPU core and waiting for one, in ns
+            # The part, its start, length, CPU time and time waiting for a CPU core, in ns
             lengths = map(int.__sub__, read_clocks(), self.clocks)
             self.parts.append([self.part, self.began, *lengths])
         if self.range:
@@ -196,7 +201,7 @@ def wait_for_device():
 
 
 def memory_gb():
-    """Return the peak memory of this process so far."""
+    """Return this process's peak memory use so far in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -207,7 +212,7 @@ def machine():
 
 
 def read_clocks():
-    """Return the time, this thread's time on a CPU core and, on Linux, its wait for one, in ns."""
+    """Return the time, this thread's CPU time and, on Linux, its wait for a CPU core, in ns."""
     clocks = [time.perf_counter_ns(), time.thread_time_ns()]
     if os.path.exists(SCHEDULER):
         with open(SCHEDULER) as file:

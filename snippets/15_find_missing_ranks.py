@@ -1,8 +1,10 @@
-"""Find the rank that is missing when a job hangs, from dumps of PyTorch's flight recorder.
+"""Find the missing rank when a job hangs, using dumps from PyTorch's flight recorder.
 
-Save this file as find_missing_ranks.py next to your training script, and add to the script:
+Save this file as find_missing_ranks.py next to your training script, and add these lines to the
+script:
 
     from find_missing_ranks import watch          # before init_process_group, to size the buffer
+
     dist.init_process_group(...)
     stop = watch("dumps", dist.get_rank())
     try:
@@ -22,20 +24,17 @@ import sys
 import threading
 from pathlib import Path
 
-# The number of calls to keep. An older PyTorch uses TORCH_NCCL_TRACE_BUFFER_SIZE instead, and
-# records nothing unless it is set.
+# Number of calls to keep. Older PyTorch versions use TORCH_NCCL_TRACE_BUFFER_SIZE instead and
+# record nothing unless that variable is set.
 os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def watch(folder, rank, every=5.0):
-    """Write this rank's dump every `every` seconds.
-
-    Return a function that writes the last dump.
-    """
+    """Write this rank's dump every `every` seconds. Return a function that writes the last dump."""
     from torch._C import _distributed_c10d as recorder
     from torch.distributed import get_backend
 
-    # gloo has its own recorder. The NCCL recorder also covers RCCL.
+    # gloo has a separate recorder. The NCCL recorder also covers RCCL.
     dump = recorder._dump_fr_trace if get_backend() == "gloo" else recorder._dump_nccl_trace
     target, ended = Path(folder, f"rank_{rank}"), threading.Event()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +42,7 @@ def watch(folder, rank, every=5.0):
     def write():
         partial = target.with_name(f".{target.name}.partial")
         partial.write_bytes(dump())
-        partial.replace(target)  # readers never see an incomplete dump
+        partial.replace(target)  # so that readers never see an incomplete dump
 
     def repeat():
         while not ended.wait(every):
@@ -54,15 +53,15 @@ def watch(folder, rank, every=5.0):
 
 
 class Plain(pickle.Unpickler):
-    """A reader of dumps that runs no code. A dump is a pickle, and a pickle can contain code."""
+    """Dump reader that never runs code. Dumps are pickles, and a pickle can contain code."""
 
     def find_class(self, module, name):
-        """Refuse every class and function."""
+        """Reject all classes and functions."""
         raise pickle.UnpicklingError(f"A PyTorch dump never contains {module}.{name}.")
 
 
 def own_line(call):
-    """Return the innermost line outside PyTorch and other libraries."""
+    """Return the innermost stack line outside PyTorch and other libraries."""
     for frame in call["frames"]:
         if not re.search("/torch/|/site-packages/|^<", frame["filename"]):
             return f"{frame['filename']}:{frame['line']}"
@@ -70,9 +69,9 @@ def own_line(call):
 
 
 def last_calls(file):
-    """Return a rank's last collective for each group and its pending messages.
+    """Return a rank's last collective for each group, and the rank's pending messages.
 
-    A collective is its number, its name with the sizes, and its line.
+    A collective consists of its number, its name with the sizes, and its code line.
     """
     try:
         with file.open("rb") as opened:
@@ -87,13 +86,15 @@ def last_calls(file):
         if not call["is_p2p"]:
             name = f"{call['profiling_name']} {call['input_sizes']}"
             last[call["process_group"][0]] = call["collective_seq_id"], name, own_line(call)
-        elif call["state"] != "completed":  # in a batch, only the last, coalesced one has a state
+        elif (
+            call["state"] != "completed"
+        ):  # in a batch, only the last call, the coalesced one, has a state
             pending.append(f"{call['profiling_name']} {own_line(call)}")
     return last, pending
 
 
 def dumps(folder):
-    """Return the last calls of each rank. The name of a dump ends with its rank."""
+    """Return the last calls of each rank. Each dump's file name ends with the rank."""
     files = [file for file in Path(folder).glob("*[0-9]") if file.is_file()]
     return {
         int(re.search(r"\d+$", file.name)[0]): last_calls(file)
@@ -105,16 +106,16 @@ def dumps(folder):
 if __name__ == "__main__":
     found = dumps(sys.argv[1])
     if not found:
-        sys.exit(f"{sys.argv[1]} contains no dumps. Pass the folder that you gave to watch().")
+        sys.exit(f"{sys.argv[1]} contains no dumps. Pass the folder that you passed to watch().")
     groups = sorted({group for last, _ in found.values() for group in last})
     for group in groups:
         calls = {rank: last[group] for rank, (last, _) in found.items() if group in last}
         newest = max(calls.values())[0]
         if len(groups) > 1:
             print(f"group {group}:")
-        # Group 0 contains all ranks. For other groups, a dump doesn't list the members.
+        # Group 0 contains all ranks. Dumps don't list the members of other groups.
         for rank in range(max(found) + 1) if group == "0" else sorted(calls):
-            none = "no call" if rank in found else "no dump: the rank died or wrote none"
+            none = "no call" if rank in found else "no dump: the rank died or didn't write one"
             number, call, line = calls.get(rank, (0, none, ""))
             behind = "  <-- behind, unless its dump is older" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")

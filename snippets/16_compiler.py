@@ -1,17 +1,21 @@
-"""Print registers, spills, LDS and waves of compiled Triton kernels for AMD GPUs, without a GPU.
+"""Print the registers, spills, LDS and waves of compiled Triton kernels for AMD GPUs, without a
+GPU.
 
     python 16_compiler.py ~/.triton/cache     # kernels that ran here, also those of torch.compile
     python 16_compiler.py                     # an example; requires triton (tested: 3.6, 3.7, 3.9)
 
-To compile your own kernel, save this file as compiler.py next to your script:
+To compile your own kernel, save this file as compiler.py next to your script and add these
+lines:
 
     from compiler import compile_for, facts_of
+
     types, constants = {"x": "*bf16", "n": "i32"}, {"block": 1024}
     file = compile_for("gfx942", kernel, types, constants, "compiled", num_warps=4)
     print(facts_of(file))
 
-"*bf16" is a pointer. Sizes and addresses count as divisible by 16, as Triton assumes when it sees
-such values. Name the exceptions in `odd`. gfx90a is an MI200, gfx942 an MI300, gfx950 an MI350.
+"*bf16" is a pointer. `compile_for` treats sizes and addresses as divisible by 16, as Triton does
+for such values. List arguments that aren't divisible by 16 in `odd`. The target gfx90a is an
+MI200, gfx942 is an MI300, and gfx950 is an MI350.
 """
 
 import json
@@ -25,14 +29,14 @@ try:
 except ImportError:
     triton = None
 
-# LDS of a compute unit and the size of its blocks, in bytes, from LLVM's guide to AMDGPU
+# LDS size per compute unit and LDS block size in bytes, from LLVM's AMDGPU guide
 LDS = {"gfx90a": (65536, 512), "gfx942": (65536, 512), "gfx950": (163840, 1280)}
 
 
 def compile_for(target, kernel, signature, constants, folder, odd=(), **options):
-    """Compile for an AMD GPU, and return the path of the assembly.
+    """Compile a kernel for an AMD GPU, and return the path of the assembly file.
 
-    A JSON file next to it contains the launch settings.
+    A JSON file next to the assembly file contains the launch settings.
     """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -53,12 +57,14 @@ def compile_for(target, kernel, signature, constants, folder, odd=(), **options)
 
 
 def blocks(amount, block):
-    """Round up to whole blocks."""
+    """Round `amount` up to a multiple of `block`."""
     return -(-amount // block) * block
 
 
 def facts_of(file):
-    """Return the facts in the assembly and its JSON file, and the wavefronts that fit on a SIMD."""
+    """Return the kernel's data from the assembly and its JSON file, and the wavefronts that fit on
+    a SIMD.
+    """
     text, settings = file.read_text(), json.loads(file.with_suffix(".json").read_text())
     stated = dict(re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text, re.MULTILINE))
     facts = {
@@ -72,7 +78,7 @@ def facts_of(file):
     }
     if facts["target"] in LDS:
         whole, block = LDS[facts["target"]]
-        # A compute unit has 4 SIMDs, each with 8 wave slots and 512 registers.
+        # A compute unit has 4 SIMDs. Each SIMD has 8 wave slots and 512 registers.
         slots = 4 * min(8, 512 // blocks(max(1, facts["VGPR"]), 8))
         groups = slots // facts["warps"]
         if facts["LDS"]:
@@ -100,16 +106,18 @@ if __name__ == "__main__":
         if triton is None:
             sys.exit(
                 "Triton isn't installed. Pass a folder with compiled kernels, or install Triton"
-                " (pip install triton), but not over the Triton of a PyTorch for ROCm."
+                " (pip install triton), but don't replace the Triton of a PyTorch for ROCm."
             )
         example(root)
     files = sorted(root.rglob("*.amdgcn"))
     for file in files:
         facts = facts_of(file)
         words = (f"{name} {value:g}" for name, value in facts.items() if name != "target")
-        # The folder tells variants of a kernel apart.
+        # The folder name distinguishes variants of a kernel.
         print(file.relative_to(root).with_suffix(""), facts["target"], *words)
     if not files and any(root.rglob("*.amdgcn.gz")):
-        sys.exit(f"The files in {root} are compressed. Unpack a copy with gunzip -r and pass that.")
+        sys.exit(
+            f"The files in {root} are compressed. Unpack a copy with gunzip -r and pass the copy."
+        )
     if not files:
         sys.exit(f"{root} contains no *.amdgcn, so no kernel there was compiled for an AMD GPU.")

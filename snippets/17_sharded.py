@@ -1,10 +1,16 @@
-"""Print what the collectives of a job cost, from one torch.profiler trace per rank.
+"""Print the cost of a job's collectives, from one torch.profiler trace per rank.
 
     python 17_sharded.py TRACES...
 
-Each row describes one kind of collective: calls per rank, MB of the whole message, transfer time
-(the shortest duration on any rank), bus bandwidth, and the share of time that ranks wait in it.
-Requires pandas.
+Each row describes one kind of collective and contains these values:
+
+- calls per rank
+- size of the whole message in MB
+- transfer time (the shortest duration on any rank)
+- bus bandwidth
+- share of time that ranks spend waiting in the collective
+
+The script requires pandas.
 """
 
 import gzip
@@ -24,7 +30,7 @@ BYTES = {
     "Byte": 1,
     "Char": 1,
 }
-# A rank sends this many times (N-1)/N of the whole message.
+# A rank sends (N-1)/N of the whole message, times this factor.
 PASSES = {"allreduce": 2, "_allgather_base": 1, "_reduce_scatter_base": 1}
 
 
@@ -32,7 +38,7 @@ def size_of(dtype):
     if dtype.startswith("Float8"):
         return 1
     if dtype not in BYTES:
-        sys.exit(f"The size of the data type {dtype} is unknown. Add it to BYTES in this script.")
+        sys.exit(f"Unknown data type: {dtype}. Add its size to BYTES in this script.")
     return BYTES[dtype]
 
 
@@ -59,8 +65,8 @@ if __name__ == "__main__":
     every = pd.concat(map(collectives, sys.argv[1:]))
     if every.empty:
         sys.exit(
-            "These traces contain no kernels of collectives. Record a job on GPUs, with PyTorch 2.3"
-            " or newer."
+            "These traces contain no collective kernels. Record a job on GPUs, with PyTorch 2.3 or"
+            " newer."
         )
     kind = ["collective", "size", "MB"]
     calls = every.groupby(["group", "number", *kind])["ms"].agg(transfer_ms="min", whole_ms="mean")

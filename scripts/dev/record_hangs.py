@@ -1,8 +1,8 @@
-"""Record the dumps of lesson 15 on this machine: python scripts/dev/record_hangs.py [NAMES].
+"""Record the flight recorder dumps for lesson 15: python scripts/dev/record_hangs.py [NAMES].
 
-Recording takes half a minute. The script shortens each path to the part that is the same on every
-machine: the file name, or PyTorch's path starting with `torch/`. The output of the ranks is next to
-the dumps.
+The recording takes half a minute. The script shortens each path to the part that is the same on
+every machine. This part is the file name, or PyTorch's path starting with `torch/`. The ranks'
+output is saved next to the dumps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = ("late", "skipped", "other_size", "other_order", "dead", "aborted", "fix
 
 
 def main() -> None:
-    """Record the named kinds, or all kinds, in lessons/15_hang/recorded."""
+    """Record the named kinds of hangs, or all kinds, in lessons/15_hang/recorded."""
     names = sys.argv[1:] or KINDS
     spec = importlib.util.spec_from_file_location("hangs", LESSON / "hangs.py")
     hangs = importlib.util.module_from_spec(spec)
@@ -29,7 +29,9 @@ def main() -> None:
     spec.loader.exec_module(hangs)
 
     def unknown(rank: int) -> None:
-        """Rank 2 has two batches, the other ranks have three, and all meet in a barrier."""
+        """Run with two batches on rank 2 and three on the other ranks. All ranks meet in a
+        barrier.
+        """
         for _ in range(2 if rank == 2 else 3):
             hangs.dist.all_reduce(hangs.torch.ones(8))
         hangs.dist.barrier()
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def cut_paths(dump: dict) -> dict:
-    """Return the dump without the folder names of this machine."""
+    """Return the dump without this machine's folder names."""
     for entry in dump["entries"]:
         for frame in entry["frames"]:
             name = re.sub(r"^.*/(?=torch/)", "/", frame["filename"])

@@ -1,11 +1,11 @@
-"""Print what uv needs to install one build of torch, one argument per line.
+"""Print the uv arguments that install one build of torch, one argument per line.
 
 Usage: torch_arguments.py BUILD [GFX]
 
-BUILD is a ROCm release such as rocm10.1, or a value of uv's --torch-backend such as cpu or cu130.
-GFX is the architecture of the GPUs, such as gfx942. Without GFX, the script asks the Linux kernel.
-If the machine has no AMD GPU, the script asks for the kernels of all architectures. The environment
-variable MACHINE names another root for the files that the script reads.
+BUILD is a ROCm release such as rocm10.1, or a value of uv's --torch-backend such as cpu or
+cu130. GFX is the GPU architecture, such as gfx942. Without GFX, the script queries the Linux
+kernel. If the machine has no AMD GPU, the script requests the kernels for all architectures. The
+environment variable MACHINE names a different root folder for the files that the script reads.
 
 The setup runs this script before it installs anything, so the script needs only Python 3.11.
 """
@@ -24,26 +24,26 @@ LIMIT = re.compile(
 
 
 def main(build: str, architecture: str = "") -> int:
-    """Print the arguments and return 0, or return 2 if no index has a suitable torch."""
+    """Print the arguments and return 0, or return 2 if no package index has a suitable torch."""
     if not build.startswith("rocm"):
         print("--torch-backend", build, sep="\n")
         return 0
     rows = {f"rocm{row['rocm']}": row for row in tomllib.loads(TABLE.read_text())["torch_build"]}
-    # A patch release such as 7.2.4 uses the index of its release, unless it has its own index.
+    # A patch release such as 7.2.4 may have a separate index. Otherwise, use its release's index.
     row = rows.get(build) or rows.get(".".join(build.split(".")[:2]))
     needed = needed_torch()
     if row is None or number(row["torch"]) < number(needed):
         if row is None:
-            reason = "we don't know a package index that has torch for this ROCm release"
+            reason = "we don't know a package index with torch for this ROCm release"
         else:
             reason = (
-                f"its package index ends at torch {row['torch']}, but the course needs torch"
+                f"its index ends at torch {row['torch']}, but the course needs torch"
                 f" {needed} or newer"
             )
         suitable = [name for name in rows if number(rows[name]["torch"]) >= number(needed)]
         say(
-            f"can't install TORCH={build}: {reason}. Choose the nearest of these builds that your"
-            f" GPU driver supports, or use your site's own PyTorch: {' '.join(suitable)}"
+            f"can't install TORCH={build}: {reason}. Use your site's own PyTorch, or choose the"
+            f" nearest of these builds that your GPU driver supports: {' '.join(suitable)}"
         )
         return 2
     if row.get("uv"):
@@ -60,15 +60,15 @@ def main(build: str, architecture: str = "") -> int:
                 f" make setup TORCH={build} GFX=gfx942"
             )
     say(f"installing torch {row['torch']} from {row['index']} (as of {row['looked_up']})")
-    # Other packages come from the default index. By default, uv would take each package from the
-    # first index that has any version of it.
+    # Other packages come from the default index. Without this option, uv would take each package
+    # from the first index that has any version of the package.
     print("--index", row["index"], "--index-strategy", "unsafe-best-match", sep="\n")
     print(f"torch{extra}=={row['torch']}", f"torchvision{extra}=={row['torchvision']}", sep="\n")
     return 0
 
 
 def needed_torch() -> str:
-    """Return the oldest torch that pyproject.toml allows for the Python that runs this script."""
+    """Return the oldest torch that pyproject.toml allows for the running Python version."""
     extras = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]
     for requirement in extras["optional-dependencies"]["train"]:
         if limit := LIMIT.fullmatch(requirement):
@@ -79,19 +79,20 @@ def needed_torch() -> str:
 
 
 def number(version: str) -> tuple[int, ...]:
-    """Return a version as numbers that compare, without its local part: 2.9.1+rocm6.4 is (2, 9, 1)."""
+    """Return a version as comparable numbers without the local part: 2.9.1+rocm6.4 is (2, 9, 1)."""
     return tuple(int(part) for part in version.split("+")[0].split("."))
 
 
 def say(text: str) -> None:
-    """Print one line of the setup's output on standard error."""
+    """Print one line of setup output on standard error."""
     print(f"setup: {text}", file=sys.stderr)
 
 
 def architecture_here() -> str:
     """Return the architecture of this machine's first AMD GPU, or "" without a GPU.
 
-    The Linux kernel reports it as a number: 90402 is gfx942, and 90010 is gfx90a.
+    The Linux kernel reports the architecture as a number. For example, 90402 is gfx942, and
+    90010 is gfx90a.
     """
     nodes = Path(os.environ.get("MACHINE") or "/") / "sys/class/kfd/kfd/topology/nodes"
     for properties in sorted(nodes.glob("*/properties")):

@@ -1,7 +1,8 @@
-"""Test whether the ranks of a job can communicate: run `all_reduce.py SECONDS` on every rank.
+"""Test whether a job's ranks can communicate. Run `all_reduce.py SECONDS` on every rank.
 
-The exit code is 0 if the ranks add a number within that time. Otherwise, it is 2, and each rank
-prints one line. A hanging collective can't be interrupted, so a timer ends the process.
+The ranks add up numbers. The exit code is 0 if they finish within SECONDS. Otherwise, the exit
+code is 2, and each rank prints one line. A hanging collective can't be interrupted, so a timer
+ends the process.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from tidyprof.errors import UserError
 
 
 def main(seconds: int) -> int:
-    """Add up a one from each rank, and return the exit code."""
+    """Add up the number 1 from each rank, and return the exit code."""
     launch = discover()
-    advice = "Check NCCL_SOCKET_IFNAME, and check that each rank sees a GPU"
+    advice = "Check NCCL_SOCKET_IFNAME, and check that each rank detects a GPU"
 
     def give_up() -> None:
         print(
-            f"rank {launch.rank}: the all-reduce didn't finish within {seconds} s. {advice}",
+            f"the all-reduce on rank {launch.rank} took longer than {seconds} s. {advice}",
             file=sys.stderr,
             flush=True,
         )

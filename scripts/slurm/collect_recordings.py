@@ -1,13 +1,15 @@
-"""Turn the results of finished jobs into recordings, and add them to the manifest.
+"""Convert the results of finished jobs to recordings, and add the recordings to the manifest.
 
     python scripts/slurm/collect_recordings.py RESULTS RECORDINGS --copyright "Copyright (c) 2026
     Somebody"
 
-RESULTS is RESULTS_DIR of site.env, or an archive of `make gpu-check`. All jobs with the same GPU,
-model and number of ranks become one set, `measured-GPU-MODEL` or `measured-GPU-MODEL-Nranks`, with
-one folder per tool. The script leaves out replayed files, files that no reader accepts, and files
-without GPU work. A set contains traces and tables of counters with the columns of
-`proflab.published`, which don't identify people or machines.
+RESULTS is RESULTS_DIR of site.env, or an archive from `make gpu-check`. All jobs with the same
+GPU, model and number of ranks become one set, `measured-GPU-MODEL` or
+`measured-GPU-MODEL-Nranks`. Each tool has one folder in the set.
+
+The script leaves out replayed files, files without GPU work, and files that no reader accepts. A
+set contains only traces and counter tables with the columns in `proflab.published`. These
+columns don't identify people or machines.
 """
 
 from __future__ import annotations
@@ -45,20 +47,20 @@ FOLDERS = {
     "rpd": "rpd",
     "omnistat": "omnistat",
 }
-"""The tool's folder in a set, by job script. The other scripts don't write recordings."""
+"""Name of the tool's folder in a set, by job script. Other job scripts don't write recordings."""
 
 LARGEST_MB = 50
-"""The largest stored file that is small enough for a repository."""
+"""Maximum size of a stored file. A larger file doesn't belong in a repository."""
 
 _FOLDER = re.compile(r"(?P<script>[a-z0-9_]+?)_(?P<job>\d+)(_restart\d+)?")
 _TRACED = re.compile(
     r"[^/]+/traces/(?P<model>\w+)/(?P<file>metrics_rank0_of_1\.jsonl|trace_rank0\.json\.gz)"
 )
-"""The files that are read from a gpu-check archive."""
+"""Names of the files to read from a gpu-check archive."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Record every suitable job. Return 0, or 2 if there is none."""
+    """Add each suitable job to the recordings. Return 0, or 2 if no job is suitable."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("recordings", type=Path)
@@ -81,7 +83,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def collect(results: Path, recordings: Path) -> dict[str, dict[str, Any]]:
-    """Store the measurements of every job. Return the trainer's record by the name of its set."""
+    """Store the measurements of each job. Return the trainer's record for each set, by the set's
+    name.
+    """
     sets: dict[str, dict[str, Any]] = {}
     for folder in sorted(results.iterdir()):
         match = _FOLDER.fullmatch(folder.name)
@@ -92,14 +96,14 @@ def collect(results: Path, recordings: Path) -> dict[str, dict[str, Any]]:
                 sets[set_name(run)] = run
                 print(f"recorded {folder.name} in {set_name(run)}")
             except (UserError, ProfileReadError) as error:
-                print(f"left out {folder.name}: {error}", file=sys.stderr)
+                print(f"skipped {folder.name}: {error}", file=sys.stderr)
     return sets
 
 
 def check(folder: Path) -> dict[str, Any]:
     """Return the trainer's record of the run.
 
-    Raise UserError unless the job succeeded on GPUs and its files are readable.
+    Raises UserError unless the job succeeded on GPUs and its files are readable.
     """
     code = folder / "exit_code"
     if not code.is_file() or code.read_text().strip() != "0":
@@ -107,23 +111,27 @@ def check(folder: Path) -> dict[str, Any]:
     if any(folder.rglob("*modelled.json")):
         raise UserError(
             "the job replayed a tape and measured nothing. Load the real tool's module and submit"
-            " it again"
+            " the job again"
         )
     run = run_record(folder)
     profiles = [tidyprof.read(path) for path in readable_paths(folder)]
     if any(profile.origin.kind == "modeled" for profile in profiles):
-        raise UserError("its files are modeled. Load the real tool's module and submit again")
+        raise UserError(
+            "the job's files are modeled. Load the real tool's module and submit the job again"
+        )
     if not any(
         "kernel" in set(profile.events["kind"]) or len(profile.counters) for profile in profiles
     ):
-        raise UserError("its files contain neither kernels nor counters, so the tool saw no GPU")
+        raise UserError(
+            "the job's files contain neither kernels nor counters, so the tool detected no GPU"
+        )
     return run
 
 
 def run_record(folder: Path) -> dict[str, Any]:
     """Return the trainer's record of the device, host and versions.
 
-    Raise UserError if the record is missing or the trainer had no GPU.
+    Raises UserError if the record is missing or the trainer had no GPU.
     """
     metrics = sorted((folder / "train").glob("metrics_rank0_of_*.jsonl"))
     if not metrics:
@@ -131,13 +139,13 @@ def run_record(folder: Path) -> dict[str, Any]:
     run = json.loads(metrics[0].read_text().splitlines()[0])
     if not platform_of(run):
         raise UserError(
-            f"it ran on {run['device']}, with a torch that isn't built for ROCm or CUDA"
+            f"the job ran on {run['device']}. Its torch build supports neither ROCm nor CUDA"
         )
     return run
 
 
 def platform_of(run: dict[str, Any]) -> str:
-    """Return torch's platform, for example `HIP 7.2.1` or `CUDA 13.2`, or "" for a CPU build."""
+    """Return torch's platform, such as `HIP 7.2.1` or `CUDA 13.2`, or "" for a CPU build."""
     versions = run["versions"]
     return next(
         (f"{name.upper()} {versions[name]}" for name in ("hip", "cuda") if versions.get(name)), ""
@@ -154,10 +162,10 @@ def set_name(run: dict[str, Any]) -> str:
 
 
 def store(folder: Path, target: Path) -> None:
-    """Write the publishable part of a job into the tool's folder of a set.
+    """Write the publishable part of a job into the tool's folder in a set.
 
-    Each readable file becomes a trace and a table of its counters. Raise UserError for files that
-    are too large.
+    Each readable file becomes a trace and a table of its counters. Raises UserError for files
+    that are too large.
     """
     shutil.rmtree(target, ignore_errors=True)
     for number, path in enumerate(readable_paths(folder)):
@@ -171,10 +179,10 @@ def store(folder: Path, target: Path) -> None:
 
 @contextmanager
 def job_folders(results: Path) -> Iterator[Path]:
-    """Yield the folder with the job folders.
+    """Yield the folder that contains the job folders.
 
     For a gpu-check archive, yield a temporary folder that contains each trace as a finished job.
-    Only files with the expected names are read from an archive.
+    Only files with the expected names are extracted from an archive.
     """
     if results.is_dir():
         yield results
@@ -196,12 +204,14 @@ def job_folders(results: Path) -> Iterator[Path]:
         except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
             raise UserError(f"can't unpack {results} ({error})") from error
         if not numbers:
-            raise UserError(f"{results} doesn't contain a trace. Did the part `traces` pass?")
+            raise UserError(
+                f"{results} doesn't contain a trace. Check that the part `traces` passed"
+            )
         yield Path(name)
 
 
 def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) -> dict[str, Any]:
-    """Return the manifest's entry, which states what was measured, where and when."""
+    """Return the manifest entry, which states what was measured, where and when."""
     config = run["config"]
     files = [
         {
@@ -217,7 +227,7 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
         "name": name,
         "kind": "measured-set",
         "tool": (
-            "the tools that its folders are named after, started by scripts/slurm or"
+            "the tools that the folders are named after, started by scripts/slurm or"
             " tools/gpu_check"
         ),
         "gpu": run["device"],
@@ -241,7 +251,7 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
 
 
 def enter(made: list[dict[str, Any]], recordings: Path) -> None:
-    """Add entries to the manifest. An entry replaces an entry with the same name."""
+    """Add entries to the manifest. A new entry replaces an existing entry with the same name."""
     manifest = recordings / "manifest.json"
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else []
     merged = {entry["name"]: entry for entry in [*known, *made]}

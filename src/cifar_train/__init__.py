@@ -1,5 +1,5 @@
-"""A plain CIFAR-100 trainer with switches that are worth profiling.
+"""A CIFAR-100 trainer with options and injectable faults for profiling practice.
 
-Importing this package is quick and safe on a login node because it imports torch only when training
-starts.
+Importing this package is fast and safe on a login node because it doesn't import torch. Only
+training imports torch.
 """

@@ -10,14 +10,16 @@ from tidyprof.errors import UserError
 from tidyprof.standard_streams import tell
 
 SIGTERM_EXIT_CODE = 143
-"""128 + 15, the exit code that a shell reports for a process that SIGTERM ended."""
+"""Exit code that a shell reports for a process that SIGTERM ended (128 + 15)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trainer and return its exit code.
 
-    The exit code is 0 for success, 2 for an error that the user can fix, 130 for Ctrl-C, and
-    SIGTERM_EXIT_CODE for SIGTERM.
+    - 0: The run succeeded.
+    - 2: The run failed with an error that the user can fix.
+    - 130: The user pressed Ctrl-C.
+    - SIGTERM_EXIT_CODE: SIGTERM ended the run.
     """
     try:
         config = parse(arguments)
@@ -45,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(config: TrainConfig) -> int:
-    # torch reads this variable when it is imported. Its warnings about lost connections contain
-    # 40 lines of C++ frames, which would hide our message.
+    # torch reads this variable during import. Without it, warnings about lost connections contain
+    # 40 lines of C++ frames, which hide the trainer's own message.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from cifar_train.train import run
 

@@ -1,8 +1,8 @@
 """Step times that include the device's work.
 
-On a GPU, the host only launches work, so reading the host's clock between launches measures the
-launches. This clock records events in the device's own stream instead. The events don't make the
-host wait during the run. The clock reads them after one synchronization at the end.
+The host only launches GPU work, so host clock readings measure only the launches. This clock
+therefore records events in the device's stream. The events don't block the host during the run. The
+clock synchronizes once at the end and then reads the events.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cifar_train.hooks import Hook, StepOutcome
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished all launched work. On a CPU, return at once."""
+    """Wait until the device has finished all launched work. On a CPU, return immediately."""
     if device.type != "cpu":
         torch.cuda.synchronize(device)
 
 
 class StepClock(Hook):
-    """Hook that records when each step starts and ends, and the step's outcome.
+    """Hook that records the start, the end and the outcome of each step.
 
-    Step times exclude what other hooks do between two steps, such as writing a trace.
+    Step times exclude work that other hooks do between two steps, such as writing a trace.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -51,7 +51,7 @@ class StepClock(Hook):
 
     @property
     def durations_ns(self) -> list[int]:
-        """Return the duration of every finished step in nanoseconds. Call it after the run."""
+        """Return the duration of each finished step in nanoseconds. Call it after the run."""
         synchronize(self._device)
         return [
             self._between(begin, end) for begin, end in zip(self._begins, self._ends, strict=False)

@@ -1,7 +1,6 @@
-"""The trainer's configuration: a frozen dataclass, its command line, and the list of known faults.
+"""The trainer's configuration dataclass, command-line parser and list of known faults.
 
-Nothing here imports torch, so that `--help` and all checks of the options are quick and safe on a
-login node.
+This module doesn't import torch, so `--help` and option checks are fast and safe on a login node.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from tidyprof.command_line import Parser, add_version, complete, program
 from tidyprof.errors import UserError, shortened
 
 SECONDS_PER_SLOW_IMAGE = 0.005
-"""Read latency of one image for slow-loader, similar to a busy shared file system."""
+"""Read latency per image for slow-loader, similar to the latency of a busy shared file system."""
 
 SKEW_SECONDS = 0.05
-"""Extra time that the last rank needs to prepare each step, for rank-skew. The value is
-arbitrary.
+"""Extra time in seconds that the last rank spends per step, for rank-skew. The value is arbitrary.
 """
 
 TINY_BATCH = 4
@@ -35,36 +33,37 @@ TINY_BATCH = 4
 def tiny_batch(config: TrainConfig) -> TrainConfig:
     """Use far too few images per step.
 
-    Symptom: low images/s although the device seems busy. Seen in: kernel statistics (the usual
-    number of launches per step, but each kernel takes only a few microseconds) and launch-bound
-    idle time. Truth: the batch holds 4 images, so every kernel is too small to fill the device, and
-    the fixed cost of a launch dominates.
+    - Symptom: Throughput is low although the device seems busy.
+    - Seen in: The kernel statistics show the usual number of launches per step, but each kernel
+      takes only a few microseconds. The device also has launch-bound idle time.
+    - Truth: The batch contains only 4 images, so every kernel is too small to fill the device. The
+      fixed cost of each launch dominates.
     """
     return config.replace(batch_size=TINY_BATCH)
 
 
 def no_warmup(config: TrainConfig) -> TrainConfig:
-    """Measure and record from the very first step.
+    """Start measuring and recording with the first step.
 
-    Symptom: a slow mean, a huge spread, and setup calls in the trace. Seen in: step times in order
-    (the first stands out) and the first profiled step. Truth: there are 0 warmup steps, and the
-    profiler neither waits nor warms up.
+    - Symptom: The mean is slow, the spread is large, and the trace contains setup calls.
+    - Seen in: The first step stands out in the list of step times. The first profiled step contains
+      the setup calls.
+    - Truth: The run has 0 warmup steps, and the profiler neither waits nor warms up.
     """
     return config.replace(warmup_steps=0)
 
 
 def _no_workers(config: TrainConfig) -> TrainConfig:
-    """Return the configuration with loading in the training process, for slow-loader."""
     return config.replace(num_workers=0)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A known fault: everything about it except the code that changes a model or a trainer.
+    """A known fault, without the code that changes a model or a trainer.
 
-    settings  -- the configuration values that it changes
-    model     -- the function in `cifar_train.injected_faults` that changes the model
-    trainer   -- the function there that changes the finished trainer
+    - settings: configuration values that the fault changes
+    - model: function in `cifar_train.injected_faults` that changes the model
+    - trainer: function in `cifar_train.injected_faults` that changes the finished trainer
     """
 
     name: str
@@ -89,11 +88,11 @@ FAULTS = {
         Fault("broken-grad", model="broken_grad"),
     )
 }
-"""All known faults by name. To add a fault, add its entry here and write its function."""
+"""All known faults by name. To add a fault, add an entry here and write its function."""
 
 
 def apply_to_config(config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the settings of its fault applied."""
+    """Return the configuration after applying the settings of its fault."""
     settings = FAULTS[config.inject_fault].settings if config.inject_fault else None
     return settings(config) if settings else config
 
@@ -110,65 +109,67 @@ EXAMPLES = (
     "--max-steps 20 --torch-profile --run-dir runs/mine",
     "--download-only",
 )
-"""Example arguments for the help, without the program's name."""
+"""Example arguments for the help text, without the program name."""
 
 MAX_NUMBER = 2**31 - 1
-"""Largest number for any option. No run has this many steps, and every library accepts it."""
+"""Largest value for any numeric option. No run has this many steps, and every library accepts it.
+"""
 
 
 def option(default: Any, help: str, **more: Any) -> Any:
-    """Return a dataclass field that also carries what argparse needs to know.
+    """Return a dataclass field with extra metadata for argparse.
 
-    more -- short, choices, metavar, minimum, and group for the first option of a group
+    `more` can contain short, choices, metavar and minimum. The first option of a group also has
+    group.
     """
     return field(default=default, metadata={"help": help} | more)
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """All options of the trainer. Raises UserError for impossible values.
+    """All options of the trainer. Raises UserError for invalid values.
 
-    Batch sizes count images per rank. Steps count optimizer steps over all epochs.
+    Batch sizes count images per rank. Step counts cover the optimizer steps of all epochs.
     """
 
     model: str = option(
         "resnet",
-        "train this image classifier, built from its default configuration",
+        "train this image classifier in its default configuration",
         choices=MODELS,
     )
     precision: str = option(
         "automixed",
-        "set the precision of the arithmetic; automixed is autocast",
+        "set the arithmetic precision; automixed uses autocast",
         choices=PRECISIONS,
     )
     batch_size: int = option(
         256, "set the number of images per rank and step", short="-bs", minimum=1
     )
-    max_epochs: int = option(1, "stop after this many passes over the data", minimum=1)
+    max_epochs: int = option(1, "stop after this many epochs", minimum=1)
     max_steps: int = option(
-        20, "stop after this many steps, whichever limit comes first", short="-ms", minimum=1
+        20, "stop after this many steps, or earlier if all epochs are done", short="-ms", minimum=1
     )
     warmup_steps: int | None = option(
-        None, "report this many first steps separately; default 5, fewer in a short run", minimum=0
+        None, "report the first N steps separately (default: 5, or fewer in a short run)", minimum=0
     )
-    seed: int = option(55, "set the seed for weights, data order and transforms", minimum=0)
+    seed: int = option(55, "set the random seed for weights, data order and transforms", minimum=0)
 
     data: str = option(
         "auto",
-        "choose the data; auto uses CIFAR-100 if it is staged, otherwise synthetic images",
+        "choose the dataset; auto uses CIFAR-100 if it is staged, otherwise synthetic images",
         choices=DATA_SOURCES,
         group="data",
     )
     data_path: Path = option(DATA_FOLDER, "read the dataset from this folder", short="-dp")
     download_only: bool = option(
-        False, "download CIFAR-100 to the data path and stop; no GPU needed"
+        False, "download CIFAR-100 to the data path and exit; this doesn't need a GPU"
     )
     num_workers: int = option(
         2,
-        "start this many data loader workers per rank; 0 loads in the training process",
+        "start this many data loader workers per rank; with 0, the training process loads data",
         minimum=0,
     )
-    batched_transforms: bool = option(False, "transform whole batches, not single images")
+    batched_transforms: bool = option(False, "transform whole batches instead of single images")
 
     device: str = option(
         "auto",
@@ -177,22 +178,22 @@ class TrainConfig:
         group="speed",
     )
     compile: bool = option(
-        False, "run torch.compile on the model; reports the compile time separately"
+        False, "compile the model with torch.compile and report the compile time separately"
     )
     channels_last: bool = option(False, "keep images and weights in NHWC memory order")
     fused_optimizer: bool = option(False, "update the weights with one fused optimizer kernel")
 
     torch_profile: bool = option(False, "record a torch.profiler trace", group="profiling")
-    profile_all_ranks: bool = option(False, "trace every rank, not only rank 0")
+    profile_all_ranks: bool = option(False, "trace every rank instead of only rank 0")
     record_shapes: bool = option(False, "record the input shapes of every operator")
     roctx: bool = option(False, "mark the phases of each step with ROCTX ranges for AMD's tools")
 
     run_dir: Path | None = option(
-        None, "write results to this folder; default runs/cifar_train/DATE-TIME", group="output"
+        None, "write results to this folder (default: runs/cifar_train/DATE-TIME)", group="output"
     )
     inject_fault: str | None = option(
         None,
-        f"add a known fault, to practice finding it: {', '.join(FAULTS)}",
+        f"inject a known fault to practice diagnosis: {', '.join(FAULTS)}",
         choices=FAULT_NAMES,
         metavar="NAME",
         group="faults",
@@ -204,17 +205,17 @@ class TrainConfig:
         self.schedule_for()  # raises an error if the run is too short to record
         if self.inject_fault == "recompile" and not self.compile:
             raise UserError(
-                "--inject-fault recompile needs --compile. Without it, nothing is compiled, so"
-                " nothing can be recompiled."
+                "--inject-fault recompile needs --compile, because only a compiled model can be"
+                " recompiled."
             )
         for name in ("profile_all_ranks", "record_shapes"):
             if getattr(self, name) and not self.torch_profile:
                 raise UserError(
-                    f"{flag(name)} needs --torch-profile. Without it, nothing is recorded."
+                    f"{flag(name)} needs --torch-profile. Without that option, nothing is recorded."
                 )
 
     def schedule_for(self) -> ProfileSchedule | None:
-        """Return the profiler's schedule, fitted to max_steps, or None without --torch-profile.
+        """Return the profiler's schedule for max_steps, or None without --torch-profile.
 
         Raises UserError if the run is too short to record.
         """
@@ -225,23 +226,24 @@ class TrainConfig:
         return ProfileSchedule.fit(self.max_steps)
 
     def warmup_for(self, steps: int) -> int:
-        """Return how many of the first steps count as warmup in a run of `steps` steps.
+        """Return the number of warmup steps in a run of `steps` steps.
 
-        These steps set up libraries, search for kernels and load the first batches. The default is
-        five because AMD's published runs settle after step 5, but it is at most a third of the run.
+        Warmup steps set up libraries, search for kernels and load the first batches. The default is
+        five because AMD's published runs settle after step 5. At most a third of the run counts as
+        warmup.
         """
         return min(5, steps // 3) if self.warmup_steps is None else min(self.warmup_steps, steps)
 
     def replace(self, **changes: Any) -> TrainConfig:
-        """Return a copy with some values changed and validated."""
+        """Return a validated copy with some values changed."""
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, with paths as strings."""
+        """Return the options as values that JSON supports. Paths become strings."""
         return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
     def write(self, folder: Path) -> Path:
-        """Write the resolved configuration to `folder`/config.json and return its path."""
+        """Write the final configuration to `folder`/config.json and return the file's path."""
         target = folder / "config.json"
         with whole_file(target) as partial:
             partial.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
@@ -249,15 +251,15 @@ class TrainConfig:
 
 
 def precision_label(precision: str, arithmetic: str) -> str:
-    """Return the precision as reports print it next to a rate.
+    """Return the precision label that reports print next to a rate.
 
-    The label for automixed includes its arithmetic, as in `automixed (float16)`.
+    The label for automixed includes its arithmetic type, as in `automixed (float16)`.
     """
     return f"{precision} ({arithmetic})" if precision == "automixed" else precision
 
 
 def flag(name: str) -> str:
-    """Return the command-line spelling of a field, such as --max-steps for max_steps."""
+    """Return the command-line option for a field, such as --max-steps for max_steps."""
     return "--" + name.replace("_", "-")
 
 
@@ -271,14 +273,16 @@ def _check_field(item: dataclasses.Field, value: Any) -> None:
 
 
 class _Help(argparse.HelpFormatter):
-    """A help formatter that breaks lines only between words, because choices contain hyphens."""
+    """Help formatter that never breaks lines at hyphens, because the names of choices contain
+    hyphens.
+    """
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the command-line parser for TrainConfig, with one option per field, in groups."""
+    """Return the command-line parser for TrainConfig, with one option per field."""
     parser = Parser(
         prog=program("cifar_train", "cifar-train"),
         description="Train a small image classifier on CIFAR-100 and profile it.",
@@ -315,19 +319,22 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
 
 
 def _path(text: str) -> Path:
-    """Return the path of a folder, as argparse's type for folders.
+    """Return the path of a folder, as an option type for argparse.
 
-    Rejects an empty string, which comes from an unset variable and would mean the current folder.
+    The function rejects an empty string, because an unset variable would otherwise select the
+    current folder.
     """
     if not text:
-        raise argparse.ArgumentTypeError("the folder name is empty; for the current folder, pass .")
+        raise argparse.ArgumentTypeError(
+            "the folder name is empty. To use the current folder, pass ."
+        )
     return Path(text)
 
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     """Return the configuration for a command line. Raises UserError for an invalid command line.
 
-    If a shell asks for completions (https://kislyuk.github.io/argcomplete/), print them and exit.
+    If a shell requests completions (https://kislyuk.github.io/argcomplete/), print them and exit.
     """
     parser = build_parser()
     complete(parser)

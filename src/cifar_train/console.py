@@ -9,19 +9,19 @@ from cifar_train.hooks import Hook, StepOutcome
 from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Shortest time between two progress lines. The value is arbitrary."""
+"""Minimum time in seconds between two progress lines. The value is arbitrary."""
 
 
 def say(message: str) -> None:
-    """Print one message to standard output, because notebooks show standard error in red."""
+    """Print one message to standard output. Notebooks show standard error in red."""
     print(as_shown(f"cifar_train: {message}", sys.stdout, PAGE_COLUMNS), flush=True)
 
 
 class Progress(Hook):
     """Hook that counts launched steps.
 
-    It shows neither images/s nor the loss because computing either would make the host wait for the
-    device.
+    The hook doesn't show throughput or loss because computing them would make the host wait for
+    the device.
     """
 
     def __init__(self, planned_steps: int) -> None:
@@ -29,7 +29,7 @@ class Progress(Hook):
         self._last_line = time.monotonic()
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Print a line from time to time."""
+        """Print a progress line if enough time has passed since the last one."""
         done = outcome.step + 1
         if done == self._planned or time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             say(f"step {done} of {self._planned}")

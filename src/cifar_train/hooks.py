@@ -1,4 +1,4 @@
-"""Hook points of the training loop, hooks other than profilers, and SIGTERM handling."""
+"""Training-loop hooks that don't profile, and SIGTERM handling."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     import torch
 
 PHASES = ("data", "forward", "loss", "backward", "optimizer")
-"""Names of the ranges that mark the phases of a step, in order."""
+"""Names of a step's phase ranges, in order."""
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """Result of one step: its 0-based number, epoch, number of images, and loss.
+    """Result of one step: its zero-based number, its epoch, its number of images and its loss.
 
-    `loss` is a detached scalar on the device, so passing it to hooks doesn't make the host wait.
+    `loss` is a detached scalar on the device. Passing the loss to hooks therefore doesn't block
+    the host.
     """
 
     step: int
@@ -30,10 +31,10 @@ class StepOutcome:
 
 
 class Hook:
-    """A hook that does nothing at any point: the null hook, and the base class of all hooks.
+    """Base class of all hooks. The methods do nothing, so the class also serves as a null hook.
 
-    A hook is entered before the first step and exited after the last one, no matter how the run
-    ended.
+    The loop enters a hook before the first step. The loop exits the hook after the last step,
+    even if the run fails.
     """
 
     def __enter__(self) -> Self:
@@ -43,29 +44,29 @@ class Hook:
         return None
 
     def step_begin(self, step: int) -> None:
-        """Run before the loop asks for a batch."""
+        """Run before the loop requests a batch."""
 
     def after_data(self, step: int) -> None:
-        """Run after the batch was passed to the device."""
+        """Run after the loop passes the batch to the device."""
 
     def after_forward(self, step: int) -> None:
-        """Run after the model's output was computed or at least launched."""
+        """Run after the host computes or launches the forward pass."""
 
     def after_loss(self, step: int) -> None:
-        """Run after the loss was launched."""
+        """Run after the host launches the loss computation."""
 
     def after_backward(self, step: int) -> None:
-        """Run after the gradients were launched."""
+        """Run after the host launches the backward pass."""
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Run after the optimizer's update was launched."""
+        """Run after the host launches the optimizer update."""
 
 
 class Hooks(Hook):
-    """Several hooks combined into one, from the outermost to the innermost.
+    """Several hooks combined into one, ordered from outermost to innermost.
 
-    Each hook point calls the hooks in order, except that `step_end` calls them in reverse. The
-    first hook therefore encloses the others.
+    Most hook points call the hooks in this order, but `step_end` calls them in reverse. The
+    first hook therefore encloses the other hooks.
     """
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
@@ -92,7 +93,9 @@ def _call(calls: list[Callable[[Any], None]], argument: Any) -> None:
 
 
 class PhaseRanges(Hook):
-    """Hook that marks the five phases of a step with begin(name) and end(), one range at a time."""
+    """Hook that marks the five phases of a step by calling begin(name) and end(), one range at a
+    time.
+    """
 
     def __init__(self, begin: Callable[[str], None], end: Callable[[], None]) -> None:
         def switch(name: str) -> Callable[[int], None]:
@@ -111,9 +114,10 @@ class PhaseRanges(Hook):
 
 @contextmanager
 def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """Call `handler` if a SIGTERM arrives within the block.
+    """Call `handler` if SIGTERM arrives during the block.
 
-    Python allows signal handlers only in the main thread, so in other threads nothing changes.
+    Python allows signal handlers only in the main thread, so the block has no effect in other
+    threads.
     """
     try:
         previous = signal.signal(signal.SIGTERM, handler)
@@ -128,9 +132,7 @@ def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
 
 @contextmanager
 def sigterm_waits() -> Iterator[None]:
-    """Delay a SIGTERM until the end of the block, so that the block can finish writing its
-    files.
-    """
+    """Delay SIGTERM until the block ends, so that the block can finish writing its files."""
     arrived: list[int] = []
     try:
         with on_sigterm(lambda number, frame: arrived.append(number)):

@@ -1,7 +1,8 @@
-"""The code of the known faults. Each has a symptom, a place where it shows, and the truth about it.
+"""Functions that inject the known faults.
 
-The cause is known by construction, so a learner's diagnosis can be checked. Each fault is one
-function that `config.FAULTS` names. Faults that only change settings are defined there.
+Each docstring lists the fault's symptom, the evidence for it, and its true cause, so learners can
+check their diagnoses. `config.FAULTS` names one function per fault. Faults that only change
+settings are defined in `config`.
 """
 
 from __future__ import annotations
@@ -20,24 +21,27 @@ from cifar_train.loop import Trainer
 
 
 def apply_to_model(name: str | None, model: nn.Module) -> nn.Module:
-    """Return the model with the fault injected, before it moves to its device."""
+    """Return the model with the named fault. Call this function before the model moves to its
+    device.
+    """
     function = FAULTS[name].model if name else ""
     return globals()[function](model) if function else model
 
 
 def apply_to_trainer(name: str | None, trainer: Trainer) -> None:
-    """Let the fault replace parts of a finished trainer."""
+    """Let the named fault replace parts of a finished trainer."""
     function = FAULTS[name].trainer if name else ""
     if function:
         globals()[function](trainer)
 
 
 def slow_loader(trainer: Trainer) -> None:
-    """Load images slowly, in the training process itself.
+    """Load images slowly in the training process.
 
-    Symptom: the device idles at the start of each step. Seen in: a long `data` range, call stacks
-    that sleep in `read_slowly`, and low power. Truth: there are no data loader workers, and every
-    image adds 5 ms of read latency.
+    - Symptom: The device idles at the start of each step.
+    - Seen in: The trace shows a long `data` range and call stacks that sleep in `read_slowly`. The
+      power draw is low.
+    - Truth: The run has no data loader workers, and every image adds 5 ms of read latency.
     """
     loader = trainer.loaders.train
 
@@ -51,16 +55,17 @@ def slow_loader(trainer: Trainer) -> None:
 
 
 def read_slowly(images: int) -> None:
-    """Wait as long as reading this many images from a busy file system would take."""
+    """Wait for the time that a busy file system would need to read this many images."""
     time.sleep(images * SECONDS_PER_SLOW_IMAGE)
 
 
 def sync_every_step(trainer: Trainer) -> None:
-    """Read a number back from the device for every parameter in every step.
+    """Read one number per parameter back from the device in every step.
 
-    Symptom: gaps between kernels, and the host never runs ahead. Seen in: one
-    `aten::_local_scalar_dense` (a 4-byte copy to the host) per parameter and step. Truth: the
-    gradient norm of each parameter is logged with `.item()`.
+    - Symptom: Gaps separate the kernels, and the host never runs ahead.
+    - Seen in: The trace contains one `aten::_local_scalar_dense` per parameter and step. Each call
+      copies 4 bytes to the host.
+    - Truth: The trainer logs the gradient norm of each parameter with `.item()`.
     """
 
     class GradientNormLog(Hook):
@@ -76,9 +81,10 @@ def sync_every_step(trainer: Trainer) -> None:
 def many_small_kernels(model: nn.Module) -> nn.Module:
     """Replace activations with chains of element-wise operations.
 
-    Symptom: many launches, short kernels and memory-bound time. Seen in: kernel counts per step and
-    the share of element-wise kernels. Truth: each ReLU or GELU is a chain of small operations,
-    although one fused call would give the same result.
+    - Symptom: The run has many launches, short kernels and memory-bound time.
+    - Seen in: The kernel count per step and the share of element-wise kernels are high.
+    - Truth: Each ReLU or GELU is a chain of small operations, although one fused call would give
+      the same result.
     """
 
     class ChainedReLU(nn.Module):
@@ -101,15 +107,16 @@ def many_small_kernels(model: nn.Module) -> nn.Module:
 
 
 def unpinned_copies(trainer: Trainer) -> None:
-    """Copy images to the device one by one from pageable memory, and wait for each copy.
+    """Copy images one at a time from pageable memory to the device, and wait for each copy.
 
-    Symptom: a long `data` range full of short host-to-device copies. Seen in: one copy per image of
-    the batch in every step. Truth: the trainer neither pins memory nor copies whole batches.
+    - Symptom: A long `data` range contains many short host-to-device copies.
+    - Seen in: Every step contains one copy per image in the batch.
+    - Truth: The trainer neither pins memory nor copies whole batches.
     """
     device = trainer.device
 
     def one_by_one(images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        # clone() moves data out of pinned memory. copy=True makes a real copy on a CPU, too.
+        # clone() moves data out of pinned memory. copy=True forces a copy even on a CPU.
         moved = [image.clone().to(device, copy=True) for image in images]
         return torch.stack(moved), labels.to(device)
 
@@ -117,11 +124,12 @@ def unpinned_copies(trainer: Trainer) -> None:
 
 
 def wrong_layout(model: nn.Module) -> nn.Module:
-    """Give every convolution and linear layer its input in the other memory order.
+    """Pass each convolution and linear layer its input in the opposite memory order.
 
-    Symptom: copies and transposes between the large kernels. Seen in: one extra `aten::clone` or
-    `batched_transpose` per layer and step. Truth: the tensors are rearranged before each layer, and
-    the layer's library call rearranges them back.
+    - Symptom: Copies and transposes run between the large kernels.
+    - Seen in: The trace contains one extra `aten::clone` or `batched_transpose` per layer and step.
+    - Truth: The fault rearranges the tensors before each layer. The layer's library call then
+      rearranges them back.
     """
 
     def swap_order(layer: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -137,11 +145,13 @@ def wrong_layout(model: nn.Module) -> nn.Module:
 
 
 def recompile(model: nn.Module) -> nn.Module:
-    """Change something that the compiler treats as a constant in every step.
+    """In every step, change a value that the compiler treats as a constant.
 
-    Symptom: steps take seconds although the model is compiled. After eight compilations, torch
-    gives up and runs eagerly. Seen in: step times and TORCH_LOGS=recompiles. Truth: the model reads
-    a Python string that contains the step number, which is a new constant each time.
+    - Symptom: Steps take seconds although the model is compiled. After eight compilations, torch
+      gives up and runs eagerly.
+    - Seen in: The step times and the output of TORCH_LOGS=recompiles show the recompilations.
+    - Truth: The model reads a Python string that contains the step number, so each step has a new
+      constant.
     """
 
     class LabeledModel(nn.Module):
@@ -158,7 +168,7 @@ def recompile(model: nn.Module) -> nn.Module:
 
 
 def relabel_every_step(trainer: Trainer) -> None:
-    """Add the hook that changes the constant, for recompile."""
+    """Add the hook that changes the string for the recompile fault."""
 
     class Relabel(Hook):
         def step_begin(self, step: int) -> None:
@@ -168,15 +178,16 @@ def relabel_every_step(trainer: Trainer) -> None:
 
 
 def rank_skew(trainer: Trainer) -> None:
-    """Make the last rank reach every collective late.
+    """Make the last rank arrive late at every collective.
 
-    Symptom: long all-reduce kernels on all ranks except one. Seen in: collective time by rank,
-    because the rank with the shortest collectives is the cause. Truth: the last rank spends 50 ms
-    more before each forward pass, and the network isn't slow.
+    - Symptom: All ranks except one have long all-reduce kernels.
+    - Seen in: The collective times per rank point to the cause: the rank with the shortest
+      collectives is the late rank.
+    - Truth: The last rank spends an extra 50 ms before each forward pass. The network isn't slow.
     """
     if trainer.launch.world_size == 1:
         trainer.notes.append(
-            "rank-skew with one rank: the rank is also late, but no other rank waits for it"
+            "rank-skew needs several ranks: the only rank is late, but no other rank waits for it"
         )
     if trainer.launch.rank == trainer.launch.world_size - 1:
 
@@ -188,11 +199,13 @@ def rank_skew(trainer: Trainer) -> None:
 
 
 def memory_growth(trainer: Trainer) -> None:
-    """Keep a tensor from every step forever.
+    """Keep one tensor per step until the run ends.
 
-    Symptom: memory grows by the same amount in each step until the job is killed. Seen in: the
-    memory timeline, and peak memory plotted against the number of steps. Truth: a copy of the
-    largest parameter's gradient is appended to a list "for a histogram".
+    - Symptom: Memory use grows by the same amount in each step until the job is killed.
+    - Seen in: The memory timeline and a plot of peak memory against the number of steps show the
+      growth.
+    - Truth: The trainer appends a copy of the largest parameter's gradient to a list "for a
+      histogram".
     """
 
     class GradientHistory(Hook):
@@ -207,11 +220,12 @@ def memory_growth(trainer: Trainer) -> None:
 
 
 def broken_grad(model: nn.Module) -> nn.Module:
-    """Use a fast normalization layer without a backward pass.
+    """Use a fast normalization layer that has no backward pass.
 
-    Symptom: the backward pass gets faster, and the loss falls less. Seen in: backward time, and
-    parameters without a gradient. Truth: the last normalization layer writes its result without
-    autograd, which cuts the graph there.
+    - Symptom: The backward pass is faster, and the loss falls less.
+    - Seen in: The backward time is shorter, and some parameters have no gradient.
+    - Truth: The last normalization layer writes its result without autograd, which cuts the graph
+      at that layer.
     """
 
     class ForwardOnlyNorm(nn.Module):

@@ -1,4 +1,4 @@
-"""The training loop. It defines a step and does nothing more."""
+"""The training loop."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cifar_train.ranks import Launch
 
 @dataclass
 class Trainer:
-    """The parts that the loop works with. An injected fault may replace any of them.
+    """The objects that the loop uses. An injected fault may replace any of them.
 
-    raw_model -- the model before the compiler or DistributedDataParallel wraps it
-    notes     -- what a user should know about this run, one line each
+    - raw_model: the model before the compiler or DistributedDataParallel wraps it
+    - notes: messages to the user about this run, one line each
     """
 
     config: TrainConfig
@@ -40,21 +40,21 @@ class Trainer:
 
     @property
     def planned_steps(self) -> int:
-        """Number of optimizer steps that max_steps, max_epochs and the data allow together."""
+        """Number of optimizer steps that fits within max_steps, max_epochs and the data."""
         return min(self.config.max_steps, self.config.max_epochs * self.loaders.steps_per_epoch)
 
     def to_device(
         self, images: torch.Tensor, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Start to copy a batch from the loader to the device, without making the host wait."""
+        """Start copying a batch from the loader to the device without blocking the host."""
         return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
 
 
 def train(trainer: Trainer, hook: Hook | None = None) -> int:
-    """Run `trainer.planned_steps` optimizer steps and return how many were run.
+    """Run `trainer.planned_steps` optimizer steps and return the number of steps that ran.
 
-    If there is a hook, the loop calls its six points in every step. The arithmetic is the same
-    without a hook. Nothing here waits for the device.
+    The loop calls the hook's six methods in every step. A hook doesn't change the arithmetic.
+    The loop itself never waits for the device.
     """
     hook = hook or Hook()
     step = 0
@@ -81,7 +81,7 @@ def train(trainer: Trainer, hook: Hook | None = None) -> int:
 
 
 def next_batch(trainer: Trainer, batches: Iterator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the next batch on the trainer's device, in the trainer's memory layout and type.
+    """Return the next batch on the trainer's device, in the trainer's memory layout and data type.
 
     The batch consists of images [N, 3, 32, 32] and labels [N].
     """

@@ -1,8 +1,8 @@
-"""A workload that consists of one matrix product: X [N, M] times W [J, K], with M equal to J.
+"""A workload that runs a single matrix product: X [N, M] times W [J, K], where M equals J.
 
-`python -m cifar_train.matmul --x-shape N M --w-shape J K` creates both matrices on the host, copies
-them to the device, multiplies them, and copies the product back. A trace therefore contains two
-copies to the device, one kernel, and one copy back.
+`python -m cifar_train.matmul --x-shape N M --w-shape J K` creates both matrices on the host and
+copies them to the device. The program then multiplies the matrices and copies the product back.
+A trace therefore contains two copies to the device, one kernel and one copy back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidyprof.standard_streams import tell
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the command-line parser of the matrix product."""
+    """Return the command-line parser."""
     parser = Parser(
         prog=program("cifar_train.matmul"), description="Multiply two random matrices on a device."
     )
@@ -48,11 +48,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def multiply(x_shape: Sequence[int], w_shape: Sequence[int], device_name: str) -> dict[str, Any]:
-    """Run the product once and return its time, FLOPs, device and mean.
+    """Run the matrix product once and return its time, FLOPs, device and mean.
 
-    The time in nanoseconds covers the copies to the device, the product and the copy back, with the
-    device synchronized at both ends. Raises UserError for shapes that don't fit and for a device
-    that torch doesn't detect.
+    The time in nanoseconds covers the copies to the device, the product and the copy back. The
+    device is synchronized before and after. Raises UserError for incompatible shapes and for a
+    device that torch doesn't detect.
     """
     if min(*x_shape, *w_shape) < 1 or x_shape[1] != w_shape[0]:
         raise UserError(
@@ -80,7 +80,7 @@ def multiply(x_shape: Sequence[int], w_shape: Sequence[int], device_name: str) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line. Return 0 for success and 2 for an error that the user can fix."""
+    """Run the command line. Return 0 for success and 2 for an error that the user can fix."""
     try:
         options = build_parser().parse_args(arguments)
         result = multiply(options.x_shape, options.w_shape, options.device)

@@ -1,4 +1,4 @@
-"""The three classifiers, built from their default configurations. No weights are downloaded."""
+"""The three image classifiers in their default configurations. No weights are downloaded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from cifar_train.data.cifar100 import CLASSES, IMAGE_SIZE
 
 
 def build_model(name: str) -> nn.Module:
-    """Return a freshly initialized `resnet` (ResNet-50), `vit` (ViT-B/16) or `swinv2` classifier on
-    the CPU.
+    """Return a newly initialized classifier on the CPU: `resnet` (ResNet-50), `vit` (ViT-B/16) or
+    `swinv2`.
 
-    The input is float [N, 3, 32, 32]. The output is an object with `.logits` [N, 100].
+    The input is a float tensor [N, 3, 32, 32]. The output is an object whose attribute `.logits`
+    has the shape [N, 100].
     """
-    # transformers prints reports about weights and back ends that we don't use here.
+    # By default, transformers prints irrelevant messages about weights and back ends.
     transformers.logging.set_verbosity_error()
     return MODELS[name]()
 
@@ -39,8 +40,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 def training_flops_per_image(name: str) -> int:
     """Return the FLOPs of one forward and backward pass for one image.
 
-    The count uses only shapes, so it needs no memory or device. It covers matrix products and
-    convolutions, as torch.utils.flop_counter does, and a multiply-add counts as two FLOPs.
+    The count needs no memory or device because it uses only tensor shapes. The count covers
+    matrix products and convolutions, as torch.utils.flop_counter does. A multiply-add counts as
+    two FLOPs.
     """
     with torch.device("meta"):
         model = build_model(name)

@@ -14,17 +14,18 @@ PEAK_TFLOPS = (
     ("MI250|MI210", 45.3, 181.0, 181.0),
     ("MI100", 46.1, 184.6, 92.3),
 )
-"""Dense matrix peaks in TFLOP/s for PRECISIONS, for the part of a GPU that one process sees.
+"""Dense matrix peaks in TFLOP/s for each precision in PRECISIONS.
 
-For an MI250, this part is one GCD. Sources are AMD's CDNA architecture pages and ROCm's GPU
-specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is
-the rate per compute unit and clock cycle, times the number of compute units, times the peak clock.
-automixed runs its products in float16.
+A peak applies to the part of a GPU that one process sees, which is one GCD on an MI250. The
+values come from AMD's CDNA architecture pages and ROCm's GPU specification table
+(https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html). A peak is the rate per compute
+unit and clock cycle, multiplied by the number of compute units and the peak clock. For
+automixed, the table contains the float16 peak.
 """
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Return the peak FLOP/s of the device with this name, or None if it isn't known."""
+    """Return the peak FLOP/s of the named device, or None if the peak is unknown."""
     for pattern, *peaks in PEAK_TFLOPS:
         if re.search(pattern, device_name):
             return peaks[PRECISIONS.index(precision)] * 1e12

@@ -1,4 +1,4 @@
-"""torch.profiler as a hook, and ROCTX ranges. The training loop doesn't know either of them.
+"""Hooks for torch.profiler and ROCTX ranges.
 
 Each process has one profiler session and one exporter. On some ROCm versions, a second session
 silently records nothing, and a second export raises an error.
@@ -24,21 +24,23 @@ from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError
 
 UNTRACED_KEY = "watch_untraced"
-"""Trace key for the step times without the profiler. Snippet 14_instrument_me.py also writes it."""
+"""Trace key for the unprofiled step times. Snippet 14_instrument_me.py also writes this key."""
 
 MIN_TIMED = 3
-"""Minimum number of steps timed without the profiler. One or two steps could be unusual."""
+"""Minimum number of steps that are timed without the profiler. One or two steps might not be
+typical.
+"""
 
 
 class UntracedSteps(Hook):
     """Hook that times the second half of the first `wait` steps as a whole, without the profiler.
 
-    The profiler lengthens the steps that it records, so the trace also contains these times. The
-    host waits for the device only at both ends.
+    The profiler makes the recorded steps longer, so the trace also stores these unprofiled
+    times. The host waits for the device only at the start and the end of the measurement.
 
-    found -- the number of steps (steps) and the means in ns (step_ns and parts_ns, which contains
-             `data`). It is None until the last of these steps is over, and it stays None if there
-             are fewer than MIN_TIMED steps.
+    The attribute `timing` contains the number of steps (steps), the mean step time in ns
+    (step_ns), and the mean time in ns of `data` (parts_ns). `timing` is None until the last
+    timed step ends. `timing` stays None if there are fewer than MIN_TIMED steps.
     """
 
     def __init__(self, wait: int, device: torch.device) -> None:
@@ -48,19 +50,19 @@ class UntracedSteps(Hook):
         self.timing: dict[str, Any] | None = None
 
     def step_begin(self, step: int) -> None:
-        """Start timing the wait for a batch."""
+        """Start timing the data wait."""
         if self._steps and step == self._steps[0]:
             synchronize(self._device)
             self._begin_ns = time.perf_counter_ns()
         self._data_begin_ns = time.perf_counter_ns()
 
     def after_data(self, step: int) -> None:
-        """Stop timing the wait for a batch."""
+        """Stop timing the data wait."""
         if step in self._steps:
             self._data_ns += time.perf_counter_ns() - self._data_begin_ns
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """End the measurement after the last of these steps."""
+        """End the measurement after the last timed step."""
         if self._steps and outcome.step == self._steps[-1]:
             synchronize(self._device)
             count = len(self._steps)
@@ -72,10 +74,9 @@ class UntracedSteps(Hook):
 class TorchProfile(Hook):
     """Hook that records the scheduled steps and writes a trace and a table.
 
-    untraced -- a hook that must be called within this hook. Its result goes into the trace.
-
-    Create this hook before the device is first used. On ROCm, a tracer that registers late may not
-    see any GPU work.
+    Create this hook before the device is first used. On ROCm, a tracer that registers too late
+    may miss all GPU work. Call the hook `untraced` within this hook. The result of `untraced` is
+    added to the trace.
     """
 
     def __init__(
@@ -93,14 +94,15 @@ class TorchProfile(Hook):
         return self
 
     def __exit__(self, *details: Any) -> None:
-        """Stop the profiler. If the run ended during a trace, write what was recorded."""
+        """Stop the profiler. If the run ended during a trace, write the trace so far."""
         with sigterm_waits():
             self._profiler.__exit__(*details)
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Tell the profiler that a step is over.
+        """Notify the profiler that a step is over.
 
-        The profiler may then write the trace, which it can do only once, so a SIGTERM must wait.
+        The profiler may then write the trace. SIGTERM must wait because the profiler can write a
+        trace only once.
         """
         with sigterm_waits():
             if self.untraced.timing and self._profiler.current_action.name.startswith("RECORD"):
@@ -135,7 +137,7 @@ def _new_profiler(
 
 
 def record_function_ranges() -> Hook:
-    """Return a hook that marks the phases of a step as ranges in torch.profiler's trace."""
+    """Return a hook that marks the phases of a step with ranges in torch.profiler's trace."""
     stack: list[torch.profiler.record_function] = []
 
     def begin(name: str) -> None:
@@ -149,11 +151,10 @@ def record_function_ranges() -> Hook:
 
 
 def roctx_ranges() -> Hook:
-    """Return a hook that marks the phases of a step as ROCTX ranges for rocprofv3, rocprof-sys and
-    rpd.
+    """Return a hook that marks the phases of a step with ROCTX ranges.
 
-    In a ROCm build, torch.cuda.nvtx writes ROCTX ranges. Raises UserError in a build that supports
-    neither.
+    rocprofv3, rocprof-sys and rpd record these ranges. In a ROCm build, torch.cuda.nvtx writes
+    ROCTX ranges. Raises UserError if the build supports neither ROCTX nor NVTX.
     """
     try:
         torch.cuda.nvtx.range_push("probe")

@@ -1,6 +1,6 @@
-"""The rank and device of this process, and how the ranks of a job connect and disconnect.
+"""The rank and device of this process, and the connection between the ranks of a job.
 
-Only the functions that connect ranks import torch, so every program can ask for its rank.
+Only the functions that connect ranks import torch, so any program can query its rank.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     import torch
 
 MEETING_SECONDS = 60
-"""Longest wait for the other ranks at the start. The value is arbitrary."""
+"""Maximum wait in seconds for the other ranks at startup. The value is arbitrary."""
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-"""Longest wait inside one collective. The first steps may compile kernels for minutes."""
+"""Maximum wait in one collective. The first steps may compile kernels for minutes."""
 
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
-"""Collective library for each kind of device. On ROCm, torch's "nccl" is RCCL and its "cuda" is
+"""Collective library for each kind of device. On ROCm, torch's "nccl" means RCCL and "cuda" means
 HIP.
 """
 
 FIRST_PORT, PORTS = 20_000, 12_768
-"""Ports for a job without MASTER_PORT. Linux can assign port 32,768 and above to any program."""
+"""Ports for a job without MASTER_PORT. Linux can assign ports 32,768 and above to any program."""
 
 
 class Launcher(NamedTuple):
-    """The environment variables in which a launcher numbers its processes.
+    """The environment variables that contain a launcher's process numbers.
 
-    one_node -- the variable whose value shows that all ranks are on one node: the number of ranks
-                on this node, or Slurm's number of nodes
+    The variable `one_node` shows whether all ranks are on one node. This variable contains
+    either the number of ranks on this node or Slurm's number of nodes.
     """
 
     name: str
@@ -72,14 +72,12 @@ LAUNCHERS = (
         "SLURM_JOB_ID",
     ),
 )
-"""Supported launchers. The order matters because torchrun and mpirun inherit Slurm's variables
-within a Slurm job.
-"""
+"""Supported launchers. The order matters because torchrun and mpirun inherit Slurm's variables."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """This process's place in the job. Other ranks reach rank 0 at `address` and `port`."""
+    """This process's rank in the job. Other ranks connect to rank 0 at `address` and `port`."""
 
     rank: int = 0
     world_size: int = 1
@@ -90,15 +88,16 @@ class Launch:
 
     @property
     def tag(self) -> str:
-        """The part of every file name that distinguishes ranks, such as rank0_of_4."""
+        """Part of each file name that distinguishes ranks, such as rank0_of_4."""
         return f"rank{self.rank}_of_{self.world_size}"
 
 
 def discover(environment: Mapping[str, str] = os.environ) -> Launch:
-    """Read this process's place in the job from its launcher's variables.
+    """Read this process's rank in the job from its launcher's variables.
 
-    A Slurm batch script has the variables of a job but not of a step, so it counts as a single
-    process. If a variable is missing or wrong, UserError contains its name.
+    A Slurm batch script counts as a single process, because it has the variables of a job but
+    lacks the variables of a job step. If a variable is missing or wrong, the UserError contains
+    its name.
     """
     for launcher in LAUNCHERS:
         is_batch = launcher.name == "Slurm" and "SLURM_STEP_ID" not in environment
@@ -120,18 +119,18 @@ def _place(environment: Mapping[str, str], launcher: Launcher) -> Launch:
             " cause: a variable is left over from another run. Unset it, or start the program"
             " through the launcher again."
         )
-    # Ranks on a single node can connect on that node, whatever its name is.
+    # All ranks are on this node, so they can connect without knowing its host name.
     alone = "1" if launcher.name == "Slurm" else str(world_size)
     is_local = world_size == 1 or environment.get(launcher.one_node) == alone
     address = environment.get("MASTER_ADDR", "127.0.0.1" if is_local else "")
     if not address:
         raise UserError(
-            f"MASTER_ADDR is not set: {world_size} processes of {launcher.name} need the host"
+            f"MASTER_ADDR is not set, but {world_size} processes of {launcher.name} need the host"
             " of rank 0. Run:"
             " export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"
         )
-    # All ranks of a job get the same port, and two jobs on one node rarely get the same one.
-    # Port 0 means any port.
+    # All ranks of a job use the same port. Two jobs on one node rarely use the same port. Port 0
+    # means any port.
     job = environment.get(launcher.job, "").encode()
     port = 0 if world_size == 1 else FIRST_PORT + zlib.crc32(job) % PORTS
     if "MASTER_PORT" in environment:
@@ -150,9 +149,9 @@ def _number(environment: Mapping[str, str], name: str, most: int = MAX_NUMBER) -
 
 
 def pick_device(wanted: str, launch: Launch) -> torch.device:
-    """Return the torch device of this rank.
+    """Return this rank's torch device.
 
-    If only one device is visible, it is this rank's device, because Slurm may show each task its
+    If only one device is visible, this rank uses that device, because Slurm may show each task its
     own GPU as number 0. Otherwise, the device number is the local rank. Raises UserError if the
     device is missing.
     """
@@ -163,8 +162,8 @@ def pick_device(wanted: str, launch: Launch) -> torch.device:
         return torch.device("cpu")
     if not count:
         raise UserError(
-            f"--device {wanted}: torch {torch.__version__} doesn't detect this device. --device cpu"
-            " always works."
+            f"--device {wanted}: torch {torch.__version__} doesn't detect this device. Pass"
+            " --device cpu, which always works."
         )
     if count > 1 and launch.local_rank >= count:
         raise UserError(
@@ -186,8 +185,8 @@ def join(launch: Launch, device: torch.device, seconds: float = MEETING_SECONDS)
 
     os.environ |= {"MASTER_ADDR": launch.address, "MASTER_PORT": str(launch.port)}
     try:
-        # Only connecting has a short timeout. The process group's own timeout also applies to its
-        # collectives.
+        # The short timeout applies only to connecting. The process group's own timeout also applies
+        # to its collectives.
         store, rank, world_size = next(
             dist.rendezvous(
                 "env://", launch.rank, launch.world_size, timeout=timedelta(seconds=seconds)
@@ -211,7 +210,7 @@ def join(launch: Launch, device: torch.device, seconds: float = MEETING_SECONDS)
 
 
 def gather(value: Any, launch: Launch) -> list[Any]:
-    """Return the values of all ranks in rank order. Every rank must call this function."""
+    """Return the values of all ranks, ordered by rank. Every rank must call this function."""
     values = [value] * launch.world_size
     if launch.world_size > 1:
         import torch.distributed as dist
@@ -221,7 +220,7 @@ def gather(value: Any, launch: Launch) -> list[Any]:
 
 
 def leave(launch: Launch) -> None:
-    """Disconnect from the other ranks after all of them are done."""
+    """Disconnect from the other ranks after all ranks finish."""
     if launch.launcher is not None:
         import torch.distributed as dist
 

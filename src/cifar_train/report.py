@@ -1,4 +1,4 @@
-"""The results of a run: records for a file and a table for a person."""
+"""Results of a run, as records for a file and as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 class StepRecord:
     """One step of one rank.
 
-    `part` is warmup or steady. `profiled` is True if a profiler was active in the step.
+    `part` is warmup or steady. `profiled` is True if a profiler was active during the step.
     """
 
     step: int
@@ -48,12 +48,14 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """One rank's result. Rates count this rank's images.
+    """One rank's result. Rates count only this rank's images.
 
-    `arithmetic` is the type in which matrix products and convolutions ran. The median and the
-    quartiles cover steady steps without a profiler. If there are none, they cover all steps, and
-    `steady` is False. Times are in nanoseconds, memory is in bytes, and mfu is a fraction of the
-    device's dense peak.
+    - arithmetic: data type of the matrix products and convolutions
+    - steady: True if the median and the quartiles cover only steady steps without a profiler, and
+      False if they cover all steps because no such step exists
+    - mfu: fraction of the device's dense peak
+
+    Times are in nanoseconds, and memory is in bytes.
     """
 
     rank: int
@@ -77,7 +79,7 @@ class Summary:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the device's marketing name, or the CPU's."""
+    """Return the marketing name of the GPU or CPU."""
     if device.type != "cpu":
         return torch.cuda.get_device_name(device)
     cpus = Path("/proc/cpuinfo")
@@ -86,14 +88,16 @@ def device_name(device: torch.device) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of Python, the libraries in use, and torch's GPU stack."""
+    """Return the versions of Python, the imported libraries and torch's GPU stack."""
     found: dict[str, str | None] = {"python": platform.python_version()}
     found |= {name: metadata.version(name) for name in PACKAGES}
     return found | {"hip": torch.version.hip, "cuda": torch.version.cuda}
 
 
 def run_record(trainer: Trainer) -> dict[str, Any]:
-    """Return the first record of a metrics file: the run's contents, machine and settings."""
+    """Return the first record of a metrics file, which describes the run, its machine and its
+    settings.
+    """
     return {
         "record": "run",
         "config": trainer.config.as_dict(),
@@ -114,11 +118,11 @@ def step_records(
 ) -> list[StepRecord]:
     """Return one record per finished step.
 
-    Call this function after the run because it reads the losses back from the device.
+    Call this function only after the run because it copies the losses back from the device.
     """
     warmup = trainer.config.warmup_for(trainer.planned_steps)
     schedule = trainer.config.schedule_for()
-    # A profiler also costs time during its warmup, so warmup steps count as profiled.
+    # The profiler's own warmup also slows steps down, so these steps count as profiled.
     watched = trainer.launch.rank == 0 or trainer.config.profile_all_ranks
     return [
         StepRecord(
@@ -144,7 +148,7 @@ def summarize(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int |
     rate = sum(record.images for record in counted) / sum(durations) * 1e9
     name = device_name(trainer.device)
     peak = peak_flops(name, trainer.config.precision)
-    # Counting takes a second, so count only if the device's peak is known.
+    # Counting FLOPs takes a second, so skip it if the device's peak is unknown.
     speed = rate * training_flops_per_image(trainer.config.model) if peak else None
     return Summary(
         rank=trainer.launch.rank,
@@ -175,8 +179,9 @@ def write_metrics(
     summary: Summary,
     stop_reason: str | None,
 ) -> Path:
-    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object per
-    line.
+    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl.
+
+    Each line contains one JSON object.
     """
     target = folder / f"metrics_{trainer.launch.tag}.jsonl"
     last = {"record": "summary", **asdict(summary), "stopped_by": stop_reason}
@@ -188,11 +193,12 @@ def write_metrics(
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return the largest memory use so far, in bytes.
+    """Return the peak memory use so far in bytes.
 
-    On a GPU, the device's allocator reports it. On a CPU, it is the resident set of this process.
+    On a GPU, the device's allocator reports the value. On a CPU, the value is the peak resident set
+    size of this process.
     """
-    if device.type == "cpu":  # Linux counts in KiB
+    if device.type == "cpu":  # Linux reports KiB
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return torch.cuda.max_memory_allocated(device)
 
@@ -200,7 +206,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 def render(
     summaries: Sequence[Summary], trainer: Trainer, files: Sequence[Path], stop_reason: str | None
 ) -> str:
-    """Return the result as text with at most 80 columns. Numbers are in ms, images/s and MB."""
+    """Return the result as text with at most 80 columns. The units are ms, images/s and MB."""
     first = summaries[0]
     config = trainer.config
     precision = precision_label(config.precision, first.arithmetic)
@@ -211,7 +217,7 @@ def render(
     which = (
         f"{first.steady_steps} steady steps"
         if first.steady
-        else "all steps, because no steady step ran without the profiler"
+        else "all steps, because there is no steady step without the profiler"
     )
     warmup = min(config.warmup_for(trainer.planned_steps), first.steps)
     memory = max(summary.peak_memory_bytes for summary in summaries)

@@ -1,4 +1,4 @@
-"""The steps in which torch.profiler waits, warms up and records."""
+"""The schedule of torch.profiler: steps to skip, steps to warm up and steps to record."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tidyprof.errors import UserError
 class ProfileSchedule:
     """A schedule of wait + warmup + active steps.
 
-    The default records steps 9, 10 and 11, counted from 0, as AMD's example does. It fits into the
-    example's 20 steps.
+    Like AMD's example, the default schedule records steps 9, 10 and 11, counted from 0. The
+    default schedule fits into the example's 20 steps.
     """
 
     wait: int = 8
@@ -20,7 +20,7 @@ class ProfileSchedule:
     active: int = 3
 
     def watches(self, step: int) -> bool:
-        """Return True if the profiler warms up or records in this step, counted from 0."""
+        """Return True if the profiler warms up or records during this step, counted from 0."""
         return self.wait <= step < self.wait + self.warmup + self.active
 
     @classmethod
@@ -31,7 +31,7 @@ class ProfileSchedule:
         """
         if steps < 2:
             raise UserError(
-                f"the profiler needs one step to warm up and one to record, but the run has"
+                f"the profiler needs one step to warm up and one step to record, but the run has"
                 f" {steps}. Pass --max-steps 2 or more."
             )
         active = min(cls.active, steps - cls.warmup)

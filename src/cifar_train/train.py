@@ -1,4 +1,4 @@
-"""One run of the trainer in chronological order: setup, loop and report."""
+"""A training run in chronological order: setup, loop and report."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from tidyprof.atomic_write import locked
 from tidyprof.errors import UserError
 
 LOCK = ".running"
-"""Name of the lock file in a run's folder. It blocks a second run and is removed when the run ends.
+"""Name of the lock file in a run's folder. The lock blocks a second run until the first run ends.
 """
 
 RUNS = Path("runs") / "cifar_train"
-"""Parent folder of all runs without --run-dir."""
+"""Parent folder for runs without --run-dir."""
 
 LARGE_ON_A_PROCESSOR = 64
-"""Minimum number of images per step for a warning about slow CPU steps.
+"""Minimum batch size that triggers a warning about slow CPU steps.
 
-A step with 256 images took 40 to 53 s on two cores that other programs also used.
+A step with 256 images took 40 to 53 s on two cores shared with other programs.
 """
 
 
 @dataclass
 class Result:
-    """The result of a finished run.
+    """Result of a finished run.
 
-    On rank 0, `summaries` covers all ranks. On other ranks, it contains only the rank's own
-    summary.
+    On rank 0, `summaries` contains the summaries of all ranks. On any other rank, `summaries`
+    contains only the rank's own summary.
     """
 
     folder: Path
@@ -63,13 +63,15 @@ class Result:
 
 
 class StopRequested(BaseException):
-    """Raised after a SIGTERM from a time limit or a canceled job: finish the files and exit."""
+    """Request to finish the files and exit, raised after SIGTERM from a time limit or a canceled
+    job.
+    """
 
 
 def run(config: TrainConfig) -> Result:
     """Train with this configuration and write the results.
 
-    Raises UserError for every error that the user can fix.
+    Raises UserError for each error that the user can fix.
     """
     launch = discover()
     config = apply_to_config(config)
@@ -90,7 +92,7 @@ def run(config: TrainConfig) -> Result:
         files = [metrics, *(profile.files if profile else [])]
         summaries = [summary]
         if not stop_reason:
-            # A canceled rank must not wait for the others, because they may already have exited.
+            # A canceled rank must not wait for other ranks, because they may already have exited.
             gathered = gather(summary, launch)
             summaries = gathered if launch.rank == 0 else summaries
             leave(launch)
@@ -106,10 +108,10 @@ def _prepare_device(
 ) -> profiling.TorchProfile | None:
     """Choose this process's device and create the profiler.
 
-    The profiler must exist before the device is first used.
+    The profiler must exist before any code uses the device.
     """
     if device.type == "cpu":
-        # If there is no GPU, a GPU build of torch reports an error when the profiler starts.
+        # Without a GPU, a GPU build of torch reports an error when the profiler starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     else:
         torch.cuda.set_device(device)
@@ -120,7 +122,7 @@ def _prepare_device(
 
 @contextmanager
 def _run_folder(wanted: Path | None, launch: Launch) -> Iterator[Path]:
-    """Yield the folder for results, which is the same on all ranks.
+    """Yield the results folder, which is the same on all ranks.
 
     Raises UserError if another run uses the folder.
     """
@@ -133,22 +135,20 @@ def _run_folder(wanted: Path | None, launch: Launch) -> Iterator[Path]:
         with locked(folder / LOCK):
             yield folder
     except BlockingIOError as error:
-        raise UserError(
-            f"{folder} is in use by another run. Pass a different --run-dir."
-        ) from error
+        raise UserError(f"another run is using {folder}. Pass a different --run-dir.") from error
 
 
 def set_up(config: TrainConfig, launch: Launch, device: torch.device) -> Trainer:
-    """Build the data, model and optimizer for one rank.
+    """Build the data, the model and the optimizer of one rank.
 
-    Weights are equal on all ranks, but transforms and data order differ. Raises UserError for
-    unusable data.
+    All ranks have the same weights, but their transforms and data order differ. Raises UserError
+    for unusable data.
     """
     if config.model == "resnet" and config.batch_size == 1:
-        # Without this check, PyTorch would end with a traceback in the middle of the first step.
+        # Without this check, PyTorch would fail with a traceback in the middle of the first step.
         raise UserError(
-            "with --batch-size 1, resnet's last normalization layer gets only one value per channel"
-            " and can't compute a variance. Pass at least --batch-size 2, or --model vit."
+            "with --batch-size 1, resnet's last normalization layer has only one value per channel"
+            " and can't compute a variance. Pass --batch-size 2 or higher, or --model vit."
         )
     torch.manual_seed(config.seed)
     loaders = build_loaders(
@@ -185,14 +185,14 @@ def _wrap(model: nn.Module, config: TrainConfig, launch: Launch, device: torch.d
         model = nn.parallel.DistributedDataParallel(
             model,
             device_ids=None if device.type == "cpu" else [device.index],
-            # Without this option, a model with a cut gradient would stop in the second step.
+            # Without this option, a model with a cut gradient graph would fail in the second step.
             find_unused_parameters=config.inject_fault == "broken-grad",
         )
     return torch.compile(model) if config.compile else model
 
 
 def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: Path) -> None:
-    """Write the settings to a file and print once how the run differs from the request."""
+    """Write the settings to a file, and print any differences between the run and the request."""
     config, planned = trainer.config, trainer.planned_steps
     steps = f"{planned} step{'s' * (planned != 1)}"
     if trainer.launch.rank == 0:
@@ -203,13 +203,13 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
         schedule = config.schedule_for()
         if schedule.wait < ProfileSchedule.wait:
             trainer.notes.append(
-                f"the profiler's default schedule was cut to this run: wait {schedule.wait} +"
+                f"this run shortens the profiler's default schedule: wait {schedule.wait} +"
                 f" warmup {schedule.warmup} + active {schedule.active}"
             )
     if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
         trainer.notes.append(
-            f"on a CPU, a step with {config.batch_size} images can take a minute, and the first"
-            " step takes longer. With --batch-size 8, a step takes seconds."
+            f"--batch-size {config.batch_size} is large for a CPU. A step can take a minute, and"
+            " the first step takes longer. With --batch-size 8, a step takes seconds."
         )
     if trainer.launch.rank == 0:
         for note in trainer.notes:
@@ -217,9 +217,10 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
 
 
 def _compile(trainer: Trainer) -> int:
-    """Compile the forward and backward pass with a synthetic batch and return the time in ns.
+    """Compile the forward and backward pass with a synthetic batch, and return the time in ns.
 
-    Running statistics and random numbers are restored, so that the run starts like an eager run.
+    The function restores running statistics and random number states afterwards. The training run
+    therefore starts in the same state as an eager run.
     """
     state = copy.deepcopy(trainer.raw_model.state_dict())
     begin = time.perf_counter_ns()
@@ -233,7 +234,7 @@ def _compile(trainer: Trainer) -> int:
     except torch._dynamo.exc.TorchDynamoException as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         raise UserError(
-            f"--compile failed: {reason}. It needs a C++ compiler (g++) on a CPU and"
+            f"--compile failed: {reason}. Compilation needs a C++ compiler (g++) on a CPU and"
             " Triton on a GPU."
         ) from error
     synchronize(trainer.device)
@@ -250,8 +251,9 @@ def _compile(trainer: Trainer) -> int:
 def _hooks(
     trainer: Trainer, profile: profiling.TorchProfile | None, clock: StepClock
 ) -> list[Hook]:
-    """Return all hooks, from the outermost to the innermost. The step of an outer hook includes the
-    inner hooks' work.
+    """Return all hooks, ordered from outermost to innermost.
+
+    The step time of an outer hook includes the work of the inner hooks.
     """
     hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
     if profile is None:
@@ -264,7 +266,7 @@ def _hooks(
 
 
 def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
-    """Run the loop and return the signal that ended it early, or None."""
+    """Run the loop and return the name of the signal that ended the loop early, or None."""
     try:
         with on_sigterm(_stop), Hooks(hooks) as enclosing:
             train(trainer, enclosing)
@@ -274,6 +276,6 @@ def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    """Turn the first SIGTERM into StopRequested."""
+    """Raise StopRequested for the first SIGTERM."""
     signal.signal(number, signal.SIG_IGN)
     raise StopRequested(signal.Signals(number).name)

@@ -1,7 +1,8 @@
-"""Tools for the course notebooks: recordings, exercises, predictions, and a lesson's first cell.
+"""Tools for the course notebooks: recordings, exercises, predictions and the first cell of each
+lesson.
 
-Each name is imported when it is first used, so that `import proflab` stays quick and needs neither
-torch nor pandas. `__init__.pyi` lists the names.
+Each name is imported when it is first used. `import proflab` therefore stays fast and doesn't
+need torch or pandas. `__init__.pyi` lists the names.
 """
 
 from tidyprof.lazy_names import names_of_stub

@@ -22,7 +22,7 @@ EXAMPLES = {
     "findings": ("", "--html findings.html"),
     "tape": ("record --gpu MI300X -- rocprofv3 --kernel-trace -f csv -d out -- python train.py",),
 }
-"""Example arguments for each command, one per line of its help."""
+"""Example arguments for each command. The command's help prints one example per line."""
 
 if TYPE_CHECKING:
     from proflab.display import Table
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The exit code is 0 for success, 1 if something must be fixed, and 2 after a one-line error that
-    the user can correct.
+    - 0: The command succeeded.
+    - 1: The command found a problem that must be fixed.
+    - 2: The command failed with a one-line error that the user can correct.
     """
     options = parsed(build_parser(), arguments)
     try:
@@ -48,47 +49,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser for all commands and their options."""
+    """Return the command-line parser for all commands."""
     parser = Parser(prog=program("proflab", "proflab"), description="Run the course toolkit.")
     add_version(parser, "rocm-profiling-course")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    doctor = _add(commands, "doctor", "check this machine and show how to fix what is wrong")
+    doctor = _add(commands, "doctor", "check this machine and suggest fixes for problems")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
     doctor.add_argument(
         "--patience",
         type=float,
         default=30.0,
         metavar="SECONDS",
-        help="wait at most this long for a program",
+        help="wait at most this many seconds for each program",
     )
     doctor.set_defaults(run=_doctor)
 
-    progress = _add(commands, "progress", "show which exercises of each lesson are passed")
+    progress = _add(commands, "progress", "show your progress in the exercises of each lesson")
     progress.add_argument(
         "--runs",
         nargs="+",
         type=Path,
         metavar="PATH",
         help="read this progress file, its folder, or a folder of collected files "
-        "(default: runs, or notebooks/runs); several files give one table for all participants",
+        "(default: runs, or notebooks/runs); several files produce one table of all participants",
     )
     progress.add_argument(
         "--lesson", nargs="+", default=[], metavar="NN", help="show each exercise of these lessons"
     )
     progress.add_argument(
-        "--page", type=Path, metavar="FILE", help="write one page to print or to show"
+        "--page", type=Path, metavar="FILE", help="write an HTML page to print or display"
     )
     progress.set_defaults(run=_progress)
 
-    sheet = _add(commands, "findings", "show what each lesson found in the example run")
-    sheet.add_argument("--html", type=Path, metavar="FILE", help="write one page")
+    sheet = _add(commands, "findings", "show the findings of each lesson about the example run")
+    sheet.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page")
     sheet.set_defaults(run=_findings)
 
-    listing = _add(commands, "recordings", "list all recordings and their locations")
+    listing = _add(commands, "recordings", "list the course's recordings and their locations")
     listing.set_defaults(run=_recordings)
 
-    fetch = _add(commands, "fetch", "download whole recordings into the cache and verify them")
+    fetch = _add(commands, "fetch", "download complete recordings into the cache and verify them")
     which = fetch.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "names", nargs="*", default=[], metavar="NAME", help="fetch these recordings"
@@ -102,7 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
     tape.add_argument("action", choices=["record"])
     tape.add_argument("--name", default="", help="name the tape (default: the tool's name)")
     tape.add_argument("--gpu", required=True, help="name the GPU of this machine, such as MI300X")
-    tape.add_argument("command", nargs="+", help="run this command line of the tool, after --")
+    tape.add_argument("command", nargs="+", help="run this tool command, which must follow --")
     tape.set_defaults(run=_record)
     return parser
 
@@ -137,7 +138,7 @@ def _recordings(options: argparse.Namespace) -> int:
         about = (entry.kind, entry.short_gpu, size(entry.total_bytes), entry.license)
         rows.append((entry.name, *about, where))
     notes.append(
-        "A cut contains what the lessons need. To get the whole file, run `proflab fetch NAME`."
+        "A cut contains what the lessons need. To get the full file, run `proflab fetch NAME`."
     )
     columns = ("recording", "kind", "GPU", "size", "license", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
@@ -170,8 +171,8 @@ def _progress(options: argparse.Namespace) -> int:
 
     if not (options.runs or options.page or progress_file().is_file()):
         print(
-            "No exercise has been answered yet. Work on a lesson, or pass the folder with --runs"
-            " FOLDER."
+            "You haven't answered any exercises yet. Work on a lesson, or pass the folder with"
+            " --runs FOLDER."
         )
         return 0
     files = progress_files(options.runs or [progress_file()])
@@ -185,7 +186,6 @@ def _findings(options: argparse.Namespace) -> int:
 
 
 def _give(table: Table, file: Path | None) -> int:
-    """Print a table or write it as a page."""
     from proflab.display import page
     from tidyprof.atomic_write import whole_file
 
@@ -197,7 +197,7 @@ def _give(table: Table, file: Path | None) -> int:
             target.write_text(page(table), encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"{file} can't be written ({error.strerror}). Choose a file in a folder that you own."
+            f"Can't write {file} ({error.strerror}). Choose a file in a folder that you own."
         ) from None
     return 0
 

@@ -1,6 +1,7 @@
-"""The example run of lessons 00 to 08, from "it is slow" to a proven fix, and the findings log.
+"""The example run of lessons 00 to 08 and its findings log.
 
-Each lesson adds a line to `runs/case.jsonl`. If you skip a lesson, the log shows its shipped line.
+Each lesson adds a line to `runs/case.jsonl`. If you skip a lesson, the log shows the line
+shipped with the course.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ SHIPPED = "case_lines.jsonl"
 MEASURED = "h200_case.csv"
 MEASURED_ON = "NVIDIA H200"
 LAST = "08"
-"""Lesson that concludes the example run. Later lessons are electives."""
+"""Last lesson about the example run. Later lessons are electives."""
 
-SHIPPED_NOTE = "Shipped: the lesson's result without a GPU, because you haven't run its last cell."
+SHIPPED_NOTE = (
+    "Shipped: you haven't run the lesson's last cell, so this is its result without a GPU."
+)
 
 COLUMNS = {"lesson": 9, "evidence": 53, "rules out": 19, "next": 19}
-"""Maps a column of the findings log to its share of the width in percent."""
+"""Width of each findings log column in percent."""
 
 IN_VIEW = 1
-"""Number of rows of the findings log that a notebook shows. It folds earlier ones."""
+"""Number of findings log rows that a notebook shows. The notebook folds earlier rows."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Options of the trainer in the example run, starting with `lesson`."""
+    """Trainer options in the example run, starting with `lesson`."""
 
     lesson: str
     options: str
@@ -50,7 +53,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Line:
-    """Finding of one lesson. `next` is the lesson that the evidence calls for, or "" at the end."""
+    """Finding of one lesson. `next` is the lesson that follows from the evidence, or "" after the
+    last one.
+    """
 
     lesson: str
     evidence: str
@@ -62,18 +67,23 @@ class Line:
 
 @cache
 def stages() -> tuple[str, tuple[Stage, ...]]:
-    """Return the program of the example run and its stages in order, from lessons/case.toml."""
+    """Return the program of the example run and its stages in order.
+
+    The function reads both from lessons/case.toml.
+    """
     data = tomllib.loads((lessons_folder() / "case.toml").read_text(encoding="utf-8"))
     return data["program"], tuple(Stage(**stage) for stage in data["stage"])
 
 
 def options(lesson: str) -> str:
-    """Return the trainer's options in the example run at the start of `lesson`."""
+    """Return the trainer options of the example run at the start of `lesson`."""
     return [stage for stage in stages()[1] if stage.lesson <= lesson][-1].options
 
 
 def command(lesson: str) -> str:
-    """Return the command of the example run at the start of `lesson`, `$EXAMPLE` in `%%bash`."""
+    """Return the example run's command at the start of `lesson`, which `%%bash` cells use as
+    `$EXAMPLE`.
+    """
     return f"{stages()[0]} {options(lesson)}"
 
 
@@ -88,11 +98,11 @@ def conclude(
 ) -> Line:
     """Add a lesson's line to the findings log and show it.
 
-    evidence -- a sentence with numbers.
-    because  -- reason for the lesson `next`, which is "" in the last lesson.
-    origin   -- source of the numbers: a string, an Origin, or an object that has one.
+    - evidence: a sentence with numbers.
+    - because: the reason for continuing with lesson `next`. In the last lesson, `next` is "".
+    - origin: the source of the numbers, as a string, an Origin, or an object that has an Origin.
 
-    Raises CourseError for a line without evidence or origin and for an unknown lesson.
+    Raises CourseError for a line without evidence or origin, and for an unknown lesson.
     """
     if next and next not in lessons():
         raise CourseError(f"there is no lesson {next!r} to continue with.")
@@ -107,9 +117,10 @@ def conclude(
 
 
 def lines(until: str = LAST) -> list[tuple[Line, bool]]:
-    """Return the last line of each lesson up to `until`, and whether you found it here.
+    """Return one pair per lesson up to `until`: the lesson's last line, and True for a line of your
+    own.
 
-    The second value is True for your own line and False for the shipped one.
+    The second value is False for a line shipped with the course.
     """
     here = {line.lesson: line for line in _read(journal.runs_folder() / FILE)}
     known = {line.lesson: line for line in shipped()} | here
@@ -117,18 +128,19 @@ def lines(until: str = LAST) -> list[tuple[Line, bool]]:
 
 
 def shipped() -> list[Line]:
-    """Return the lines that the lessons find without a GPU and without live measurements."""
+    """Return the findings of lessons that run without a GPU and without live measurements."""
     return _read(lessons_folder() / SHIPPED)
 
 
 def table(until: str = LAST) -> Table:
     """Return the findings log up to and including a lesson.
 
-    A note lists each origin. If there are several, the evidence refers to them by a letter.
+    A note lists each origin. If there are several origins, letters link the evidence to the
+    origins.
     """
     found = lines(until)
     origins = list(dict.fromkeys(line.origin for line, _ in found))
-    # A single origin applies to all lines, so it doesn't need a letter.
+    # If there is only one origin, it applies to all lines and doesn't need a letter.
     several = len(origins) > 1
     marks = {
         origin: f" [{_kinds(origin)}, {chr(ord('a') + place)}]" if several else ""
@@ -160,7 +172,7 @@ def table(until: str = LAST) -> Table:
 
 
 def _kinds(origin: str) -> str:
-    """Return the kinds of an origin, such as `recorded and modeled`."""
+    """Return an origin's kinds, such as `recorded and modeled`."""
     return " and ".join(dict.fromkeys(part.partition(":")[0] for part in origin.split("; ")))
 
 
@@ -172,12 +184,12 @@ def read_lines(path: Path) -> list[Line]:
 def measured() -> pd.DataFrame:
     """Return one row per step of each run on a real GPU, with the origin in `attrs`.
 
-    run, options -- name of the run and options of the trainer.
-    traced       -- True if torch.profiler recorded some steps of the run.
-    profiled     -- True if torch.profiler recorded this step.
-    step, images -- number of the step and of its images.
-    part         -- `warmup` or `steady`.
-    duration_ns  -- time of the step in ns, from GPU events.
+    - run, options: name of the run and its trainer options
+    - traced: True if torch.profiler recorded some steps of the run
+    - profiled: True if torch.profiler recorded this step
+    - step, images: step number and number of images in the step
+    - part: `warmup` or `steady`
+    - duration_ns: step time in ns, from GPU events
     """
     import pandas as pd
 
@@ -189,7 +201,7 @@ def measured() -> pd.DataFrame:
 
 
 def put_into_environment(lesson: str) -> None:
-    """Set EXAMPLE in the environment for `%%bash`, unless the learner has set it."""
+    """Set the environment variable EXAMPLE for `%%bash` cells, unless the learner has set it."""
     program, known = stages()
     ours = {f"{program} {stage.options}" for stage in known}
     if os.environ.get("EXAMPLE", "") in {"", *ours}:
@@ -202,6 +214,6 @@ def _read(path: Path) -> list[Line]:
         try:
             found.append(msgspec.convert(entry, Line))
         except msgspec.ValidationError:
-            # An earlier version of the course wrote this line, or someone edited it.
+            # An earlier course version wrote this line, or someone edited it.
             continue
     return found

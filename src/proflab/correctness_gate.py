@@ -1,4 +1,4 @@
-"""Comparison of gradients, loss and images of two short trials.
+"""Comparison of the gradients, losses and image counts of two short trials.
 
 A speedup counts only if the model still trains.
 """
@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 REQUIRED = ("gradients", "loss", "images")
-"""Parts that must all be present and passed."""
+"""Parts of the comparison that must be present and must pass."""
 
 TOLERANCE = 1e-6
-"""Largest relative distance that counts as rounding.
+"""Largest relative distance that counts as a rounding error.
 
-It applies to trials in float64 with equal weights and images. We measured it on a CPU with the
-trainer's ResNet, 16 and 32 images, 4 steps, and learning rates 3e-5 and 1e-4. The fused optimizer,
-channels last, both together, and every fault with the same arithmetic moved a gradient by at most
-4.1e-13 and a loss by at most 1.0e-12. A normalization without a backward pass omitted 9 of 161
-gradients and moved a loss by 2.7% to 38%. In float32, the same harmless changes move gradients by
-2.5% because the many normalizations magnify rounding errors.
+The limit applies to float64 trials with the same weights and images. We measured it on a CPU
+with the trainer's ResNet, 16 and 32 images, 4 steps, and learning rates 3e-5 and 1e-4.
+
+- Harmless changes were the fused optimizer, channels last, both together, and every fault with
+  the same arithmetic. These changes moved a gradient by at most 4.1e-13 and a loss by at most
+  1.0e-12.
+- A normalization layer without a backward pass omitted 9 of 161 gradients and moved a loss by
+  2.7% to 38%.
+
+In float32, the same harmless changes move gradients by 2.5%, because the many normalization
+layers magnify rounding errors.
 """
 
 
@@ -29,9 +34,9 @@ gradients and moved a loss by 2.7% to 38%. In float32, the same harmless changes
 class Trial:
     """Short training run.
 
-    losses    -- one per step.
-    gradients -- a tensor or None for each parameter, after the first backward pass.
-    images    -- number of images in all steps.
+    - losses: one loss per step
+    - gradients: a tensor or None for each parameter, after the first backward pass
+    - images: total number of images in all steps
     """
 
     losses: Sequence[float]
@@ -41,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the comparison with its result and numbers."""
+    """One part of the comparison, with its result and numbers."""
 
     name: str
     passed: bool
@@ -53,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True)
 class CorrectnessGate:
-    """Comparison of a trial before a change with one after it."""
+    """Comparison of a trial before a change with a trial after the change."""
 
     parts: tuple[Part, ...] = ()
 
@@ -66,7 +71,7 @@ class CorrectnessGate:
 
     @classmethod
     def of(cls, before: Trial, after: Trial) -> CorrectnessGate:
-        """Compare two float64 trials with the same initial weights and images."""
+        """Compare two float64 trials that start with the same weights and images."""
         images = Part(
             "images", before.images == after.images > 0, f"{before.images} and {after.images}"
         )
@@ -85,8 +90,8 @@ class CorrectnessGate:
 def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     """Compare the gradients of all parameters.
 
-    The distance of two gradients is divided by the length of the first, or by a millionth of the
-    largest length if that is more.
+    The distance between two gradients is divided by the length of the first gradient. The
+    divisor is at least a millionth of the largest gradient length.
     """
     if len(before) != len(after):
         return Part("gradients", False, f"{len(before)} parameters before, {len(after)} after")
@@ -94,7 +99,7 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     if missing:
         return Part("gradients", False, f"{missing} of {len(after)} parameters have no gradient")
     lengths = [float(old.norm()) for old in before]
-    # The gradient of a bias before a normalization is only rounding error.
+    # A bias before a normalization layer has a gradient that consists only of rounding errors.
     least = 1e-6 * max(lengths, default=0.0) or 1.0
     pairs = zip(before, after, lengths, strict=True)
     worst = _largest([float((new - old).norm()) / max(length, least) for old, new, length in pairs])
@@ -114,7 +119,7 @@ def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
         return Part(
             "loss",
             False,
-            f"{way}; the loss doesn't fall before the change, so lower the learning rate",
+            f"{way}; the loss doesn't fall even before the change, so lower the learning rate",
         )
     worst = _largest([abs(new - old) / abs(old) for old, new in zip(before, after, strict=True)])
     return Part("loss", worst <= TOLERANCE, f"{way}, at most {100 * worst:.2g}% of the loss apart")

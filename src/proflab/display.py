@@ -1,4 +1,4 @@
-"""Show a short message or a table as HTML in a notebook or as plain text in a terminal."""
+"""Short messages and tables, shown as HTML in a notebook or as plain text in a terminal."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tidyprof.standard_streams import joined, parted
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
 """Border color for each tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
 
-The heading repeats the tone in words, so readers don't depend on colors.
+The heading also states the tone in words, so readers don't depend on colors.
 """
 
-# Text and background have the theme's colors, light or dark.
+# Text and background use the colors of the light or dark theme.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 SUMMARY = '<summary style="display:list-item">'
-"""Heading of a folded part. This style keeps its triangle visible in the classic notebook."""
+"""Heading of a folded section. This style keeps the triangle visible in the classic notebook."""
 
 _NO_PROSE = re.compile(r"(<(?:code|pre)\b.*?</(?:code|pre)>|<[^>]*>)", re.DOTALL)
 """Code and HTML tags."""
 
 _READABLE = 100
-"""Maximum width of sentences in a terminal, in columns."""
+"""Maximum line width for sentences in a terminal, in columns."""
 
 
 @dataclass(frozen=True, repr=False)
 class Notice:
-    """Heading, message and optional code. Words in backticks are formatted as code.
+    """Notice with a heading, a message and optional code. Words in backticks are formatted as code.
 
-    `tone` is a key of ACCENTS. Everything is escaped, so strings from files are safe.
+    `tone` is a key of ACCENTS. All text is escaped, so strings from files are safe.
     """
 
     heading: str
@@ -70,10 +70,10 @@ class Notice:
 class Table:
     """Table of strings with a caption.
 
-    flush_right -- columns that contain numbers.
-    widths      -- share of each column in percent, for sentences. A terminal shows each row as a
-                   paragraph.
-    earlier     -- number of first rows that a notebook folds and a terminal leaves out.
+    - flush_right: columns that contain numbers
+    - widths: width of each column in percent. Only tables of sentences have widths. In a
+      terminal, each row of these tables becomes a paragraph.
+    - earlier: number of rows at the start that a notebook folds and a terminal omits
     """
 
     caption: str
@@ -91,7 +91,7 @@ class Table:
         wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
         has_lines = any("\n" in text for row in rows for text in row)
         if self.widths or has_lines or sum(wide) + 2 * len(wide) > width:
-            # Print the cells of sentences and long rows below each other.
+            # Print each cell on a separate line if the row is long or contains sentences.
             width = min(width, _READABLE)
             lines = [line for row in rows for line in self._below_each_other(row, width)]
         else:
@@ -132,7 +132,7 @@ class Table:
         )
         rows = [f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows]
         if self.earlier:
-            # HTML can't fold table rows, so the folded rows form a nested table.
+            # HTML can't fold single table rows, so the folded rows are in a nested table.
             inner = (
                 f"{SUMMARY}earlier"
                 f" {html_text(self.columns[0])}s</summary>{table}{''.join(rows[: self.earlier])}"
@@ -153,9 +153,9 @@ class Table:
 
 
 def page(table: Table) -> str:
-    """Return a table as a self-contained HTML page, light or dark as in the reader's system.
+    """Return a table as a self-contained HTML page that follows the system's light or dark theme.
 
-    The page folds nothing because someone may print it.
+    All rows are visible because someone may print the page.
     """
     title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
     width = '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -199,8 +199,8 @@ def typeset_html(html: str) -> str:
 def number(value: object) -> str:
     """Return a value as a string.
 
-    Whole numbers are written in full (524,288). Others have four digits, or more if four digits
-    would look whole (1.0004).
+    Whole numbers are written in full (524,288). Other numbers have four digits, or more digits
+    if four would look like a whole number (1.0004).
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
         return str(value)
@@ -213,7 +213,7 @@ def number(value: object) -> str:
 
 
 def quoted(text: str, longest: int = 80) -> str:
-    """Return a learner's string formatted as code, on one line and without backticks."""
+    """Return a learner's string formatted as code. Backticks become apostrophes."""
     line = " ".join(text.replace("`", "'").split()) or "an empty string"
     return f"`{line if len(line) <= longest else line[: longest - 4] + ' ...'}`"
 
@@ -227,7 +227,9 @@ def size(count: int) -> str:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return a phrase with the names in `known` that are close to `word`, or all names."""
+    """Return a phrase that suggests names from `known` similar to `word`. If no name is similar,
+    list all names.
+    """
     import difflib
 
     known = sorted(set(known))

@@ -1,4 +1,4 @@
-"""Errors that a learner can fix. Notebooks also show them as one line."""
+"""Errors that a learner can fix. Notebooks show each error on one line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from tidyprof.errors import UserError
 
 
 class CourseError(UserError):
-    """A one-line message for the learner. Notebooks show this line instead of a traceback."""
+    """One-line message for the learner. Notebooks show the message instead of a traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        # IPython calls this method, if it exists, instead of formatting a traceback.
+        # IPython calls this method instead of formatting a traceback.
         return [f"{type(self).__name__}: {self}"]

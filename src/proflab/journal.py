@@ -1,4 +1,4 @@
-"""Local logs of a learner's work with one JSON object per line. They are never sent anywhere."""
+"""Local logs of a learner's work as JSON lines. The course never sends these logs anywhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 
 def runs_folder() -> Path:
-    """Return the folder for results: PROFLAB_RUNS, or `runs` in the current folder."""
+    """Return the results folder: PROFLAB_RUNS, or `runs` in the current folder."""
     return Path(os.environ.get("PROFLAB_RUNS", "runs"))
 
 
 def append(name: str, record: dict[str, Any]) -> None:
-    """Add `record` and the time (UTC) to runs/`name`.
+    """Append `record` and the current UTC time to runs/`name`.
 
-    If writing fails, print one line to stderr and continue the lesson.
+    If writing fails, print one line to stderr, and let the lesson continue.
     """
     path = runs_folder() / name
     line = json.dumps(
@@ -29,9 +29,9 @@ def append(name: str, record: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            # Write with one call, so that another process can't write in between. If a crash cut
-            # off the last line, start a new one. UTF-8 can't store a lone surrogate, so JSON
-            # escapes it.
+            # Use a single write call, so that another process can't write in between. If a crash
+            # cut off the last line, start a new line. JSON escapes lone surrogates because UTF-8
+            # can't encode them.
             content = b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n"
             if os.write(file, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -39,7 +39,7 @@ def append(name: str, record: dict[str, Any]) -> None:
             os.close(file)
     except OSError as error:
         print(
-            f"{path}: can't write ({error.strerror}), so this step isn't logged",
+            f"{path}: this step isn't logged because the file can't be written ({error.strerror})",
             file=sys.stderr,
         )
 
@@ -51,15 +51,18 @@ def _is_cut(file: int) -> bool:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return all intact records of a journal in order."""
+    """Return all undamaged records of a log file, in order."""
     return records_and_damaged(path)[0] if path.is_file() else []
 
 
 def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return all records of a journal in order and the number of damaged lines. Raises OSError."""
+    """Return all undamaged records of a log file in order, and the number of damaged lines.
+
+    Raises OSError if the file can't be read.
+    """
     records, damaged = [], 0
-    # Only "\n" ends a line. splitlines() would also split at U+2028 and other characters that a
-    # text may contain. Two processes that write at the same time may leave an empty line.
+    # Split only at "\n". splitlines() would also split at characters such as U+2028, which strings
+    # may contain. Two processes that write at the same time may leave an empty line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for line in filter(str.strip, lines):
             try:

@@ -1,9 +1,10 @@
-"""Cleanup of the processes that a notebook started, after its kernel is gone.
+"""Cleanup of a notebook's child processes after its Jupyter kernel ends.
 
-The kernel may have been stopped, restarted or killed, or it ran out of memory. Commands in a cell
-are separate processes, which a killed kernel can't end. They would keep training and slow down the
-next measurement. Therefore, everything that a kernel starts inherits a mark, and a small process
-outlives the kernel: `python -m proflab.kernel_guard PID MARK`.
+The Jupyter kernel may have been stopped, restarted or killed, or it may have run out of memory.
+A killed kernel can't end the commands that cells started, because these commands run as separate
+processes. The commands would keep training and slow down the next measurement. Therefore, every
+process that a Jupyter kernel starts inherits a mark. A small guard process outlives the Jupyter
+kernel: `python -m proflab.kernel_guard PID MARK`.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from contextlib import suppress
 import psutil
 
 VARIABLE = "PROFLAB_KERNEL"
-"""Environment variable that contains the mark of the kernel that started the process."""
+"""Environment variable with the mark of the Jupyter kernel that started the process."""
 
 GRACE_S = 3.0
-"""Seconds between SIGTERM and SIGKILL, so that the trainer can write its results."""
+"""Seconds between SIGTERM and SIGKILL. The trainer uses this time to write its results."""
 
 JOB = "SLURM_JOB_ID"
-"""Variable that identifies a Slurm job.
+"""Environment variable that identifies a Slurm job.
 
-A job that a cell submits also inherits the mark, but it must outlive the notebook.
+A job submitted from a cell also inherits the mark, but the job must outlive the notebook.
 """
 
 
 def guard_this_process() -> None:
-    """Start the guard of this process. Repeated calls don't start a second guard."""
+    """Start the guard for this process, unless the guard is already running."""
     if os.environ.get(VARIABLE, "").partition("-")[0] == str(os.getpid()):
         return
     mark = f"{os.getpid()}-{time.time_ns()}"
     without = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    # Use a separate session, so that an interrupt or a signal to the kernel's group doesn't reach
-    # the guard.
+    # Run the guard in a separate session, so that signals to the Jupyter kernel's process group,
+    # such as an interrupt, don't reach the guard.
     nowhere = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,
@@ -50,16 +51,16 @@ def guard_this_process() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Wait until the kernel's process is gone, then end the processes that it left behind."""
+    """Wait until the Jupyter kernel ends, and then stop the processes that it left behind."""
     kernel, mark = int(arguments[0]), arguments[1]
     leads_a_session = _session_of(kernel) == kernel
     _await_end(kernel)
     left = list(_left_behind(mark, kernel if leads_a_session else None))
     for process in left:
-        with suppress(psutil.Error):  # the process has just ended
+        with suppress(psutil.Error):  # the process has already ended
             process.terminate()
     _, stubborn = psutil.wait_procs(left, timeout=GRACE_S)
-    # Kill processes that were started in the meantime at once.
+    # Immediately kill any processes that were started in the meantime.
     for process in {*stubborn, *_left_behind(mark, kernel if leads_a_session else None)}:
         with suppress(psutil.Error):
             process.kill()
@@ -79,15 +80,15 @@ def _await_end(pid: int) -> None:
 
 
 def _left_behind(mark: str, session: int | None) -> Iterator[psutil.Process]:
-    """Yield the processes that were started with the mark or belong to the kernel's session.
+    """Yield the processes that have the mark or belong to the Jupyter kernel's session.
 
-    Forked copies of the kernel don't have the mark in their initial environment because the kernel
-    set it after its own start.
+    A forked copy of the kernel doesn't have the mark in its initial environment because the
+    kernel sets the mark after its own start.
     """
     for process in psutil.process_iter():
         try:
             environment = process.environ()
-        except (psutil.Error, OSError):  # has just ended, or belongs to another user
+        except (psutil.Error, OSError):  # the process has ended or belongs to another user
             continue
         own = environment.get(VARIABLE) == mark or (
             session is not None and _session_of(process.pid) == session

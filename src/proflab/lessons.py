@@ -1,6 +1,6 @@
-"""Lessons with their folder, question, minutes and tools.
+"""Lessons with their folder, question, duration and tools.
 
-Each core lesson answers a question that the previous lesson leaves open.
+Each core lesson answers the question that the previous lesson leaves open.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from proflab.errors import CourseError
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson, from its lesson.toml.
+    """One lesson, as defined in its lesson.toml.
 
-    minutes     -- stated time, by the rule of tools.notebooks.minutes
-    waiting     -- how many of these minutes are for waiting
-    tools       -- commands that it uses on a GPU node
-    view, blind -- for a core lesson, its tool and what that tool can't show; "" for an elective
+    - minutes: stated duration, computed by tools.notebooks.minutes
+    - waiting: number of these minutes that are waiting time
+    - tools: commands that the lesson uses on a GPU node
+    - view, blind: the tool of a core lesson and what that tool can't show, or "" for an elective
     """
 
     folder: Path
@@ -35,7 +35,7 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """Number of the lesson in two digits."""
+        """Lesson number as two digits."""
         return self.folder.name[:2]
 
     @property
@@ -45,24 +45,24 @@ class Lesson:
 
     @property
     def source(self) -> Path:
-        """File of the solved lesson."""
+        """Source file of the lesson, which contains the solutions."""
         return self.folder / "lesson.py"
 
 
 def lessons_folder() -> Path:
-    """Return the folder of all lessons, in the installed package or in a checkout."""
+    """Return the folder that contains all lessons, in the installed package or in a checkout."""
     inside = Path(__file__).parent / "shipped_lessons"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "lessons"
 
 
 def lessons(folder: Path | None = None) -> Mapping[str, Lesson]:
-    """Return the lessons of a folder by number. Raises CourseError for a broken lesson."""
+    """Return a folder's lessons by number. Raises CourseError for an invalid lesson."""
     folders = sorted(path.parent for path in (folder or lessons_folder()).glob("*/lesson.py"))
     return {found.number: found for found in map(_read, folders)}
 
 
 def lesson(number: str) -> Lesson:
-    """Return the lesson with this number. Raises CourseError if there is none."""
+    """Return the lesson with this number. Raises CourseError if no such lesson exists."""
     known = lessons()
     if str(number) not in known:
         raise CourseError(f"there is no lesson {number!r}: {near(str(number), known)}")
@@ -70,7 +70,7 @@ def lesson(number: str) -> Lesson:
 
 
 def source_of(number: str) -> Path:
-    """Return the source of the lesson or workshop with this number.
+    """Return the source file of the lesson or workshop with this number.
 
     Raises CourseError for an unknown number.
     """
@@ -82,7 +82,7 @@ def _read(folder: Path) -> Lesson:
     path = folder / "lesson.toml"
     if not re.fullmatch(r"\d\d_[a-z0-9_]+", folder.name):
         raise CourseError(
-            f"{folder}: rename this folder to NN_name, with two digits and lowercase letters"
+            f"{folder}: rename this folder to NN_name, with two digits and a lowercase name"
         )
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def _read(folder: Path) -> Lesson:
 
 
 def place(here: str) -> str:
-    """Return the position of a core lesson and the open question of the previous one."""
+    """Return a core lesson's position in the course and the previous lesson's open question."""
     core = [lesson for lesson in lessons().values() if lesson.core]
     way = " > ".join(
         f"**{one.number} {one.view}**" if one.number == here else one.number for one in core

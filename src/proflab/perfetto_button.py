@@ -1,9 +1,9 @@
-"""A notebook button that opens a trace in Perfetto, with our own timeline below it.
+"""A notebook button that opens a trace in Perfetto, with a timeline by tidyprof below it.
 
 The cell's output contains the trace, and the browser passes it to Perfetto's page
-(https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). This method doesn't need a
-second port, a request to the Jupyter server, or an upload. It also works through JupyterHub and ssh
-tunnels.
+(https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui). The button doesn't need a
+second port, a request to the Jupyter server, or an upload. The button also works through
+JupyterHub and SSH tunnels.
 """
 
 from __future__ import annotations
@@ -27,34 +27,35 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 VIEWER = "https://ui.perfetto.dev"
-"""Perfetto's own page. PROFLAB_PERFETTO_URL can name another address, such as a copy inside a
-closed network.
+"""Address of Perfetto's page.
+
+PROFLAB_PERFETTO_URL can name a different address, such as a copy inside a closed network.
 """
 
 PATIENCE_S = 20.0
-"""Seconds until the button reports that the viewer hasn't answered, enough for slow lines."""
+"""Seconds until the button reports that the viewer hasn't answered. The limit allows for slow
+networks.
+"""
 
 _ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
-_BUTTON = (  # uses the browser's colors, which gray out disabled buttons
+_BUTTON = (  # the browser's default colors gray out disabled buttons
     "padding:0.3em 0.8em;margin-right:0.5em"
 )
-_BELOW = "The timeline below shows the same trace. "
+_BELOW = "The timeline below shows the same trace as the button. "
 _SAVE = "You can also save the file and open it with Perfetto in another browser."
-_NO_SCRIPT = (
-    "The buttons stay gray until their script runs. Trust this notebook and run the cell again."
-)
+_NO_SCRIPT = "If the buttons stay gray, trust this notebook and run the cell again."
 
 
 @dataclass(frozen=True, repr=False)
 class PerfettoButton:
-    """The button: HTML with a script in a notebook, and one sentence in a terminal.
+    """Button that a notebook shows as HTML with a script, and a terminal as one sentence.
 
-    page         -- address of the viewer.
-    patience_s   -- seconds until the button reports that the viewer hasn't answered.
-    has_timeline -- True if our own timeline is shown below.
+    - page: address of the viewer.
+    - patience_s: seconds until the button reports that the viewer hasn't answered.
+    - has_timeline: True if a timeline by tidyprof is shown below the button.
 
-    Names come from files and may contain any text. Therefore, all text is escaped and never becomes
-    part of the script.
+    Names come from files and may contain any text. Therefore, all text is escaped and never
+    becomes part of the script.
     """
 
     trace: Trace
@@ -71,7 +72,7 @@ class PerfettoButton:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        # Each output needs a unique id, because the same button may be shown several times.
+        # Each output needs a unique id because the same button may appear several times.
         identity = f"proflab-perfetto-{secrets.token_hex(8)}"
         config = {
             "page": self.page,
@@ -113,17 +114,17 @@ def perfetto(
     *,
     step: int | None = None,
 ) -> None:
-    """Show a button that opens a trace in Perfetto, and below it a timeline from `tidyprof.plots`.
+    """Show a button that opens a trace in Perfetto, with a timeline from `tidyprof.plots` below it.
 
-    trace_or_profile -- anything that `tidyprof.read` reads or returns. Files from torch.profiler
-                        and Perfetto are passed unchanged. Others become a Chrome trace that
-                        tidyprof writes.
-    title            -- name that Perfetto shows for the trace.
-    step             -- show only this step, from the start to the end of its host range.
+    - trace_or_profile: any input or result of `tidyprof.read`. Files from torch.profiler and
+      Perfetto are passed unchanged. Other inputs are converted to a Chrome trace.
+    - title: name that Perfetto shows for the trace.
+    - step: number of the step to show, or None for all steps. A step lasts from the start to the
+      end of its host range.
 
-    The timeline has a text alternative. A trace above LIMIT_BYTES isn't put into the notebook, and
-    the output shows other ways to open it. Raises CourseError for an unknown step, and for a trace
-    that can't be read or has nothing to show.
+    The timeline has a text alternative. If a trace is larger than LIMIT_BYTES, the notebook
+    doesn't contain the trace, and the output suggests other ways to open it. Raises CourseError
+    for an unknown step, and for a trace that is empty or can't be read.
     """
     from tidyprof.errors import ProfileReadError
 
@@ -141,31 +142,31 @@ def perfetto(
 
 
 def viewer_page() -> str:
-    """Return the address of the viewer's page."""
+    """Return the address of the viewer page."""
     return f"{os.environ.get('PROFLAB_PERFETTO_URL', VIEWER).rstrip('/')}/"
 
 
 def _too_large(trace: Trace, profile: Profile, page: str) -> Notice:
-    """Return instructions for a trace that would make every save of the notebook slow."""
+    """Return instructions for opening a trace that is too large for a notebook."""
     from tidyprof import steps
 
     text = (
         f"{printable(trace.name)} exceeds {size(LIMIT_BYTES)} even when compressed, which is too"
         f" large for a notebook. Open {page} and drop the file on the page. To write a profile to"
-        " a file, use `tidyprof.write_chrome_trace`. If the page is too slow, start"
-        " `trace_processor server http FILE` first"
+        " a file, call `tidyprof.write_chrome_trace`. If the page is too slow, first start"
+        " `trace_processor server http FILE`"
         " (https://perfetto.dev/docs/visualization/large-traces)."
     )
     found = steps(profile)["step"].tolist()
     if len(found) < 2:
         return Notice("Too large for a button", text, tone="open")
-    # Take a step from the middle because the first steps are warmup.
+    # Suggest a step from the middle because the first steps are warmup steps.
     cut = f"proflab.perfetto(..., step={found[len(found) // 2]})"
     return Notice("Too large for a button", f"{text} Or show one step:", tone="open", code=cut)
 
 
 def _show_timeline(profile: Profile, title: str, step: int | None) -> None:
-    """Show our own timeline for learners who can't reach or can't use Perfetto."""
+    """Show a timeline for learners who can't reach or can't use Perfetto."""
     from proflab.showing import show_figure
     from tidyprof.plots import timeline
 

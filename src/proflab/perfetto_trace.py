@@ -1,6 +1,6 @@
-"""The trace for Perfetto, if it is small enough for a notebook.
+"""The trace that Perfetto opens, if it is small enough for a notebook.
 
-The trace is either the original file or a Chrome trace written from a profile.
+The trace is either the original file or a Chrome trace that tidyprof writes from a profile.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 LIMIT_BYTES = 8_000_000
-"""Size in bytes of the largest compressed trace that a cell's output may contain.
+"""Maximum size in bytes of a compressed trace in a cell's output.
 
-The notebook grows by a third more than this size.
+Encoding increases the size in the notebook by a third.
 """
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace that Perfetto opens.
+    """Trace that Perfetto opens.
 
-    name     -- file name, for titles and for saving.
-    content  -- the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
-                LIMIT_BYTES.
-    made_by  -- "" for the original file, otherwise how it was made from another format.
+    - name: file name, used as a title and for saving the trace.
+    - content: the file, compressed with gzip (which Perfetto unpacks), or None if it exceeds
+      LIMIT_BYTES.
+    - made_by: "" for the original file, or a description of the conversion from another format.
     """
 
     name: str
@@ -42,10 +42,10 @@ class Trace:
 def prepare(
     source: str | PathLike[str] | Profile, step: int | None = None
 ) -> tuple[Trace, Profile]:
-    """Return the trace to pass to Perfetto and the profile to draw.
+    """Return the trace for Perfetto and the profile for the timeline.
 
-    Files from torch.profiler and Perfetto stay unchanged. Other files, and single steps, become a
-    Chrome trace. Raises CourseError for an unknown step and for a profile without events, and
+    Files from torch.profiler and Perfetto remain unchanged. Other files and single steps become
+    a Chrome trace. Raises CourseError for an unknown step and for a profile without events, and
     ProfileReadError for a file that can't be read.
     """
     import tidyprof
@@ -72,10 +72,10 @@ def prepare(
 
 
 def step_of(profile: Profile, step: int) -> Profile:
-    """Return the part of a profile between the start and the end of one step, on all ranks.
+    """Return the part of a profile that covers one step, on all ranks.
 
-    The host range of the step sets the start and the end. The part includes events that overlap
-    this time. Raises CourseError if the step doesn't exist.
+    The step's host range defines the start and the end. The result includes all events that
+    overlap the step. Raises CourseError if the step doesn't exist.
     """
     from tidyprof import steps
     from tidyprof.tables.contract import Profile
@@ -85,7 +85,7 @@ def step_of(profile: Profile, step: int) -> Profile:
     if not len(own):
         known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
         raise CourseError(f"there is no step {step} in this trace. It has {known}.")
-    # Ranks don't start and end a step at the same time.
+    # Each rank starts and ends a step at a different time.
     begin, end = own["start_ns"].min(), (own["start_ns"] + own["duration_ns"]).max()
     events, counters = profile.events, profile.counters
     inside = (events["start_ns"] < end) & (events["start_ns"] + events["duration_ns"] > begin)
@@ -99,13 +99,15 @@ def _limited(content: bytes) -> bytes | None:
 
 
 def _converted(profile: Profile, step: int | None, stem: str) -> tuple[Trace, Profile]:
-    """Return the profile, or one step of it, as a Chrome trace named after `stem`."""
+    """Return the profile or one of its steps as a Chrome trace. The trace's name starts with
+    `stem`.
+    """
     from tidyprof import write_chrome_trace
 
     shown = profile if step is None else step_of(profile, step)
     if not len(shown.events) and not len(shown.counters):
         raise CourseError(
-            f"{stem} doesn't contain events, so there is no timeline to open. Look at its"
+            f"{stem} doesn't contain any events, so there is no timeline. Look at its"
             " tables instead."
         )
     made_by = f"written by tidyprof from a {shown.meta.get('tool', 'profiler')} file"

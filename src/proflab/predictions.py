@@ -1,6 +1,7 @@
-"""Predictions before measurements.
+"""Predictions that learners make before a measurement.
 
-runs/predictions.jsonl stores the predictions, and `reveal` compares them with the results.
+runs/predictions.jsonl stores the predictions, and `reveal` compares each prediction with the
+result.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from proflab.sources import stated
 FILE = "predictions.jsonl"
 
 ABOUT_RIGHT = 1.15
-"""Largest factor between a good prediction and the result. Repeated runs often differ by this
+"""Largest factor between a good prediction and the result. Repeated runs often differ by a similar
 factor.
 """
 
 _ASKED: dict[str, tuple[str, str]] = {}
-"""Maps the id of each prediction that this process requested to its unit and quantity."""
+"""Unit and quantity of each prediction that this process requested, by prediction id."""
 
 
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
-    """Store the prediction `id` (such as "02.a"): `value` in `unit` of `what`.
+    """Store a prediction under its id, such as "02.a".
 
-    The last prediction before the result is revealed counts. Nothing is stored for `...` or for an
-    ambiguous value, such as a string instead of a number or a fraction instead of a percentage.
+    The prediction is a `value` in `unit` for the quantity `what`. Only the last prediction
+    before the result appears counts. The function stores nothing for `...` or for an ambiguous
+    value, such as a string instead of a number or a fraction instead of a percentage.
     """
     _ASKED[id] = unit, what
     if value is ...:
@@ -53,7 +55,9 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
 
 
 def _as_number(value: object, unit: str) -> float | str:
-    """Return a number, or the string if it isn't one. A string such as "65%" counts as a number."""
+    """Return the value as a number, or as a string if it isn't a number. "65%" counts as a
+    number.
+    """
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
     with contextlib.suppress(ValueError):
@@ -63,7 +67,7 @@ def _as_number(value: object, unit: str) -> float | str:
 
 
 def _doubt(value: object, plain: float | str, unit: str) -> str:
-    """Return a question about an impossible or ambiguous prediction, or ""."""
+    """Return a message about an impossible or ambiguous prediction, or ""."""
     if unit and (isinstance(plain, str) or not math.isfinite(plain)):
         return f"`{value}` can't be compared with the result. Predict a number in {unit}."
     if unit == "%" and 0 < plain < 1 and not isinstance(value, str):
@@ -75,13 +79,13 @@ def _doubt(value: object, plain: float | str, unit: str) -> str:
 def reveal(id: str, value: float | str, origin: object = None) -> None:
     """Show the result next to the prediction `id`, in the prediction's unit.
 
-    origin -- source of the result: a string or any argument of `proflab.source`.
+    - origin: source of the result, as a string or an argument of `proflab.source`
 
     Raises CourseError if the result has lost its origin.
     """
     prediction, _ = _history(id)
     plain = float(value) if isinstance(value, numbers.Real) else str(value)
-    # Record the result even without a prediction, because a later prediction is late.
+    # Record the result even without a prediction, so that later predictions count as late.
     journal.append(FILE, {"id": id, "event": "reveal", "value": plain, "origin": stated(origin)})
     if prediction is None:
         unit, what = _ASKED.get(id, ("", ""))
@@ -101,12 +105,12 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
 
 
 def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
-    """Return a phrase that compares a prediction with the result, both in `unit`."""
-    if isinstance(result, str):  # a name, such as the number of a rank
+    """Return a phrase that compares a prediction with the result. Both are in `unit`."""
+    if isinstance(result, str):  # a name, such as a rank number
         same = number(predicted).strip().casefold() == result.strip().casefold()
         return "as predicted" if same else "different"
     if isinstance(predicted, str):
-        return "not compared, because only one of them is a number"
+        return "not compared, because only one of the two values is a number"
     if predicted == result:
         return "as predicted"
     factor, side = _times_off(predicted, result), "high" if predicted > result else "low"
@@ -119,14 +123,14 @@ def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
 
 
 def _times_off(predicted: float, result: float) -> float | None:
-    """Return the larger number divided by the smaller one, or None if their signs differ."""
+    """Return the larger value divided by the smaller value, or None if their signs differ."""
     if predicted * result <= 0:
         return None
     return float(max(predicted / result, result / predicted))
 
 
 def show_guesses() -> None:
-    """Show every numeric prediction that was made in time next to its result, worst first."""
+    """Show all numeric predictions made in time next to their results, with the worst first."""
     rows = []
     for id in dict.fromkeys(record["id"] for record in _records() if record["event"] == "reveal"):
         guess, _ = _history(id)
@@ -140,7 +144,9 @@ def show_guesses() -> None:
         texts = (number(values[0]), _three_digits(values[1]), guess["unit"], _three_digits(off))
         rows.append((off, (id, guess["what"], *texts)))
     if not rows:
-        show(Notice("No prediction yet", "You made no numeric prediction in time.", "open"))
+        show(
+            Notice("No prediction yet", "You didn't make any numeric predictions in time.", "open")
+        )
         return
     rows.sort(key=lambda row: -row[0])
     columns = ("id", "what", "predicted", "found", "unit", "times off")
@@ -150,7 +156,7 @@ def show_guesses() -> None:
 
 
 def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
-    """Return the prediction that counts, if any, and whether the result has been revealed."""
+    """Return the prediction that counts, if any, and True if the result has been revealed."""
     standing, revealed = None, False
     for record in _records():
         if record["id"] != id:
@@ -163,7 +169,7 @@ def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _records() -> Iterator[dict[str, Any]]:
-    """Yield the intact records of the file, with "" for missing strings."""
+    """Yield the undamaged records of the file, with "" for missing strings."""
     for record in journal.read(journal.runs_folder() / FILE):
         value = record.get("value")
         is_plain = isinstance(value, float | int | str) and not isinstance(value, bool)
@@ -172,7 +178,9 @@ def _records() -> Iterator[dict[str, Any]]:
 
 
 def _three_digits(value: float | str) -> str:
-    """Return a result as a string, such as 94.5. Whole numbers and words don't change."""
+    """Return a result as a string with three digits, such as 94.5. Whole numbers and words remain
+    unchanged.
+    """
     if isinstance(value, str) or not abs(value) < 1e3:
         return number(value)
     rounded = float(f"{value:.3g}")

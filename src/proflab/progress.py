@@ -1,4 +1,4 @@
-"""Progress of one learner or of all participants, from their local progress files."""
+"""Progress of one learner or all participants, based on their local progress files."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ HELP = ("hint", "solution")
 COLUMNS = (*OUTCOMES, "median checks", *HELP)
 """Columns of the progress table.
 
-Over all learners, the table counts the exercises with each best outcome and the exercises for which
-each kind of help was used. `median checks` covers the learners who checked an answer.
+A table of several learners counts exercises by best outcome and by kind of help used. `median
+checks` includes only learners who checked an answer.
 """
 
 SHOWN = 5
-"""Number of common mistakes to show."""
+"""Number of common mistakes that the table lists."""
 
 Records = list[dict[str, Any]]
 
 
 class Tried(NamedTuple):
-    """One learner's work on one exercise: best outcome, number of checks, and the help used."""
+    """One learner's work on one exercise: the best outcome, the number of checks and the help
+    used.
+    """
 
     outcome: str
     checks: int
@@ -40,7 +42,7 @@ class Tried(NamedTuple):
 
 
 def progress_file() -> Path:
-    """Return the progress file in the runs folder here or in the notebooks' runs folder."""
+    """Return the progress file in the results folder or in the notebooks' results folder."""
     here = journal.runs_folder() / PROGRESS_FILE
     beside = Path("notebooks") / "runs" / PROGRESS_FILE
     return beside if beside.is_file() and not here.is_file() else here
@@ -49,17 +51,18 @@ def progress_file() -> Path:
 def progress_files(paths: Iterable[Path]) -> list[Path]:
     """Return the progress files of several learners.
 
-    Each path is a file, a folder with a progress file, or a folder of collected files. Raises
-    CourseError for a path without a progress file.
+    Each path is a file, a folder that contains a progress file, or a folder of collected files.
+    Raises CourseError if a path doesn't lead to a progress file.
     """
-    # If a file is named twice, for example also by its folder, count it once.
+    # Count a file only once, even if the paths also name its folder.
     found: dict[Path, None] = {}
     for path in paths:
         own = path / PROGRESS_FILE
         files = [path] if path.is_file() else [own] if own.is_file() else [*path.glob("*.jsonl")]
         if not files:
             raise CourseError(
-                f"{path} doesn't contain a progress file. Pass its folder with --runs FOLDER."
+                f"{path} doesn't contain a progress file. Pass the folder of a progress file with"
+                " --runs FOLDER."
             )
         found |= dict.fromkeys(file.resolve() for file in sorted(files))
     return list(found)
@@ -68,14 +71,15 @@ def progress_files(paths: Iterable[Path]) -> list[Path]:
 def progress_table(
     files: Iterable[Path], exercises: Iterable[Exercise], lessons: Collection[str] = ()
 ) -> Table:
-    """Return one row for each lesson, or for each exercise of the named lessons, over all learners.
+    """Return one row for each lesson, or for each exercise of the lessons in `lessons`.
 
-    The lines below the table show the most common mistakes and the answers to questions about
-    earlier lessons. Raises CourseError for a lesson without exercises.
+    The rows cover all learners. Lines below the table show the most common mistakes and the
+    results of questions about earlier lessons. Raises CourseError for a lesson without
+    exercises.
     """
     learners, notes = _read(files)
     known = {exercise.id for exercise in exercises}
-    # Keep progress in exercises that were removed from the course.
+    # Include progress in exercises that the course no longer contains.
     known |= {one["exercise"] for own in learners for one in own if "exercise" in one}
     by_lesson = {id.partition(".")[0] for id in known}
     if unknown := sorted({*lessons} - by_lesson):
@@ -99,16 +103,16 @@ def progress_table(
 
 
 def _read(files: Iterable[Path]) -> tuple[list[Records], list[str]]:
-    """Return the records of each learner, and a note on each damaged file."""
+    """Return each learner's records, and a note about each damaged file."""
     learners, notes = [], []
     for file in files:
         try:
             records, damaged = journal.records_and_damaged(file)
         except OSError as error:
-            notes.append(f"{file.name}: couldn't be read ({error.strerror})")
+            notes.append(f"{file.name}: the file couldn't be read ({error.strerror})")
             continue
         if damaged:
-            notes.append(f"{file.name}: damaged lines that don't count: {damaged}")
+            notes.append(f"{file.name}: number of ignored damaged lines: {damaged}")
         if records or not damaged:
             kept = [one for one in records if isinstance(one.get("exercise", ""), str)]
             learners.append(kept)
@@ -123,7 +127,7 @@ def _tried(records: Records, id: str) -> Tried:
 
 
 def _mistakes(learners: Iterable[Records], ids: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes that most learners made. Each mistake counts once per learner."""
+    """Yield the most common mistakes. Each mistake counts once per learner."""
     counts: Counter[tuple[str, int]] = Counter()
     said: dict[tuple[str, int], str] = {}
     for records in learners:
@@ -135,14 +139,17 @@ def _mistakes(learners: Iterable[Records], ids: Collection[str]) -> Iterator[str
         counts.update(made.keys())
         said |= made
     for which, times in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
-        yield f"Mistake in {which[0]}, participants who made it: {times}. {said[which]}"
+        yield f"Mistake in {which[0]}, number of participants: {times}. {said[which]}"
 
 
 def _recalled(learners: Iterable[Records]) -> Iterator[str]:
-    """Yield how many first answers to questions about earlier lessons were right."""
+    """Yield the share of right first answers to questions about earlier lessons."""
     given = [right for own in learners for _, right in first_answers(own).values()]
     if given:
-        yield f"Questions about earlier lessons: {sum(given)} of {len(given)} first answers right."
+        yield (
+            f"Questions about earlier lessons: {sum(given)} of {len(given)} first answers were"
+            " right."
+        )
 
 
 def _lesson(id: str) -> str:

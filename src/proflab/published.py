@@ -1,7 +1,7 @@
-"""The publishable part of a profile and of a training run: known columns and versions.
+"""The publishable part of a profile or a training run: its known columns and versions.
 
-Only the names in these lists are kept. Therefore, names of machines, people and files never get
-into an archive.
+Archives contain only the names in these lists, so they never contain the names of machines,
+people or files.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ COLUMNS = (*EVENT_COLUMNS, "external_id", "collective", "group_size")
 META = ("tool", "tool_version", "gpu", "rocm", "torch", "hip_runtime_version", "origin")
 
 IDENTIFIER = re.compile(r"[\w:]+")
-"""Pattern for names of operators and runtime calls. It excludes paths and sentences."""
+"""Pattern for operator and runtime call names. The pattern excludes paths and sentences."""
 
 RANGE = re.compile(
     r"ProfilerStep#\d+|data|normalise|forward|loss|backward|optimizer|Optimizer\.\w+#\w+\.\w+"
 )
-"""Ranges to keep, from PyTorch and from the course's trainer."""
+"""Ranges to keep. PyTorch and the course's trainer write these ranges."""
 
 RUN = {
     "record": None,
@@ -35,11 +35,13 @@ RUN = {
     "launch": ("world_size",),
     "versions": ("torch", "hip", "cuda"),
 }
-"""Nested keys to keep for each key of the trainer's run record."""
+"""Nested keys to keep for each key in the trainer's run record."""
 
 
 def published(profile: Profile) -> Profile:
-    """Return the device work, known host events and counters, with only known columns."""
+    """Return the device work, the known host events and the counters, with only the known
+    columns.
+    """
     events, counters = profile.events, profile.counters
     kind, name = events["kind"].astype(str), events["name"].astype(str)
     kept = (
@@ -55,7 +57,7 @@ def published(profile: Profile) -> Profile:
 
 
 def publish(source: Path, target: Path) -> Profile:
-    """Write the publishable part of a profile as a Chrome trace and return it."""
+    """Write the publishable part of a profile as a Chrome trace, and return that part."""
     found = published(tidyprof.read(source))
     target.parent.mkdir(parents=True, exist_ok=True)
     tidyprof.write_chrome_trace(found, target)
@@ -71,16 +73,16 @@ def published_run(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FILES = ("profile/*.pftrace", "profile/*.rpd", "train/trace_rank*.json.gz")
-"""Files in a Slurm job's folder that are read individually."""
+"""Names of files that are read one at a time from a Slurm job's folder."""
 
 FOLDERS = ("workloads/*/*/sysinfo.csv", "profile/*", "train/metrics_rank*.jsonl")
-"""Files that mark a folder to be read as a whole."""
+"""Names of files that mark a folder to be read as a whole."""
 
 
 def readable_paths(folder: Path) -> list[Path]:
-    """Return the paths in a job's folder for `tidyprof.read`.
+    """Return the paths in a job's folder that `tidyprof.read` accepts.
 
-    They are one file per rank, or one folder for all ranks.
+    The result is either one file per rank or one folder for all ranks.
     """
     for pattern in (*FILES, *FOLDERS):
         if found := sorted(folder.glob(pattern)):

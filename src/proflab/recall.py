@@ -1,6 +1,6 @@
-"""Questions about earlier lessons at the start of a lesson. Each answer has a reply.
+"""Questions about earlier lessons, which a lesson shows at its start. Each answer has a reply.
 
-The file `questions.toml` of a lesson contains them:
+The file `questions.toml` in a lesson's folder contains the questions:
 
     [[question]]
     id = "01.q1"
@@ -34,7 +34,7 @@ FILE = "questions.toml"
 HEADING = "Do you remember? Choose an answer to each question to see a reply."
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-"""MIME type that only a notebook with a kernel can show."""
+"""MIME type that only notebooks with a running kernel can show."""
 
 _ASKED = "line-height:1.4;margin-top:0.6em"
 _BOX = "padding:0.2em 0.9em;max-width:60em"
@@ -42,12 +42,12 @@ _LOOKS = (
     "<style>.proflab-answer.jupyter-button{white-space:normal;text-align:left;line-height:1.4;"
     "padding:0.3em 0.8em;font-size:inherit}</style>"
 )
-"""Style that wraps a button's text, which ipywidgets otherwise truncates to one line."""
+"""Style that wraps a button's text. By default, ipywidgets truncates the text to one line."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, its reply, and whether it is right."""
+    """One answer, its reply, and True if the answer is right."""
 
     text: str
     reply: str
@@ -55,14 +55,14 @@ class Answer:
 
     @property
     def notice(self) -> Notice:
-        """Reply as the notebook shows it."""
+        """Reply as a notice for the notebook."""
         heading, tone = ("Right", "passed") if self.right else ("Not quite", "wrong")
         return Notice(heading, self.reply, tone)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question with its answers in display order. `of` is the lesson that taught it."""
+    """One question with its answers in display order. `of` is the lesson that taught the topic."""
 
     id: str
     of: str
@@ -71,14 +71,16 @@ class Asked:
 
     @property
     def words(self) -> int:
-        """Number of words that a learner reads before choosing."""
+        """Number of words that a learner reads before choosing an answer."""
         texts = (self.text, *(answer.text for answer in self.answers))
         return sum(len(text.split()) for text in texts)
 
 
 @dataclass(frozen=True, repr=False)
 class Recall:
-    """Questions of a lesson: buttons in a notebook, folded answers on a page, or plain lines."""
+    """Questions of a lesson, shown as buttons in a notebook, folded answers on a page, or plain
+    lines.
+    """
 
     questions: Sequence[Asked]
 
@@ -96,13 +98,13 @@ class Recall:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": str(self), "text/html": self.page()}
-        # Without ipywidgets, the page shows the same questions.
+        # Without ipywidgets, the notebook shows the same questions as a page.
         with contextlib.suppress(ImportError):
             bundle[WIDGET] = self.buttons()._repr_mimebundle_()[WIDGET]
         return bundle
 
     def page(self) -> str:
-        """Return HTML without scripts. Each answer unfolds into its reply."""
+        """Return HTML without scripts. Each answer unfolds to show its reply."""
         asked = ""
         for text, one in self._numbered():
             asked += f"<p>{inline_html(text)}</p>"
@@ -112,7 +114,9 @@ class Recall:
         return f'<div style="{_BOX}"><p><strong>{HEADING}</strong></p>{asked}</div>'
 
     def buttons(self) -> Widget:
-        """Return a button for each answer. A click shows the reply and is logged."""
+        """Return a button for each answer. Clicking a button shows the reply and logs the
+        answer.
+        """
         from ipywidgets import HTML, Layout, VBox
 
         parts: list[Widget] = [HTML(f"{_LOOKS}<strong>{html_text(HEADING)}</strong>")]
@@ -130,7 +134,7 @@ def ask(lesson: Lesson) -> None:
 
 
 def questions(lesson: Lesson) -> tuple[Asked, ...]:
-    """Return the questions of a lesson in order, or none without a questions.toml."""
+    """Return the questions of a lesson in order, or an empty tuple if it has no questions.toml."""
     path = lesson.folder / FILE
     found = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"question": []}
     return tuple(map(_read, found["question"]))
@@ -157,14 +161,14 @@ def _button(number: int, one: Asked, answer: Answer, said: Widget) -> Button:
 def _chosen(one: Asked, answer: Answer, said: Widget, button: Button) -> None:
     mark = "✓" if answer.right else "✗"
     button.description = f"{mark} {button.description.lstrip('✓✗ ')}"
-    # A screen reader reads text with this role aloud.
+    # Screen readers read text with this role aloud.
     said.value = f'<div role="alert">{answer.notice._repr_html_()}</div>'
     record = {"question": one.id, "event": "recall", "answer": answer.text, "right": answer.right}
     journal.append(PROGRESS_FILE, record)
 
 
 def first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
-    """Map each question to one learner's first answer and whether it was right."""
+    """Return one learner's first answer to each question, and True if the answer was right."""
     found: dict[str, tuple[str, bool]] = {}
     for record in records:
         if record.get("event") == "recall" and isinstance(record.get("question"), str):

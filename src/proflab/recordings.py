@@ -1,10 +1,12 @@
-"""Lookup and verification of recordings, which are the traces that the course ships or downloads.
+"""Lookup and verification of recordings, the traces that the course ships or downloads.
 
-The manifest describes each recording, its source, and its checksums. The course looks for a
+The manifest describes each recording, its source and its checksums. The course looks for a
 recording among the shipped recordings, then in the cache, and then in the mirror folder
-PROFLAB_RECORDINGS. If it isn't there, the course uses its cut, the shipped part that the lessons
-need. Lessons therefore don't need a network. Only `fetch` downloads, into the cache. Mirror files
-are used without copying. PROFLAB_CACHE moves the cache, and PROFLAB_OFFLINE=1 forbids downloads.
+PROFLAB_RECORDINGS. If no folder contains the recording, the course uses the recording's cut, the
+shipped part that the lessons need. Lessons therefore don't need a network.
+
+Only `fetch` downloads files, and it saves them in the cache. The course reads mirror files
+without copying them. PROFLAB_CACHE moves the cache, and PROFLAB_OFFLINE=1 forbids downloads.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = (10, 60)
-"""Timeouts in seconds for a connection and for the next piece of a file."""
+"""Timeouts in seconds for connecting and for receiving the next part of a file."""
 
 CACHE_NAME = "rocm-profiling-course"
 
 CUT = "cut"
-"""Source name of a cut and name of its folder next to the whole recordings.
+"""Value of `source` for a cut, which is the shipped part of a third-party recording.
 
-A cut is the shipped part of a third-party recording.
+The folder `cuts` contains all cuts.
 """
 
 
@@ -45,10 +47,11 @@ class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not an error
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """A recording whose files are on this machine and verified.
+    """Recording whose files are on this machine and verified.
 
-    `root` is the parent of the recording's folder. `source` is shipped, cache, mirror or cut. For a
-    cut, `entry.files` lists the files of the cut.
+    - root: parent of the recording's folder
+    - source: shipped, cache, mirror or cut
+    - entry: the manifest's entry, which lists the files of the cut if the source is cut
     """
 
     entry: Entry
@@ -57,12 +60,12 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """Name of the recording in the manifest."""
+        """Recording's name in the manifest."""
         return self.entry.name
 
     @property
     def path(self) -> Path:
-        """Path for a reader: the main file, or the folder if the whole folder is the recording."""
+        """Path to read: the main file, or the folder if the whole folder is one recording."""
         if self.entry.main is not None:
             return self.root / self.name / self.entry.main
         parents = [
@@ -74,7 +77,7 @@ class Recording:
 
     @property
     def files(self) -> dict[str, Path]:
-        """All files by their paths in the recording's folder."""
+        """All files, by path in the recording's folder."""
         return {
             file.path.removeprefix(f"{self.name}/"): self.root / file.path
             for file in self.entry.files
@@ -84,8 +87,8 @@ class Recording:
     def origin(self) -> Origin:
         """Origin of the numbers.
 
-        It is `recorded` with the GPU, the ROCm release (if stated) and the publishing repository,
-        or `modeled` with the model's error.
+        A recorded origin contains the GPU, the ROCm release (if stated) and the publishing
+        repository. A modeled origin contains the model error.
         """
         from tidyprof.tables.contract import Origin
 
@@ -104,9 +107,10 @@ class Recording:
 
 @dataclass(frozen=True)
 class Place:
-    """The state of one recording in one place.
+    """State of one recording in one search folder.
 
-    `problem` is None if the recording is complete, and "" if none of its files are there.
+    `problem` is None if the folder contains the complete recording, and "" if it contains none
+    of the files.
     """
 
     source: str
@@ -117,8 +121,8 @@ class Place:
 def recording(name: str) -> Recording:
     """Return a verified local copy of the recording `name`, or its cut if there is no copy.
 
-    This function never downloads. Raises CourseError for an unknown name, and RecordingUnavailable
-    with the next step if neither is on this machine.
+    This function never downloads files. Raises CourseError for an unknown name. If this machine
+    has neither a copy nor a cut, raises RecordingUnavailable with the next step.
     """
     entry = find_entry(name)
     found = _find(entry, places(entry))
@@ -128,10 +132,11 @@ def recording(name: str) -> Recording:
 
 
 def fetch(name: str) -> Recording:
-    """Return a verified local copy of the whole recording `name`.
+    """Return a verified local copy of the complete recording `name`.
 
-    If no place has a copy, download it into the cache. Raises CourseError for an unknown name, and
-    RecordingUnavailable with the next step if there is no such copy.
+    If no folder contains a copy, the function downloads the recording into the cache. Raises
+    CourseError for an unknown name. If the recording isn't available, raises
+    RecordingUnavailable with the next step.
     """
     entry = find_entry(name)
     found = _find(entry, [place for place in places(entry) if place.source != CUT])
@@ -143,7 +148,7 @@ def fetch(name: str) -> Recording:
         for file in entry.files:
             fetch_file(file, cache_folder())
     except (OSError, ValueError) as error:
-        # requests raises OSErrors, and pooch raises a ValueError for a wrong checksum.
+        # requests raises OSError, and pooch raises ValueError for a wrong checksum.
         reason = str(error).splitlines()[0][:200]
         raise _unavailable(
             entry, f"the download failed ({type(error).__name__}: {reason})"
@@ -152,10 +157,10 @@ def fetch(name: str) -> Recording:
 
 
 def places(entry: Entry) -> list[Place]:
-    """Return the state of a recording in each place, in search order.
+    """Return the state of a recording in each folder, in search order.
 
-    The checksum of every file is compared. If there is a cut, it is the last place. `fetch` never
-    uses the cut as the recording.
+    The function compares the checksum of every file. The cut, if any, is last in the list.
+    `fetch` never uses the cut instead of the recording.
     """
     roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
     if mirror := os.environ.get("PROFLAB_RECORDINGS"):
@@ -168,9 +173,9 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloaded recordings: PROFLAB_CACHE or the user's cache folder."""
+    """Return the folder for downloads: PROFLAB_CACHE or the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
-        # A cell may change the current folder and must still find the files.
+        # Use an absolute path because a cell may change the current folder.
         return Path(folder).absolute()
     import pooch
 
@@ -178,9 +183,9 @@ def cache_folder() -> Path:
 
 
 def fetch_file(file: RecordedFile, folder: Path) -> None:
-    """Download one file into a folder of recordings, unless it is already there, and verify it.
+    """Download one file unless the folder already contains it, and verify its checksum.
 
-    Raises OSError, which includes network errors, and ValueError for a wrong checksum.
+    Raises OSError for errors such as network failures, and ValueError for a wrong checksum.
     """
     import pooch
 
@@ -198,23 +203,23 @@ def _find(entry: Entry, searched: list[Place]) -> Recording | None:
             return Recording(found, place.root, place.source)
         if place.problem:
             warnings.warn(
-                f"{place.root}: recording {entry.name} isn't used because {place.problem}",
+                f"{place.root}: the recording {entry.name} isn't used because {place.problem}",
                 stacklevel=3,
             )
     return None
 
 
 def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
-    """Return why this folder can't provide these files.
+    """Return the reason that this folder can't provide these files.
 
-    Return None if it can, and "" if it contains none of them.
+    Return None if the folder can provide them, and "" if it contains none of them.
     """
     missing = [file.path for file in files if not (root / file.path).is_file()]
     if len(missing) == len(files):
         return ""
     if missing:
         return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
-    # Compare checksums last because they read every file completely.
+    # Compare checksums last because this comparison reads every file completely.
     for file in files:
         path = root / file.path
         try:
@@ -223,24 +228,29 @@ def problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
         except OSError as error:
             return f"{file.path} can't be read: {error.strerror}"
         if digest != file.sha256:
-            return f"{file.path} was damaged or changed, so its checksum is wrong"
+            return f"{file.path} has a wrong checksum, so it was damaged or changed"
     return None
 
 
 @functools.cache
 def _sha256(path: Path, size: int, changed_ns: int) -> str:
-    """Return the checksum in hexadecimal digits, cached until the file's size or time changes."""
+    """Return the hexadecimal checksum, cached until the file's size or modification time
+    changes.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
     step = (
-        "set PROFLAB_RECORDINGS to a folder that contains it, or run `python -m proflab fetch"
+        "set PROFLAB_RECORDINGS to a folder with this recording, or run `python -m proflab fetch"
         f" {entry.name}` on a machine with network access"
     )
     if not entry.has_address:
-        reason, step = "it ships with the course and can't be downloaded", "reinstall the course"
+        reason, step = (
+            "the course ships this recording, so it can't be downloaded",
+            "reinstall the course",
+        )
     return RecordingUnavailable(
         f"recording {entry.name} ({size(entry.total_bytes)}) isn't on this machine: {reason}. Next"
         f" step: {step}"
@@ -250,7 +260,7 @@ def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
 class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file of a recording.
 
-    `path` starts with the recording's name. A shipped file doesn't need a `url`.
+    `path` starts with the recording's name. Shipped files don't need a `url`.
     """
 
     path: str
@@ -261,9 +271,10 @@ class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shipped part of a third-party recording, made by `tools/cuts` for the lessons.
+    """Shipped part of a third-party recording, which `tools/cuts` created for the lessons.
 
-    Its files have the same paths as the original files. `keeps` describes what the cut contains.
+    Files of the cut have the same paths as the original files. `keeps` describes the cut's
+    contents.
     """
 
     keeps: str
@@ -276,12 +287,13 @@ class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One recording. A value that its files don't state is None. `notes` describes peculiarities.
+    """One recording in the manifest. A value is None if the recording's files don't state it.
 
-    main   -- the file to read in the recording's folder, or None if the whole folder is one
-              recording.
-    cut    -- None if the course doesn't ship a cut of it.
-    origin -- `modeled` for files from the former model, with the model's `error`.
+    - main: the file to read in the recording's folder, or None if the whole folder is one
+      recording
+    - cut: the shipped part of the recording, or None if the course doesn't ship a part
+    - origin: `modeled` for files from the former model, which also have the model's `error`
+    - notes: description of peculiarities
     """
 
     name: str
@@ -312,15 +324,15 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_address(self) -> bool:
-        """True if all files were published. The course's own recordings are only part of the
+        """True if all files are published. The course's own recordings ship only with the
         course.
         """
         return all(file.url is not None for file in self.files)
 
     def of_cut(self) -> Entry:
-        """Entry of the cut, with its files instead of the published files.
+        """Manifest entry for the cut, which lists the cut's files instead of the published files.
 
-        Raises ValueError if there is no cut.
+        Raises ValueError if the course doesn't ship a cut.
         """
         if self.cut is None:
             raise ValueError(f"{self.name} doesn't have a cut")
@@ -328,20 +340,21 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def short_gpu(self) -> str:
-        """GPU name without the manifest's remarks in parentheses."""
+        """GPU name, without the manifest's remarks in parentheses."""
         return self.gpu.partition(" (")[0]
 
     @property
     def short_rocm(self) -> str | None:
-        """ROCm release, such as `ROCm 6.4`, or None if the recording doesn't state it."""
+        """ROCm release, such as `ROCm 6.4`, or None if the manifest doesn't state it."""
         found = re.search(r"ROCm \d+(\.\d+)*", self.rocm or "")
         return found.group() if found else None
 
 
 def shipped_folder() -> Path:
-    """Return the folder of manifest.json and of the shipped recordings.
+    """Return the folder that contains manifest.json and the shipped recordings.
 
-    A wheel contains it inside the package. In a checkout, it is the top-level folder `recordings`.
+    A wheel contains this folder inside the package. In a checkout, it is the top-level folder
+    `recordings`.
     """
     inside = Path(__file__).parent / "shipped_recordings"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "recordings"
@@ -349,14 +362,14 @@ def shipped_folder() -> Path:
 
 @functools.cache
 def load_manifest() -> dict[str, Entry]:
-    """Return all recordings by name, in the manifest's order."""
+    """Return all recordings by name, in the order of the manifest."""
     path = shipped_folder() / "manifest.json"
     entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
     return {entry.name: entry for entry in entries}
 
 
 def find_entry(name: str) -> Entry:
-    """Return the manifest's entry. Raises CourseError for an unknown name."""
+    """Return a recording's manifest entry. Raises CourseError for an unknown name."""
     manifest = load_manifest()
     if name not in manifest:
         raise CourseError(f"there is no recording {name!r}: {near(name, manifest)}")

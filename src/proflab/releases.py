@@ -1,6 +1,7 @@
-"""The ROCm releases: tool versions, added and removed options, and changed defaults.
+"""The ROCm releases, with tool versions, added and removed options, and changed defaults.
 
-The data and its sources are in releases.toml. Releases compare as numbers: 7.2 is older than 7.14.
+The file releases.toml contains the data and its sources. Release numbers compare component by
+component, so 7.2 is older than 7.14.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from proflab.display import near
 from proflab.errors import CourseError
 
 VARIABLE = "PROFLAB_ROCM"
-"""The environment variable with the release that the replay tool imitates, for example 7.2."""
+"""Environment variable with the release that the replay tool imitates, for example 7.2."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """A release: its number, its month and the version of each tool ("" if it isn't stated).
+    """Release with its number, its month and the version of each tool ("" if it isn't stated).
 
-    preview   -- True if it is a preview.
-    confirmed -- False if the release is in use but we haven't seen its release notes.
+    - preview: True if the release is a preview
+    - confirmed: False if the release is in use but we haven't seen its release notes
     """
 
     rocm: str
@@ -38,12 +39,12 @@ class Release:
 
 @dataclass(frozen=True)
 class Change:
-    """An option or behavior of a tool.
+    """Option or behavior of a tool.
 
-    since   -- first release that has it ("" if it is older than the table).
-    until   -- first release that no longer has it ("" if all later releases do).
-    default -- first release of each behavior -> the behavior.
-    always  -- what works on every release.
+    - since: first release that supports it, or "" if that release is older than the table
+    - until: first release that no longer supports it, or "" if all later releases support it
+    - default: dictionary that maps the first release with each behavior to the behavior
+    - always: alternative that works on every release
     """
 
     tool: str
@@ -57,17 +58,18 @@ class Change:
     note: str = ""
 
     def is_in(self, rocm: str) -> bool:
-        """Return True if this release has it."""
+        """Return True if this release supports the option or behavior."""
         here = number(rocm)
         return number(self.since or "0") <= here and (not self.until or here < number(self.until))
 
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """The source of torch for one release: an index that uv knows, or the address `index`.
+    """Source of torch for one release: an index that uv supports, or the address `index`.
 
-    torch   -- the newest version on that index.
-    per_gpu -- True if the kernels come in one package per architecture, which an extra selects.
+    - torch: newest torch version on that index
+    - per_gpu: True if each GPU architecture has a separate package with kernels, which an extra
+      selects
     """
 
     rocm: str
@@ -81,13 +83,15 @@ class TorchBuild:
 
 
 def number(rocm: str) -> tuple[int, ...]:
-    """Return the release as numbers that compare, without the patch level: "7.14.0" is (7, 14)."""
+    """Return the release as comparable numbers without the patch level: "7.14.0" becomes (7,
+    14).
+    """
     return tuple(int(part) for part in re.findall(r"\d+", rocm)[:2])
 
 
 @functools.cache
 def releases() -> tuple[Release, ...]:
-    """Return all releases, oldest first."""
+    """Return all releases, with the oldest first."""
     fields = {one.name for one in dataclasses.fields(Release)}
     return tuple(
         Release(
@@ -100,13 +104,13 @@ def releases() -> tuple[Release, ...]:
 
 @functools.cache
 def changes() -> tuple[Change, ...]:
-    """Return all changes, in the order of the tools."""
+    """Return all changes, ordered by tool."""
     return tuple(Change(**entry) for entry in _data()["change"])
 
 
 @functools.cache
 def torch_builds() -> tuple[TorchBuild, ...]:
-    """Return the sources of torch, oldest release first."""
+    """Return the torch sources, with the oldest release first."""
     return tuple(TorchBuild(**entry) for entry in _data()["torch_build"])
 
 
@@ -116,15 +120,18 @@ def newest() -> Release:
 
 
 def shown() -> tuple[str, ...]:
-    """Return the releases that pages and tests cover: all except previews before the last one."""
+    """Return the releases that pages and tests cover.
+
+    The result excludes previews, except a preview that is the latest release.
+    """
     return tuple(one.rocm for one in releases() if not one.preview or one == releases()[-1])
 
 
 def filled(text: str) -> str:
-    """Return the text with its placeholders filled in from the newest confirmed release.
+    """Return the text with placeholders replaced by values for the newest confirmed release.
 
-    `{newest rocm}` is that release, and `{newest rocprof-compute}` is the version of a tool in it.
-    Raise CourseError for a name that isn't in the table.
+    `{newest rocm}` becomes the release number. A name such as `{newest rocprof-compute}` becomes
+    the tool's version in that release. Raises CourseError for a name that isn't in the table.
     """
     last = newest()
     known = {"rocm": last.rocm, **last.versions}
@@ -132,29 +139,31 @@ def filled(text: str) -> str:
     def value(found: re.Match[str]) -> str:
         if stated := known.get(found[1]):
             return stated
-        raise CourseError(f"{found[0]}: the table of releases has no {found[1]!r} for {last.rocm}")
+        raise CourseError(f"{found[0]}: the release table has no {found[1]!r} for {last.rocm}")
 
     return re.sub(r"\{newest\s+([\w-]+)\}", value, text)
 
 
 def release(rocm: str) -> Release:
-    """Return the release with this number, without its patch level.
+    """Return the release with this number. The patch level is ignored.
 
-    Raise CourseError for an unknown release.
+    Raises CourseError for an unknown release.
     """
     known = {found.rocm: found for found in releases()}
     wanted = ".".join(map(str, number(rocm)))
     if wanted not in known:
-        raise CourseError(f"the course's table doesn't contain ROCm {rocm!r}: {near(rocm, known)}")
+        raise CourseError(
+            f"the course's release table doesn't contain ROCm {rocm!r}: {near(rocm, known)}"
+        )
     return known[wanted]
 
 
 def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Release:
-    """Return the release to imitate: PROFLAB_ROCM, otherwise the release `found` on this machine,
-    otherwise the newest release.
+    """Return the release to imitate.
 
-    If the table doesn't contain the release on this machine, return the last release before it.
-    Raise CourseError for an unknown value of PROFLAB_ROCM.
+    PROFLAB_ROCM takes precedence over the release `found` on this machine. If neither is set,
+    return the newest release. If the table doesn't contain the release on this machine, return
+    the last release before it. Raises CourseError for an unknown value of PROFLAB_ROCM.
     """
     if environ.get(VARIABLE):
         return release(environ[VARIABLE])
@@ -163,7 +172,7 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
 
 
 def installed(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the ROCm release of this machine from its version file, or "" without ROCm."""
+    """Return this machine's ROCm release from its version file, or "" without ROCm."""
     try:
         return (
             (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version")
@@ -175,23 +184,23 @@ def installed(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def change(tool: str, option: str) -> Change | None:
-    """Return the table's entry for a tool's option, or None if it never changed."""
+    """Return the table entry for a tool's option, or None if the option never changed."""
     return next(
         (one for one in changes() if one.tool == tool and option in one.option.split(", ")), None
     )
 
 
 def has(tool: str, option: str, rocm: str) -> bool:
-    """Return True if a tool has an option in a release.
+    """Return True if a tool supports an option in a release.
 
-    All releases have the options that aren't in the table.
+    Options that aren't in the table exist in all releases.
     """
     found = change(tool, option)
     return found is None or found.is_in(rocm)
 
 
 def sources() -> Mapping[str, str]:
-    """Return the address of each source by its short name."""
+    """Return the URL of each source by its short name."""
     return _data()["sources"]
 
 

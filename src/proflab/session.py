@@ -1,4 +1,6 @@
-"""The first cell of every lesson: installed software, results folder, and a note on the sources."""
+"""The first cell of every lesson, which lists the installed software and sets up the results
+folder.
+"""
 
 from __future__ import annotations
 
@@ -24,33 +26,33 @@ from proflab.showing import show_text
 from proflab.tapes import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
-"""Packages that a training run needs. Their versions are read without importing them."""
+"""Packages that a training run needs. The course reads their versions without importing them."""
 
 SILENCED_LOGS = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""Variables that silence torch's profiler if there is no GPU.
+"""Environment variables that silence torch's profiler on a machine without a GPU.
 
-Without them, the profiler would report errors on stderr, which a notebook shows in red. It would
-report the missing GPU, each start, and memory allocated before the profiler started. Kineto, the
-profiler's library, reads its level at its first start. torch reads its own variable when it is
-imported (PyTorch's page on torch.distributed). With torch 2.15, Kineto's level 5 still prints a
-note at each start and stop, but level 6 prints nothing.
+Without these variables, the profiler writes errors to stderr, which notebooks show in red. These
+errors report the missing GPU, each profiler start, and memory allocated before the profiler
+started.
+
+Kineto, the profiler's library, reads its log level when it first starts. PyTorch reads its own
+variable during import (PyTorch's page on torch.distributed). With torch 2.15, Kineto's level 5
+still prints a note at each start and stop, but level 6 prints nothing.
 """
 
 KFD_DEVICE = Path("/dev/kfd")
-"""The kernel driver's device file. Without it, ROCm programs can't reach a GPU."""
+"""Kernel driver's device file. Without this file, ROCm programs can't access a GPU."""
 
 KFD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
-"""Parent folder of the node folders, one per CPU or GPU.
+"""Parent folder of the node folders. Each CPU or GPU has one node folder.
 
-Each node folder contains a file `properties` (amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
+A node folder contains a file `properties` (amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c).
 """
 
 
 @dataclass(frozen=True)
 class Session:
-    """A started lesson: its results folder, its minutes, and the GPU architectures of this
-    machine.
-    """
+    """Started lesson, with its results folder, its minutes and this machine's GPU architectures."""
 
     lesson: Lesson
     folder: Path
@@ -58,17 +60,19 @@ class Session:
 
     @property
     def minutes(self) -> int:
-        """Minutes that the lesson takes in a workshop."""
+        """Duration of the lesson in a workshop, in minutes."""
         return self.lesson.minutes
 
     def file(self, name: str) -> Path:
-        """Return the path of a file in the lesson's folder, such as a published table."""
+        """Return a file's path in the lesson's folder, for example the path of a published
+        table.
+        """
         return self.lesson.folder / name
 
     def recall(self) -> None:
-        """Ask questions about earlier lessons, see `proflab.recall`.
+        """Ask questions about earlier lessons with `proflab.recall`.
 
-        The file questions.toml in the lesson's folder contains the questions.
+        The questions are in questions.toml in the lesson's folder.
         """
         recall.ask(self.lesson)
 
@@ -84,31 +88,34 @@ class Session:
 
     @property
     def has_gpu(self) -> bool:
-        """True if an AMD GPU can be used on this machine."""
+        """True if this user can use an AMD GPU on this machine."""
         return bool(self.gpus)
 
 
 _SHARED: set[str] = set()
-"""Folders of notebooks that combine several lessons and that this kernel has started.
+"""Results folders of multi-lesson notebooks that this Jupyter kernel has already started.
 
-Their example run is already chosen.
+For these folders, the example run is already set.
 """
 
 
 def start(number: str, within: str = "") -> Session:
-    """Start a lesson and show what is installed.
+    """Start a lesson and show the installed software.
 
-    Create runs/`number`, set the plot style, and make the tools available to `%%bash`. This Python
-    comes first in PATH. The replay tool comes last, under the names of missing tools. Everything
-    that the notebook starts ends with its kernel. Without an AMD GPU, set the variables in
-    SILENCED_LOGS unless they are already set. Hide a library's warning about a notebook progress
-    bar, because the course doesn't use one.
+    The function does the following:
 
-    $EXAMPLE contains the command line of the example run, and $FOLDER the folder. For a notebook
-    with sections of several lessons, `within` names their shared folder, which may be the runs
-    folder itself. The example run then stays at the state of the first section, so that each cell
-    can be run again later. Raises CourseError for an unknown lesson or if the folder can't be
-    created.
+    - Create the folder runs/`number` and set the plot style.
+    - Make the tools available to `%%bash` cells. The running Python comes first in PATH. The
+      replay tool comes last, under the names of missing tools.
+    - Ensure that all processes that the notebook starts end with its Jupyter kernel.
+    - Without an AMD GPU, set the variables in SILENCED_LOGS unless they are already set.
+    - Hide a library's warning about a notebook progress bar, which the course doesn't use.
+    - Set $EXAMPLE to the command line of the example run, and $FOLDER to the results folder.
+
+    If a notebook contains sections of several lessons, `within` names their shared folder. This
+    folder may be the runs folder itself. The example run then stays in the state of the first
+    section, so that learners can run each cell again later. Raises CourseError for an unknown
+    lesson, or if the folder can't be created.
     """
     begun = lesson(number)
     put_python_first()
@@ -128,7 +135,7 @@ def start(number: str, within: str = "") -> Session:
     except OSError as error:
         raise CourseError(
             f"can't create the results folder {folder.absolute()} ({error.strerror}). Start in a"
-            " folder that you can write to, or set PROFLAB_RUNS to one."
+            " folder that you can write to, or set PROFLAB_RUNS to such a folder."
         ) from error
     os.environ["FOLDER"] = str(folder)
     session = Session(begun, folder, gpu_architectures())
@@ -140,9 +147,9 @@ def start(number: str, within: str = "") -> Session:
 
 
 def put_python_first() -> None:
-    """Put the running Python's folder at the front of PATH.
+    """Put the folder of the running Python at the start of PATH.
 
-    Commands in `%%bash` then use the course's Python.
+    Commands in `%%bash` cells then use the course's Python.
     """
     home = str(Path(sys.executable).parent)
     others = [
@@ -152,14 +159,14 @@ def put_python_first() -> None:
 
 
 def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) -> tuple[str, ...]:
-    """Return the architecture of each AMD GPU that this user may use.
+    """Return the architecture of each AMD GPU that this user can use.
 
-    The result is, for example, ("gfx942", "gfx942"), or empty without a GPU.
+    An example is ("gfx942", "gfx942"). Without a GPU, the result is empty.
     """
     if not os.access(device, os.R_OK | os.W_OK):
         return ()
     found = []
-    # Sort as numbers, so that node 10 comes after node 2.
+    # Sort by number, so that node 10 comes after node 2.
     for path in sorted(topology.glob("*/properties"), key=lambda path: int(path.parent.name)):
         if name := architecture(path.read_text()):
             found.append(name)
@@ -167,9 +174,10 @@ def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) 
 
 
 def tool_version(path: Path) -> str:
-    """Return a tool's ROCm release from the release's version file, or "" if there is none.
+    """Return the ROCm release of a tool from the release's version file, or "" if there is no such
+    file.
 
-    The tool itself isn't run, because starting it can take seconds.
+    The function doesn't run the tool because starting it can take seconds.
     """
     release = installed({"ROCM_PATH": str(path.resolve().parent.parent)})
     return f"ROCm {release}" if release else ""
@@ -212,10 +220,10 @@ def _origin_note(session: Session) -> str:
         seen = "Your own runs are `measured`. Other traces are `recorded` elsewhere or `modeled`."
     else:
         seen = (
-            "This machine has no AMD GPU, so GPU results are `recorded` on a named machine or"
+            "This machine has no AMD GPU, so all GPU results are `recorded` on a named machine or"
             " `modeled`."
         )
-    place = f"Your results go to `{session.folder}`, which is `$FOLDER` in commands."
+    place = f"Your results are saved in `{session.folder}`, which is `$FOLDER` in commands."
     return (
         f"{seen} Every figure shows its source. {place} If something fails, run `!python -m proflab"
         " doctor` in a cell."

@@ -1,4 +1,6 @@
-"""Show sentences, tables and figures with rounded numbers, readable units and their origin."""
+"""Display of sentences, tables and figures with rounded numbers, readable units and their
+origin.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ SIZES = (
     {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
     {"bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30},
 )
-"""Maps the ending of a column name to the size of its unit in ns or bytes."""
+"""Size of the unit in ns or bytes for each ending of a column name."""
 
 UNITS = {
     "gb_per_s": "GB/s",
@@ -34,7 +36,7 @@ UNITS = {
     "bytes": "bytes",
     **{unit.lower(): unit for unit in ("kB", "MB", "GB", "KiB", "MiB", "GiB")},
 }
-"""Maps the ending of a column name to the unit in the heading."""
+"""Unit in the heading for each ending of a column name."""
 
 _SIZES_OF_BYTES = {UNITS[ending] for ending in SIZES[1]}
 
@@ -42,13 +44,17 @@ SPELLED = {
     **{word.lower(): word for word in ("GPU", "GPUs", "CPU", "LDS", "VGPRs", "SGPRs", "HBM")},
     "pct": "percent",
 }
-"""Maps words in column names to words in headings."""
+"""Replacements for words of column names in headings."""
 
 COMPARED = 20
-"""Columns with the same unit get equal decimals if their largest numbers differ by less."""
+"""Limit for columns with the same unit. If the ratio of their largest numbers is below this limit,
+the columns have the same number of decimal places.
+"""
 
 _SHOWN_IN_FULL: dict[str, str] = {}
-"""Maps a model's error to the title of the first table or figure that shows it in this notebook."""
+"""For each model error, the title of the first table or figure in this notebook that shows the
+error.
+"""
 
 _FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 _MARKED = re.compile(
@@ -57,18 +63,21 @@ _MARKED = re.compile(
     | (?<![\w*./-]) \* (?=[^\W_]) ((?:[^*`\n] | `[^`\n]+`)*? [\w`?!]) \* (?![\w*/.-]\w | [\w*/])""",
     re.VERBOSE,
 )
-"""Code, strong text and emphasis. Stars in `2 * 3 * 4`, `*.csv` or pointer types don't match."""
+"""Pattern for code, strong text and emphasis. Stars in `2 * 3 * 4`, `*.csv` or pointer types don't
+match.
+"""
 
 
 _NUMBER = re.compile(r"[-−<]?\d[\d,]*(\.\d+)?( ?%)?|[-–]?")
-"""A number in a string, or the sign for a missing number."""
+"""Pattern for a number in a string, or for the sign that represents a missing number."""
 
 
 @dataclass(frozen=True)
 class Prose:
     """Text with `code`, *emphasis*, **strong** words and fenced code blocks.
 
-    Unlike Markdown, it ignores links, images and HTML, which names from files may contain.
+    Unlike Markdown, this class ignores links, images and HTML, because names from files may
+    contain them.
     """
 
     text: str
@@ -99,7 +108,7 @@ def _marked(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """Figure with its text alternative folded below it."""
+    """Figure with its text alternative, which is folded below the figure."""
 
     figure: TidyFigure
 
@@ -115,12 +124,14 @@ class Picture:
 
 
 def show_text(text: str) -> None:
-    """Show a sentence. Lessons compute its numbers: `show_text(f"Busy for {share:.0f}%.")`."""
+    """Show a sentence with numbers that the lesson computes: `show_text(f"Busy for
+    {share:.0f}%.")`.
+    """
     show(Prose(text))
 
 
 def show_figure(figure: TidyFigure) -> None:
-    """Show a figure of `tidyprof.plots` with its text alternative."""
+    """Show a figure from `tidyprof.plots` with its text alternative."""
     figure.restate(stated_once(figure.origin, figure.get_suptitle()))
     show(Picture(figure))
 
@@ -132,25 +143,26 @@ def show_table(
     rows: int | None = None,
     origin: Origin | str | None = None,
 ) -> None:
-    """Show some columns of a table, its first `rows` rows, and its origin.
+    """Show some columns and the first `rows` rows of a table, and its origin.
 
-    columns -- names separated by spaces. The column `total_ns` can also be named `total_us`,
-               `total_ms` or `total_s` to convert its unit, and `total_bytes` as `total_mib`.
-    origin  -- needed for your own table. The tables of tidyprof have an origin.
+    - columns: column names separated by spaces. To convert the unit of the column `total_ns`,
+      write `total_us`, `total_ms` or `total_s`. For `total_bytes`, you can write `total_mib`.
+    - origin: source of the numbers. Pass it for your own tables, because only tables from
+      tidyprof already have an origin.
 
     Raises ValueError for an unknown column and for a table without an origin.
     """
     origin = str(origin or frame.attrs.get("origin", ""))
     if not origin:
-        raise ValueError("the table has no origin; pass `origin`")
+        raise ValueError("the table has no origin. Pass the argument `origin`")
     shown = frame if rows is None else frame.head(rows)
     values = {name: _values(shown, name) for name in columns.split()}
-    # Columns with the same unit get equal decimals.
+    # Columns with the same unit have the same number of decimal places.
     found = [_column(name, *one, _largest(one, values.values())) for name, one in values.items()]
     headings = [heading for heading, _, _ in found]
     flush_right = [heading for heading, _, is_number in found if is_number]
     units = {unit for _, unit in values.values()}
-    # The model's error applies to times, so it must not appear next to bytes alone.
+    # The model error applies to times, so don't show it for a table that contains only bytes.
     sizes_alone = bool(units & _SIZES_OF_BYTES) and units <= {"", "%", *_SIZES_OF_BYTES}
     note = brief(origin) if sizes_alone else stated_once(origin, caption)
     if len(shown) < len(frame):
@@ -167,13 +179,13 @@ def show_table(
 
 
 def stated_once(origin: str, title: str) -> str:
-    """Return an origin without errors that another table or figure has already shown."""
+    """Return an origin without the errors that an earlier table or figure has already shown."""
     firsts = [_SHOWN_IN_FULL.setdefault(error, title) for error in errors(origin)]
     return origin if title in firsts else brief(origin)
 
 
 def _column(name: str, values: pd.Series, unit: str, largest: float) -> tuple[str, list[str], bool]:
-    """Return the heading and strings of a column, and True for numbers."""
+    """Return a column's heading, its values as strings, and True if they are numbers."""
     from tidyprof.tables.contract import is_identifier
 
     heading = _heading(name, unit)
@@ -192,7 +204,9 @@ def _are_numbers(values: pd.Series) -> bool:
 
 
 def _largest(own: tuple[pd.Series, str], columns: Iterable[tuple[pd.Series, str]]) -> float:
-    """Return the largest number of a column or of a comparable column with its unit, or 0."""
+    """Return the largest number in this column and in comparable columns with the same unit, or
+    0.
+    """
 
     def most(values: pd.Series) -> float:
         return float(values.abs().max()) if _are_numbers(values) and values.notna().any() else 0.0
@@ -203,7 +217,7 @@ def _largest(own: tuple[pd.Series, str], columns: Iterable[tuple[pd.Series, str]
 
 
 def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
-    """Return the values to show and their unit."""
+    """Return the values of a column and their unit."""
     stem, _, ending = name.rpartition("_")
     if name in frame.columns:
         found = (unit for end, unit in UNITS.items() if name.endswith(f"_{end}"))
@@ -229,7 +243,7 @@ def _heading(name: str, unit: str) -> str:
 
 
 def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
-    """Return a string for each value, and "" for a missing value."""
+    """Return each value as a string, and each missing value as ""."""
     return [
         "" if missing else text(value) for value, missing in zip(values, values.isna(), strict=True)
     ]
@@ -238,19 +252,19 @@ def _texts(values: pd.Series, text: Callable[[Any], str]) -> list[str]:
 def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any], str]:
     """Return a function that formats a column's numbers.
 
-    All numbers get the decimals that give the largest number three digits. Percentages get one
-    decimal, and whole numbers none. If a lesson has rounded a number without a unit, it keeps its
-    remaining decimals.
+    All numbers have the same number of decimal places, so that the largest number has three
+    digits. Percentages have one decimal place, and whole numbers have none. If a lesson has
+    already rounded a number without a unit, the number keeps its remaining decimal places.
     """
     if (values.dropna() % 1 == 0).all():
         return lambda value: _rounded(value, 0)
     if unit == "%":
         return lambda value: _rounded(value, 1)
-    # Very small numbers get six decimals, and a column of NaN or 0 gets two.
+    # Very small numbers have six decimal places. A column of NaN or 0 has two.
     decimals = min(6, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
     if not unit and values.sub(1).abs().between(0, 0.1, inclusive="right").any():
         decimals = max(2, decimals)  # a ratio near 1 must not appear as 1.0
-    elif not unit:  # a rounded number keeps only its remaining decimals
+    elif not unit:  # a rounded number keeps its remaining decimal places
         known = values.dropna()
         kept = (places for places in range(decimals) if (known.round(places) == known).all())
         decimals = next(kept, decimals)
@@ -258,9 +272,9 @@ def _number_text(values: pd.Series, unit: str, largest: float) -> Callable[[Any]
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """Return a number with this many decimals.
+    """Return a number with this many decimal places.
 
-    A number above 0 that would round to 0 becomes `<0.1` or similar.
+    A positive number that would round to 0 is shown as `<0.1` or similar.
     """
     text = f"{value:,.{decimals}f}"
     return (

@@ -1,4 +1,4 @@
-"""Results of a `cifar_train` training run, read from its folder: steps, summary and settings."""
+"""Results of a `cifar_train` training run, read from its folder."""
 
 from __future__ import annotations
 
@@ -25,26 +25,29 @@ STEP_DTYPES = {
     "loss": "float64",
     "images_per_second": "float64",
 }
-"""Columns of `TrainingRun.steps` in order. The first seven match the trainer's step record."""
+"""Columns of `TrainingRun.steps` in order. The first seven columns match the trainer's step
+record.
+"""
 
 KINDS = ("run", "step", "summary")
-"""Kinds of records to read. Other kinds, such as `check`, are ignored."""
+"""Kinds of records to read. The reader ignores other kinds, such as `check`."""
 
 WRONG_VALUES = (ValueError, TypeError, AttributeError, RecursionError)
 
 PARTS = ("warmup", "steady")
-"""Parts of a run, divided by the trainer's --warmup-steps."""
+"""Parts of a run, separated by the trainer's --warmup-steps."""
 
 
 @dataclass(frozen=True, repr=False)
 class TrainingRun:
-    """One run as rank 0 recorded it.
+    """One training run as rank 0 recorded it.
 
-    steps   -- one row for each finished step, with the columns STEP_DTYPES. Durations in ns are
-               between finished device work. `profiled` is True if torch.profiler was on.
-               attrs["origin"] contains the device that the run used.
-    summary -- the trainer's last record: median and quartiles in ns, images_per_second, device, ...
-    config  -- every setting of the run, by its name in `cifar_train.config.TrainConfig`.
+    - steps: one row for each finished step, with the columns STEP_DTYPES. Durations are in ns
+      and include the device's work. `profiled` is True if torch.profiler was on. The origin in
+      `attrs` contains the device that the run used.
+    - summary: the trainer's last record, with the median and the quartiles in ns,
+      images_per_second, the device and more.
+    - config: every setting of the run, by its name in `cifar_train.config.TrainConfig`.
     """
 
     folder: Path
@@ -54,31 +57,29 @@ class TrainingRun:
 
     @property
     def steady(self) -> pd.DataFrame:
-        """Steps after the warmup without a profiler."""
+        """Steps after the warmup that ran without a profiler."""
         return self.steps[(self.steps["part"] == "steady") & ~self.steps["profiled"]]
 
     @property
     def watched(self) -> pd.DataFrame:
-        """Steps recorded by torch.profiler. Empty for a run without it."""
+        """Steps that torch.profiler recorded. The table is empty for a run without the profiler."""
         return self.steps[self.steps["profiled"]]
 
     @property
     def device(self) -> str:
-        """Name of the GPU or CPU that trained."""
+        """Name of the GPU or CPU that ran the training."""
         return self.summary["device"]
 
     @property
     def conditions(self) -> str:
-        """Model, precision, batch size and device. A rate is meaningless without these
-        conditions.
-        """
+        """Model, precision, batch size and device, which give a rate its meaning."""
         config = self.config
         precision = precision_label(config["precision"], self.summary["arithmetic"])
         return f"{config['model']}, {precision}, batch {config['batch_size']}, {self.device}"
 
     @property
     def origin(self) -> Origin:
-        """Origin of these numbers."""
+        """Origin of the run's numbers."""
         return self.steps.attrs["origin"]
 
     def __repr__(self) -> str:
@@ -88,13 +89,14 @@ class TrainingRun:
 def training_run(folder: str | PathLike[str]) -> TrainingRun:
     """Read the metrics that rank 0 wrote into `folder` (the trainer's --run-dir).
 
-    Raises a one-line CourseError for a folder without results and for a damaged file.
+    Raises CourseError with a one-line message for a folder without results and for a damaged
+    file.
     """
     found = sorted(Path(folder).glob("metrics_rank0_of_*.jsonl"))
     if len(found) != 1:
         raise CourseError(
-            f"{folder} contains {len(found)} files metrics_rank0_of_N.jsonl, but it must contain"
-            " one. Run the training cell above first, with a separate --run-dir for each run."
+            f"{folder} must contain exactly one metrics_rank0_of_N.jsonl, but it has {len(found)}."
+            " Run the training cell above first, with a separate --run-dir for each run."
         )
     (path,) = found
     try:
@@ -111,21 +113,21 @@ def training_run(folder: str | PathLike[str]) -> TrainingRun:
         table = table[list(STEP_DTYPES)].astype(numbers)
         complete = table["step"].tolist() == list(range(summary["steps"]))
         if not complete or table["part"].isna().any() or (table["duration_ns"] <= 0).any():
-            raise ValueError(f"not all of its {summary['steps']} steps are in the file")
+            raise ValueError(f"the file doesn't contain all {summary['steps']} steps")
         table.attrs["origin"] = _origin(run)
         found_run = TrainingRun(path.parent, table, summary, run["config"])
         _ = found_run.conditions, found_run.summary["images_per_second"]
     except (OSError, ArithmeticError, LookupError, *WRONG_VALUES) as error:
         reason = (str(error).splitlines() or [""])[0][:120]
         raise CourseError(
-            f"{path}: the file was cut off or changed ({type(error).__name__}: {reason}). Run"
+            f"{path}: the file was truncated or changed ({type(error).__name__}: {reason}). Run"
             " the training again."
         ) from None
     return found_run
 
 
 def _origin(run: dict[str, Any]) -> Origin:
-    """Return `measured` for this host, or `recorded` for another host."""
+    """Return `measured` for a run on this host, or `recorded` for a run on another host."""
     here = run["host"] == socket.gethostname()
     parts = [
         run["device"],

@@ -1,1 +1,1 @@
-"""Images: where they are, how they are staged, and which batches each rank gets."""
+"""CIFAR-100 and synthetic images, and the batches of each rank."""

@@ -1,7 +1,7 @@
-"""The files of CIFAR-100: where they are, whether they are complete, and how to download them.
+"""Location, verification and download of the CIFAR-100 files.
 
-Nothing here imports torch or needs a GPU, because `--download-only` runs on a machine with a
-network, usually a login node. The checksums come from torchvision.datasets.CIFAR100.
+This module doesn't import torch or need a GPU, because `--download-only` usually runs on a login
+node with a network. The checksums come from torchvision.datasets.CIFAR100.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ ARCHIVE = "cifar-100-python.tar.gz"
 ARCHIVE_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 URL = f"https://www.cs.toronto.edu/~kriz/{ARCHIVE}"
 URL_VARIABLE = "CIFAR100_URL"
-"""Environment variable that names a mirror of the archive."""
+"""Environment variable with the URL of an archive mirror."""
 
 CLASSES = 100
 CHANNELS = 3
 IMAGE_SIZE = 32
-"""Pixels along one side of an image."""
+"""Width and height of an image in pixels."""
 
 
 def fetch_command(data_path: Path) -> str:
-    """Return the command that stages CIFAR-100 in `data_path`."""
+    """Return the command that downloads CIFAR-100 to `data_path`."""
     where = "" if data_path == Path("data") else f" --data-path {shlex.quote(str(data_path))}"
     return f"python -m cifar_train --download-only{where}"
 
 
 def is_absent(data_path: Path) -> bool:
-    """Return True if all files of CIFAR-100 are missing."""
+    """Return True if every CIFAR-100 file is missing."""
     return not any((data_path / FOLDER / name).exists() for name in FILE_MD5S)
 
 
 def find_damage(data_path: Path) -> str | None:
-    """Return what is wrong with the staged files, or None if all checksums match."""
+    """Return a description of the damage, or None if all checksums match."""
     for name, expected in FILE_MD5S.items():
         path = data_path / FOLDER / name
         if not path.is_file():
@@ -56,10 +56,10 @@ def find_damage(data_path: Path) -> str | None:
 
 
 def download(data_path: Path) -> None:
-    """Stage CIFAR-100 in `data_path`, unless it is already there and complete.
+    """Download and unpack CIFAR-100 in `data_path` if any file is missing or damaged.
 
-    If the archive is already there, no network is needed. Raises UserError for an archive that
-    can't be downloaded or has a wrong checksum.
+    If the folder already contains the archive, the function doesn't need a network. Raises
+    UserError if the archive can't be downloaded or has a wrong checksum.
     """
     if find_damage(data_path):
         url = os.environ.get(URL_VARIABLE) or URL

@@ -1,8 +1,8 @@
-"""Training batches: their images, and how the images are split and loaded.
+"""Training batches from CIFAR-100 or synthetic images.
 
-CIFAR-100 is read from its staged files and never downloaded here, because compute nodes often don't
-have a network. Synthetic images can replace it. They have the same shape, type and count, and a
-model can learn them.
+This module reads CIFAR-100 from its staged files and never downloads it, because compute nodes
+often don't have a network. Synthetic images can replace CIFAR-100. They have the same shape,
+type and count, and a model can learn from them.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 from tidyprof.errors import UserError
 
 LONGEST_WAIT_S = 300
-"""Longest wait in seconds for a batch from a data loader worker.
+"""Maximum wait in seconds for a batch from a data loader worker.
 
-If shared memory is too small to pass a batch, the batch would never arrive.
+Without this limit, the wait would never end if shared memory is too small for a batch.
 """
 
 SHARES = (0.8, 0.2)
 SPLIT_SEED = 55
-"""Seed of the split.
+"""Seed of the data split.
 
-AMD's PyTorch_Profiling example splits the 50,000 training images 80 to 20 with this seed.
+AMD's PyTorch_Profiling example uses this seed to split the 50,000 training images 80 to 20.
 """
 
 
 @dataclass(frozen=True)
 class Loaders:
-    """The source of a rank's batches.
+    """Source of a rank's batches.
 
-    train           -- yields (images [N, 3, 32, 32], labels int64 [N]). Images are float32 in 0..1,
-                       or uint8 if there is a `transform_batch`.
-    sampler         -- selects the images. Call set_epoch at the start of each epoch.
-    description     -- one line that describes the images.
-    steps_per_epoch -- number of this rank's batches, including a short last one.
-    transform_batch -- converts uint8 images to training images on the device, or None.
+    - train: iterable of batches (images [N, 3, 32, 32], labels int64 [N]). Images are float32 in
+      0..1, or uint8 if there is a `transform_batch`.
+    - sampler: sampler of the images. Call its set_epoch method at the start of each epoch.
+    - description: one-line description of the images.
+    - steps_per_epoch: number of this rank's batches, including a short last batch.
+    - transform_batch: function that converts uint8 images to training images on the device, or
+      None.
     """
 
     train: DataLoader
@@ -64,7 +65,7 @@ class Loaders:
 
 
 def resolve_data_source(config: TrainConfig) -> str:
-    """Return the meaning of `config.data` on this machine: "cifar100" or "synthetic"."""
+    """Return the data source for `config.data` on this machine: "cifar100" or "synthetic"."""
     if config.data == "auto":
         return "synthetic" if is_absent(config.data_path) else "cifar100"
     return config.data
@@ -76,8 +77,8 @@ def build_loaders(
     """Return the batches of one rank of `world_size`.
 
     `source` is the result of resolve_data_source, and `device_type` is "cpu" or "cuda". Raises
-    UserError for missing or damaged files, and if there are more ranks or larger batches than
-    images.
+    UserError for missing or damaged files. Also raises UserError if the number of ranks or the
+    batch size exceeds the number of images.
     """
     images, labels, description = _open(config, source)
     fixed = torch.Generator().manual_seed(SPLIT_SEED)
@@ -99,7 +100,7 @@ def build_loaders(
         collate_fn=_as_stacked,
         pin_memory=device_type != "cpu",
         persistent_workers=config.num_workers > 0,
-        # Without a separate generator, DataLoader would draw from the model's random numbers.
+        # Without a separate generator, DataLoader would change the model's random number state.
         generator=torch.Generator().manual_seed(config.seed),
     )
     transform = BatchTransform(config.seed, rank) if config.batched_transforms else None
@@ -107,11 +108,11 @@ def build_loaders(
 
 
 class Batches:
-    """A dataset that returns whole batches (images [n, 3, 32, 32], labels int64 [n]).
+    """Dataset that returns whole batches (images [n, 3, 32, 32], labels int64 [n]).
 
-    If there is a seed, each image is transformed. The random numbers depend only on the seed and on
-    the images in the batch. Therefore, they are the same for any number of data loader workers, and
-    they don't depend on the random numbers that the model draws.
+    If there is a seed, the dataset transforms each image. The random numbers depend only on the
+    seed and the images in the batch. The number of data loader workers and the model's random
+    numbers don't affect the transforms.
     """
 
     def __init__(
@@ -130,8 +131,8 @@ class Batches:
         return len(self._members)
 
     def __getitems__(self, positions: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return one whole batch. DataLoader calls this method, and `_as_stacked` passes the batch
-        on.
+        """Return one whole batch. DataLoader calls this method, and `_as_stacked` forwards the
+        batch.
         """
         members = self._members[positions]
         images = self._images.index_select(0, members)
@@ -147,11 +148,11 @@ def _as_stacked(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor,
 
 @contextmanager
 def _random_numbers(seed: int, positions: Sequence[int]) -> Iterator[None]:
-    """Let torch draw the random numbers of this batch on the CPU, and then restore its state."""
+    """Seed torch's CPU generator for this batch, and restore its state after the block."""
     batch = np.array([seed, *positions], dtype=np.int64).tobytes()
     digest = hashlib.blake2b(batch, digest_size=8).digest()
     with torch.random.fork_rng(devices=[]):
-        # Don't use torch.manual_seed, which would also reseed the GPUs.
+        # torch.manual_seed would also reseed the GPUs.
         torch.default_generator.manual_seed(int.from_bytes(digest, "little"))
         yield
 
@@ -181,36 +182,36 @@ def _open(
 
 
 IMAGES = 50_000
-"""Number of training images in CIFAR-100, before a fifth of them is left out."""
+"""Number of CIFAR-100 training images, including the fifth that is later left out."""
 
 PATTERN_LEVELS = 160
 NOISE_LEVELS = 96
-"""Gray levels of the class pattern and of the noise.
+"""Gray levels of the class pattern and the noise.
 
-The values are arbitrary, but their sum stays within 255.
+The values are arbitrary, but their sum doesn't exceed 255.
 """
 
 PATTERN_CELLS = 4
 """Number of cells along one side of a class pattern.
 
-Each class is a smooth random picture made from 4 x 4 cells. It can still be recognized after flips,
-crops and jitter.
+Each class has a smooth random pattern of 4 x 4 cells. The pattern remains recognizable after flips,
+crops and color jitter.
 """
 
 NOISE_PICTURES = 2048
-"""Number of noise pictures.
+"""Number of noise images.
 
-They are created once (6 MB) and shared between classes. No two images of one class have the same
-noise.
+The noise images are created once (6 MB), and all classes share them. No two images of one class use
+the same noise image.
 """
 
 
 class SyntheticImages:
-    """uint8 images [3, 32, 32], created on demand from the pattern of their class plus noise.
+    """Synthetic uint8 images [3, 32, 32], created on demand as a class pattern plus noise.
 
-    The same seed gives the same images. `labels` is int64 [count] and contains all classes equally
-    often. The object takes 7 MB, but stored images would take 154 MB. `index_select` works like the
-    method of a tensor.
+    The same seed produces the same images. `labels` has the type int64 [count] and contains each
+    class equally often. The object uses 7 MB, but storing all images would take 154 MB.
+    `index_select` works like the tensor method of the same name.
     """
 
     def __init__(self, seed: int, count: int = IMAGES) -> None:
@@ -225,12 +226,15 @@ class SyntheticImages:
             NOISE_LEVELS, noise_shape, dtype=torch.uint8, generator=generator
         )
         self.labels = torch.arange(count) % CLASSES
-        # Start each class at a random noise picture. Each image then uses the next one, so that no
-        # two images of a class have the same noise.
+        # Each class starts at a random noise image, and each image uses the next noise image.
+        # Therefore, no two images of a class have the same noise.
         first = torch.randint(NOISE_PICTURES, (CLASSES,), generator=generator)
         self._noise_numbers = (first[self.labels] + torch.arange(count) // CLASSES) % NOISE_PICTURES
 
     def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
-        """Return the images with the numbers int64 [n] as [n, 3, 32, 32]. `dim` must be 0."""
+        """Return the images with these indices as a tensor [n, 3, 32, 32].
+
+        `index` has the type int64 [n], and `dim` must be 0.
+        """
         patterns = self._patterns.index_select(dim, self.labels[index])
         return patterns.add_(self._noise.index_select(dim, self._noise_numbers[index]))

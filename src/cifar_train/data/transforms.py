@@ -1,8 +1,8 @@
-"""The training transforms of AMD's example, for single images with torchvision or for whole
+"""The training transforms from AMD's example, for single images with torchvision or for whole
 batches.
 
-Both versions draw new random numbers for every image: flip, then crop and resize, then brightness,
-contrast and saturation.
+Both versions draw new random numbers for each image. The transforms flip the image, crop and
+resize it, and then change its brightness, contrast and saturation.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from torchvision.transforms.v2.functional import rgb_to_grayscale, to_dtype
 from cifar_train.data.cifar100 import IMAGE_SIZE
 
 CROP_AREA = (0.85, 1.0)
-"""Share of the image's area that a crop keeps, from AMD's PyTorch_Profiling example
-(train_cifar_100.py).
+"""Range of the image area that a crop keeps.
+
+The values come from AMD's PyTorch_Profiling example (train_cifar_100.py).
 """
 
 CROP_ASPECT = (3 / 4, 4 / 3)
-"""Width over height of a crop, the default of torchvision's RandomResizedCrop."""
+"""Aspect ratio range of a crop (width divided by height), the default of torchvision's
+RandomResizedCrop.
+"""
 
 JITTER = 0.2
-"""Range of the factors for brightness, contrast and saturation: 1 - JITTER to 1 + JITTER."""
+"""Largest deviation of a brightness, contrast or saturation factor from 1."""
 
 DRAWS = 8
 """Random numbers per image: flip, area, aspect, column, row, brightness, contrast, saturation."""
@@ -37,14 +40,14 @@ PER_IMAGE = v2.Compose(
         v2.ColorJitter(brightness=JITTER, contrast=JITTER, saturation=JITTER),
     ]
 )
-"""The transform of one image, from uint8 [3, 32, 32] to float32 in 0..1."""
+"""Transform of one image, from uint8 [3, 32, 32] to float32 in 0..1."""
 
 
 class BatchTransform:
-    """The transform of whole batches from uint8 [N, 3, 32, 32] to float32 in 0..1.
+    """Transform of whole batches, from uint8 [N, 3, 32, 32] to float32 in 0..1.
 
-    It runs on the images' device and never makes the host wait. Its random numbers depend on the
-    seed, the rank and the previous batches.
+    The transform runs on the images' device and never blocks the host. Its random numbers depend on
+    the seed, the rank and the previous batches.
     """
 
     def __init__(self, seed: int, rank: int) -> None:
@@ -60,19 +63,20 @@ class BatchTransform:
 
 
 def draw_parameters(count: int, generator: torch.Generator) -> torch.Tensor:
-    """Draw the random numbers of `count` images, [count, DRAWS] in 0..1, on the same device."""
+    """Return random numbers [count, DRAWS] in 0..1 on the generator's device."""
     return torch.rand(count, DRAWS, generator=generator, device=generator.device)
 
 
 def apply_parameters(images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Flip, crop, resize and color each image of a batch with its random numbers."""
+    """Flip, crop, resize and color each image in a batch according to its random numbers."""
     flip, area, aspect, column, row, *factors = draws.unbind(dim=1)
     smallest, largest = CROP_AREA
     side = (smallest + area * (largest - smallest)).sqrt()
-    # The logarithm of the aspect ratio is uniform. Its root widens one side and shortens the other.
+    # The logarithm of the aspect ratio is uniform. The ratio's square root lengthens one side of
+    # the crop and shortens the other side.
     root = (CROP_ASPECT[1] ** 0.5) ** (2 * aspect - 1)
     width, height = (side * root).clamp(max=1), (side / root).clamp(max=1)
-    # In the units of grid_sample, the image extends from -1 to 1 between its outer pixel edges.
+    # In grid_sample's coordinates, the outer pixel edges of the image are at -1 and 1.
     last = 1 - 1 / IMAGE_SIZE
     pixels = torch.linspace(-last, last, IMAGE_SIZE, device=images.device)
     columns = (1 - width) * (2 * column - 1) + pixels[:, None] * torch.where(

@@ -1,7 +1,9 @@
-"""Checks of this machine: GPU, ROCm, profilers, PyTorch and limits, with a fix for each problem.
+"""Checks of the GPU, ROCm, profilers, PyTorch and limits of this machine, with a fix for each
+problem.
 
-`run_doctor()` runs every check in `checks.CHECKS` at the same time, each with a time limit. A check
-without an answer is "unknown", never "ok". Nothing here imports torch.
+`run_doctor()` runs every check in `checks.CHECKS` at the same time, each with a time limit. A
+check that doesn't finish is reported as "unknown", never as "ok". The doctor imports torch only
+in a separate process.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from proflab.doctor.checks import CHECKS, Check
 from proflab.doctor.machine import Machine
 
 GRACE_S = 3.0
-"""Extra seconds after the machine's `patience_s` for a check to judge its program's output."""
+"""Extra seconds for a check to evaluate its program's output after the machine's `patience_s`."""
 
 ISSUES = "docs/known-issues.md"
 
@@ -34,10 +36,10 @@ class Finding:
 def run_doctor(
     machine: Machine | None = None, checks: Mapping[str, Check] = CHECKS
 ) -> tuple[Finding, ...]:
-    """Return the finding of every check after at most `machine.patience_s` and GRACE_S.
+    """Return the finding of every check after at most `machine.patience_s` plus GRACE_S seconds.
 
-    A check that hangs counts as unknown. Its thread is a daemon, so a file system that hangs can't
-    keep the program from exiting.
+    A check that hangs is reported as unknown. Each check runs in a daemon thread, so a hanging
+    file system can't keep the program from exiting.
     """
     machine = machine or Machine()
     deadline = time.monotonic() + machine.patience_s + GRACE_S
@@ -51,14 +53,14 @@ def run_doctor(
         thread.start()
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    late = "no answer, because a file system or the network may hang"
+    late = "no answer; a file system or the network may be hanging"
     return tuple(answers.get(name) or Finding(name, "unknown", late) for name in checks)
 
 
 def _finding(name: str, check: Check, machine: Machine) -> Finding:
     try:
         status, found, *own_fix = check.probe(machine)
-    except Exception as error:  # one broken check must not affect the others
+    except Exception as error:  # a check that crashes must not affect other checks
         return Finding(name, "unknown", f"this check failed ({type(error).__name__}: {error})")
     # Turn a program's output into one printable line.
     found = " ".join("".join(one if one.isprintable() else " " for one in found).split())[:160]
@@ -69,7 +71,7 @@ def _finding(name: str, check: Check, machine: Machine) -> Finding:
 
 
 def table(findings: tuple[Finding, ...]) -> Table:
-    """Return the rows, followed by the fixes and the names of checks that aren't needed."""
+    """Return the table of findings, with the fixes and the unneeded checks listed below it."""
     rows = [(one.check, one.status, one.found) for one in findings if one.status != "not needed"]
     below = [f"{one.check}: {one.fix}" for one in findings if one.fix]
     if unneeded := [one.check for one in findings if one.status == "not needed"]:

@@ -1,11 +1,13 @@
-"""The table of checks. Each row has a probe of a `Machine`, a fix, and a link to the known issue.
+"""The doctor's checks. Each check has a probe of a `Machine`, a fix, and a link to the known issue.
 
-A probe returns a status, what it found, and optionally a fix that replaces the table's fix.
+A probe returns a status, a description, and optionally a fix that replaces the table's fix.
 
-The format of the kernel driver's files comes from amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c
-in Linux. Groups:
-https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html. Visibility
-variables: https://rocm.docs.amd.com/en/docs-7.1.1/reference/env-variables.html.
+Sources:
+
+- Format of the kernel driver's files: drivers/gpu/drm/amd/amdkfd/kfd_topology.c in Linux
+- Groups:
+  https://rocm.docs.amd.com/projects/install-on-linux/en/latest/install/prerequisites.html
+- Visibility variables: https://rocm.docs.amd.com/en/docs-7.1.1/reference/env-variables.html
 """
 
 from __future__ import annotations
@@ -29,31 +31,30 @@ KFD = "/dev/kfd"
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 PCI = "/sys/bus/pci/devices"
 COMPUTE_CLASSES = ("0x1200", "0x0380")
-"""PCI classes of Instinct cards: processing accelerators, and display controllers without a
-display.
+"""PCI classes of Instinct cards: processing accelerators and display controllers without a display.
 """
 
 NETWORK_FILE_SYSTEMS = re.compile(
     "cifs|panfs|lustre|pvfs2|smb3|dvs|nfs4?|beegfs|afs|wekafs|virtiofs|9p|gpfs"
     "|(fuse[.])?(glusterfs|ceph|sshfs)"
 )
-"""Types in /proc/mounts of file systems that store their files on another machine."""
+"""Network file system types as listed in /proc/mounts."""
 
 TRAINING_CORES = 3
-"""Cores for the training process and its two data loader workers (cifar_train.config)."""
+"""CPU cores for the training process and its two data loader workers (cifar_train.config)."""
 
 LITTLE_MEMORY, ENOUGH_MEMORY = 2 * 10**9, 6 * 10**9
 """Memory limits in bytes.
 
-Training ResNet-50 with 8 images per step took 1.2 GB in the main process alone (measured on a CPU).
-Two data loader workers and a notebook need more.
+On a CPU, training ResNet-50 with 8 images per step took 1.2 GB in the main process alone. Two
+data loader workers and a notebook need more.
 """
 
 LITTLE_DISK, ENOUGH_DISK = 10**9, 5 * 10**9
 """Disk space limits in bytes.
 
-By default, rocprof-sys and rocprofv3 keep a trace buffer of 1 GB, which they write to disk at the
-end.
+By default, rocprof-sys and rocprofv3 keep a trace buffer of 1 GB, which they write to disk when
+they finish.
 """
 
 CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
@@ -67,17 +68,17 @@ TOOL_VARIABLES = (
 )
 """Variables that make a program load a profiler.
 
-rocprofiler-register reads the last two. It also loads rocprofiler-sdk if a library exports
-`rocprofiler_configure`, as torch does since 2.12
-(projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
-https://github.com/ROCm/rocm-systems).
+rocprofiler-register reads the last two variables. It also loads rocprofiler-sdk if a library
+exports `rocprofiler_configure`, as torch does since version 2.12. The source is
+projects/rocprofiler-register/source/lib/rocprofiler-register/rocprofiler_register.cpp in
+https://github.com/ROCm/rocm-systems.
 """
 
 Result = tuple[str, ...]
 
 
 class Check(NamedTuple):
-    """One row: its probe, its fix, and the anchor of the known issue."""
+    """One check: its probe, its fix and the anchor of the known issue."""
 
     probe: Callable[[Machine], Result]
     fix: str = ""
@@ -85,14 +86,14 @@ class Check(NamedTuple):
 
 
 def architecture(properties: str) -> str | None:
-    """Return the architecture in a node's file `properties`, such as gfx942.
+    """Return the architecture that a node's `properties` file states, such as gfx942.
 
-    Return None for a CPU, which has no SIMD units. `gfx_target_version` is major * 10000 + minor *
-    100 + stepping.
+    Return None for a CPU, which has no SIMD units. `gfx_target_version` is major * 10000 + minor
+    * 100 + stepping.
     """
     values = dict(re.findall(r"^(simd_count|gfx_target_version) (\d+)$", properties, re.MULTILINE))
     version = int(values.get("gfx_target_version", 0))
-    # A name contains the minor number and the stepping in hexadecimal, so 90010 is gfx90a.
+    # The name contains the minor version and the stepping in hexadecimal: 90010 is gfx90a.
     name = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
     return name if int(values.get("simd_count", 0)) else None
 
@@ -100,7 +101,7 @@ def architecture(properties: str) -> str | None:
 def architectures(machine: Machine) -> list[str]:
     """Return the architecture of each AMD GPU that the driver lists.
 
-    The list includes GPUs that this user may not use.
+    The list also contains GPUs that this user has no permission to use.
     """
     nodes = machine.names(TOPOLOGY) if machine.path(KFD).exists() else []
     found = (architecture(machine.read(f"{TOPOLOGY}/{node}/properties")) for node in nodes)
@@ -120,7 +121,7 @@ def _amd_gpu(machine: Machine) -> Result:
         vendor, kind = (machine.read(f"{PCI}/{name}/{file}") for file in ("vendor", "class"))
         if vendor == "0x1002" and kind.startswith(COMPUTE_CLASSES):
             return "fix", f"a GPU is installed, but {KFD} doesn't exist"
-    hint = "You don't need to do anything, because every lesson also works with recordings."
+    hint = "You don't need to do anything because every lesson also works without a GPU."
     if machine.which("srun"):
         hint += " On a cluster, start JupyterLab in a job with `scripts/slurm/jupyter.sh`."
     return "note", "no AMD GPU", hint
@@ -144,23 +145,25 @@ def _visibility(machine: Machine) -> Result:
         here = architectures(machine) or _nvidia(machine)
         return "fix" if here else "note", f"{shown} hides every GPU"
     if len(masks) > 1 and names[0] in masks:
-        return "note", f"{shown}: HIP numbers the GPUs that ROCR left visible, starting at 0"
+        return "note", f"{shown}: HIP numbers only the GPUs that ROCR makes visible, starting at 0"
     return "ok", shown or "no environment variable hides a GPU"
 
 
 def _release(folder: Path) -> str:
-    """Return the version that a ROCm folder states, such as 7.2.1-81, or "" if it states none."""
+    """Return the version in a ROCm folder, such as 7.2.1-81, or "" if the folder doesn't contain
+    one.
+    """
     file = folder / ".info" / "version"
     return file.read_text().strip() if file.is_file() else ""
 
 
 def _installed(machine: Machine) -> str:
-    """Return the version of ROCm in ROCM_PATH or in its default folder."""
+    """Return the ROCm version in ROCM_PATH or in the default folder."""
     return _release(machine.path(machine.environment.get("ROCM_PATH") or "/opt/rocm"))
 
 
 def _of_tool(path: str) -> str:
-    """Return the version of the ROCm release that a program belongs to."""
+    """Return the version of the ROCm release that contains a program."""
     return _release(Path(path).resolve().parents[1])
 
 
@@ -179,13 +182,13 @@ def _rocm(machine: Machine) -> Result:
 
 
 def _tool_variables(machine: Machine) -> str:
-    """Return the names of the variables that make a program load a tool."""
+    """Return the names of the variables that are set and make programs load a tool."""
     tool, known = "rocprof|roctracer|rpd_tracer|omnistat|omnitrace|debug-agent", machine.environment
     return ", ".join(name for name in TOOL_VARIABLES if re.search(tool, known.get(name, "")))
 
 
 def _preloaded(machine: Machine) -> Result:
-    # A program that has used the GPU leaves ROCPROFILER_REGISTER_LIBRARY behind, and its children
+    # A program that uses the GPU sets ROCPROFILER_REGISTER_LIBRARY for its child processes, which
     # then record nothing (https://github.com/pytorch/pytorch/issues/182373).
     found = _tool_variables(machine)
     return (
@@ -196,7 +199,7 @@ def _preloaded(machine: Machine) -> Result:
 
 
 def _is_player(machine: Machine, path: str) -> bool:
-    """Return True if `path` is the replay tool, whose launcher is a short script."""
+    """Return True if `path` is the replay tool's launcher, which is a short script."""
     with open(path, "rb") as file:
         return b"proflab" in file.read(2000)
 
@@ -204,7 +207,7 @@ def _is_player(machine: Machine, path: str) -> bool:
 def _tool(program: str, arguments: Sequence[str], needed: bool, machine: Machine) -> Result:
     path, gpu = machine.which(program), bool(architectures(machine))
     if path is None or _is_player(machine, path):
-        what = "not installed" if path is None else "replay tool, which doesn't measure"
+        what = "not installed" if path is None else "a replay tool that doesn't measure"
         if gpu and needed:
             return "fix", what
         return "note" if path is None and gpu else "not needed", what
@@ -244,8 +247,9 @@ def _python(machine: Machine) -> Result:
 
 
 def _build(machine: Machine) -> dict[str, str]:
-    """Return the values of torch/version.py, with "" for None, or nothing if torch isn't
-    installed.
+    """Return the values of torch/version.py, with "" for None.
+
+    Return an empty dictionary if torch isn't installed.
     """
     text = machine.module_file("torch", "version.py")
     found = r"""^(__version__|hip|cuda)\b[^=]*=\s*(?:['"]([^'"]*)['"]|None)"""
@@ -273,7 +277,7 @@ def _torch(machine: Machine) -> Result:
 
 
 def _stages(answer: Answer) -> dict[str, Any]:
-    """Return the stages that the child process reached, by name."""
+    """Return the stages that the child process completed, by name."""
     lines = [line for line in answer.text.splitlines() if line.startswith('{"stage"')]
     return {record["stage"]: record for record in map(json.loads, lines)}
 
@@ -291,7 +295,7 @@ def _torch_at_work(machine: Machine) -> Result:
         return (
             "fix",
             f"{name}, but torch.profiler didn't record it",
-            ("Use a newer torch. Until then, use rocprofv3. See trace-without-any-gpu-record."),
+            ("Install a newer torch, or use rocprofv3 instead. See trace-without-any-gpu-record."),
         )
     if device and not device["count"]:
         if architectures(machine) or _nvidia(machine):
@@ -349,7 +353,7 @@ def _ranks(machine: Machine) -> Result:
 
 
 def _groups(machine: Machine, file: str) -> list[str]:
-    """Return the contents of a file for this process's control group and its parent groups."""
+    """Return the contents of `file` in this process's control group and its parent groups."""
     own = re.search(r"^0::(.*)$", machine.read("/proc/self/cgroup"), re.MULTILINE)
     places = [PurePosixPath(own[1]), *PurePosixPath(own[1]).parents] if own else []
     return [machine.read(f"/sys/fs/cgroup{place}/{file}") for place in places]
@@ -419,7 +423,7 @@ def _data(machine: Machine) -> Result:
 
 def _browser(machine: Machine) -> Result:
     known = machine.environment
-    # Check JupyterHub first, because it never needs a forwarded port, even if its servers are
+    # Check JupyterHub first because it never needs a forwarded port, even if its servers run as
     # Slurm jobs.
     if any(name.startswith("JUPYTERHUB_") for name in known):
         return "ok", "JupyterHub serves the notebooks"
@@ -438,7 +442,7 @@ _LOAD = "Run `module load rocm`, or install the ROCm package {}."
 CHECKS: dict[str, Check] = {
     "AMD GPU": Check(
         _amd_gpu,
-        "Run `sudo modprobe amdgpu`. For a container, pass --device=/dev/kfd --device=/dev/dri.",
+        "Run `sudo modprobe amdgpu`. In a container, pass --device=/dev/kfd --device=/dev/dri.",
         "no-devkfd-although-a-gpu-is-built-in",
     ),
     "access to the GPU": Check(
@@ -448,7 +452,7 @@ CHECKS: dict[str, Check] = {
     ),
     "visible GPUs": Check(
         _visibility,
-        "Unset all except one of these variables, or let Slurm set them.",
+        "Unset all but one of these variables, or let Slurm set them.",
         "two-visibility-variables-hide-every-gpu",
     ),
     "ROCm": Check(
@@ -464,7 +468,7 @@ CHECKS: dict[str, Check] = {
     ),
     "rocprof-compute": Check(
         partial(_tool, "rocprof-compute", ["--version"], True),
-        _LOAD.format("rocprofiler-compute") + " It needs the packages in its requirements.txt.",
+        _LOAD.format("rocprofiler-compute") + " Then install the packages in its requirements.txt.",
         "rocprof-compute-misses-python-packages",
     ),
     "rpd": Check(
@@ -486,7 +490,7 @@ CHECKS: dict[str, Check] = {
     ),
     "Python": Check(
         _python,
-        "Before loading modules, `deactivate` or, in a job, `unset VIRTUAL_ENV PYTHONHOME`.",
+        "Before loading modules, run `deactivate` (in a job: `unset VIRTUAL_ENV PYTHONHOME`).",
         "a-virtual-environment-shadows-the-modules-python",
     ),
     "torch": Check(
@@ -507,7 +511,7 @@ CHECKS: dict[str, Check] = {
     "Slurm": Check(_slurm, "Run `srun --version` to see the error."),
     "ranks": Check(
         _ranks,
-        "A program started here waits for other ranks. Start it with srun or torchrun.",
+        "Programs started in this shell wait for other ranks. Start them with srun or torchrun.",
         "a-process-waits-for-ranks-that-dont-exist",
     ),
     "cores": Check(
@@ -533,12 +537,12 @@ CHECKS: dict[str, Check] = {
     ),
     "CPU counters": Check(
         partial(_kernel_value, "perf_event_paranoid", 2),
-        "Timer sampling works anyway. For counters: `sudo sysctl kernel.perf_event_paranoid=2`.",
+        "Timer sampling still works. For counters, run `sudo sysctl kernel.perf_event_paranoid=2`.",
         "cpu-hardware-counters-arent-permitted",
     ),
     "attaching": Check(
         partial(_kernel_value, "yama/ptrace_scope", 0),
-        "Start programs under the tool. To attach, run `sudo sysctl kernel.yama.ptrace_scope=0`.",
+        "Start programs with the tool. To attach, run `sudo sysctl kernel.yama.ptrace_scope=0`.",
         "attaching-to-a-running-process-isnt-permitted",
     ),
     "data set": Check(
@@ -548,7 +552,7 @@ CHECKS: dict[str, Check] = {
     ),
     "notebook's address": Check(
         _browser,
-        "On your laptop, run `ssh -N -L 8888:localhost:8888 THIS_MACHINE` and open its address.",
+        "On your laptop, run `ssh -N -L 8888:localhost:8888 THIS_MACHINE` and open Jupyter's URL.",
     ),
 }
-"""The check for each row name. Names are stable because scripts may rely on them."""
+"""Checks by row name. Names are stable because scripts may rely on them."""

@@ -1,7 +1,7 @@
-"""The machine as the doctor sees it: files below a root, programs in PATH, and the environment.
+"""The doctor's view of a machine: files below a root, programs in PATH and environment variables.
 
-The doctor never waits forever for another program. Each program has a time limit, and the doctor
-stops it together with its child processes.
+The doctor never waits forever for another program. Each program has a time limit. When the limit
+expires, the doctor stops the program and its child processes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE_S = 30.0
-"""Longest wait for one program, in seconds.
-
-Importing torch takes up to seven seconds, and much longer on a busy machine.
+"""Maximum wait for one program, in seconds. Importing torch takes up to seven seconds, or much
+longer on a busy machine.
 """
 
 MAX_TEXT = 1 << 20
@@ -26,19 +25,19 @@ MAX_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class Answer:
-    """The output and exit code of a program. The exit code is None if the program was stopped."""
+    """Output and exit code of a program. The exit code is None if the program was stopped."""
 
     code: int | None
     text: str = ""
 
     @property
     def last_line(self) -> str:
-        """The last line that isn't empty. Errors are usually there."""
+        """Last nonempty line, which usually contains the error message."""
         return (["no output", *filter(None, map(str.strip, self.text.splitlines()))])[-1]
 
 
 class Machine:
-    """This machine or, with another `root`, the machine whose files are below it.
+    """This machine, or the machine whose files are below `root`.
 
     A file that can't be read counts as empty.
     """
@@ -54,11 +53,11 @@ class Machine:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Return the path of a file on this machine."""
+        """Return a file's path below the root."""
         return self.root / name.lstrip("/")
 
     def read(self, name: str) -> str:
-        """Return at most the first MiB of a file's text."""
+        """Return the first MiB of a file's text."""
         try:
             with self.path(name).open(errors="replace") as file:
                 return file.read(MAX_TEXT).strip()
@@ -66,7 +65,7 @@ class Machine:
             return ""
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder."""
+        """Return the names in a folder, sorted."""
         try:
             return sorted(os.listdir(self.path(folder)))
         except OSError:
@@ -77,7 +76,7 @@ class Machine:
         return os.access(self.path(name), os.R_OK | os.W_OK)
 
     def which(self, program: str) -> str | None:
-        """Return the path of the program that PATH finds."""
+        """Return the path of a program in PATH, or None if PATH doesn't contain it."""
         return shutil.which(program, path=self.environment.get("PATH", ""))
 
     def run(self, *command: str) -> Answer:
@@ -104,7 +103,7 @@ class Machine:
             return Answer(code, said.read(MAX_TEXT).decode(errors="replace"))
 
     def module_file(self, package: str, name: str) -> str:
-        """Return the text of a file in an installed package without importing the package."""
+        """Return the text of an installed package's file without importing the package."""
         import importlib.util
 
         found = importlib.util.find_spec(package)
@@ -112,9 +111,10 @@ class Machine:
         return Path(places[0], name).read_text(encoding="utf-8") if places else ""
 
     def space(self, folder: str) -> tuple[int, bool]:
-        """Return the free bytes of a folder's file system, and whether files can be created there.
+        """Return the free bytes of a folder's file system, and True if files can be created in the
+        folder.
 
-        If the folder doesn't exist, check its nearest parent that does.
+        If the folder doesn't exist, the function checks its nearest existing parent.
         """
         place = self.path(folder) if os.path.isabs(folder) else Path(folder).absolute()
         while not place.exists():
@@ -127,7 +127,7 @@ class Machine:
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """Kill the process group, which exists until its leader is reaped or its children exit."""
+    """Kill a program's process group and reap the program."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -1,11 +1,9 @@
-"""Separate process that imports torch, looks for a device, and runs one kernel.
+"""Separate process that imports torch, looks for a device and runs one kernel.
 
-It prints one line of JSON for each stage. The last stage lists the profiler libraries in this
-process.
-
-`python -m proflab.doctor.torch_child [--profile]` starts it. With --profile, the kernel runs under
-torch.profiler, and the recorded kernels are counted. Each stage is printed as soon as it is done,
-so the last line shows where a hang happened.
+`python -m proflab.doctor.torch_child [--profile]` starts the process. The process prints one
+line of JSON after each stage, so the last line shows where the process hung. The last stage
+lists the profiler libraries in this process. With --profile, the kernel runs under
+torch.profiler, and the process counts the recorded kernels.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 VALUES = 1024
-"""Number of elements of the array that the one kernel fills."""
+"""Number of elements in the array that the kernel fills."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the stages import, device and kernel. Return 3 without a device and 0 otherwise."""
+    """Run the stages import, device and kernel. Return 3 if there is no device, otherwise 0."""
     import torch
 
     tell("import", version=torch.__version__)
@@ -45,9 +43,10 @@ def main(arguments: list[str]) -> int:
 
 
 def profilers_in(maps: str) -> list[str]:
-    """Return the profiler libraries in the text of a /proc/PID/maps file, each with two folders.
+    """Return the profiler libraries in the text of /proc/PID/maps, each with its two parent
+    folders.
 
-    librocprofiler-register doesn't count, because the runtime always loads it to look for
+    librocprofiler-register is excluded because the runtime always loads it to look for
     profilers.
     """
     name = r"lib(?:rocprof(?!iler-register)|roctracer|rpd_tracer|omnistat)[^/\s]*\.so[.\d]*"
@@ -55,7 +54,7 @@ def profilers_in(maps: str) -> list[str]:
 
 
 def tell(stage: str, **facts: Any) -> None:
-    """Print one stage and its facts as a line of JSON."""
+    """Print one completed stage and its data as a line of JSON."""
     print(json.dumps({"stage": stage, **facts}), flush=True)
 
 

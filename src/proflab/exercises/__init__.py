@@ -1,6 +1,6 @@
 """Exercises that check an answer against the learner's data, with hints and solutions.
 
-The module `exercises.py` in a lesson's folder lists its exercises as EXERCISES:
+The module `exercises.py` in a lesson's folder lists the lesson's exercises as EXERCISES:
 
     EXERCISES = (
         Exercise(
@@ -14,8 +14,8 @@ The module `exercises.py` in a lesson's folder lists its exercises as EXERCISES:
         ),
     )
 
-Each function there receives the learner's data from `exercise("02.3", data)`. The lesson's cell
-with this call contains the question and its solution.
+Each function in this list receives the learner's data from `exercise("02.3", data)`. The
+lesson's cell with this call contains the question and its solution.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Kinds of answers. Each kind computes the right answer and judges a learner's answer.
+"""Kinds of answers. Each kind computes the right answer and evaluates a learner's answer.
 
-`right(data)` computes the right answer. `judge(answer, right, data)` returns None for a right
-answer, and otherwise a sentence about what is wrong. `same` compares a wrong answer with a known
-mistake.
+- right(data): computes the right answer.
+- judge(answer, right, data): returns None for a right answer, or a sentence that explains the
+  error.
+- same: compares a wrong answer with a known mistake.
 """
 
 from __future__ import annotations
@@ -26,35 +27,40 @@ _FAMILIES = (
 _ALIASES = {"µs": "us", "μs": "us", "%": "percent", "KB": "kB", "times": "ratio"}
 _WHOLE = {"fraction": 1.0, "percent": 100.0}
 _AS = {"fraction": "a fraction", "percent": "a percentage"}
-"""Maps a unit to its name in a sentence, unless it is the same."""
+"""Names of units in sentences. A unit that isn't listed is written as it is."""
 
 _TIMES = {100.0: "a hundred", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion"}
 
 _CLOSE = 0.02
-"""Largest relative distance between a ratio and a unit's factor.
+"""Largest relative difference between a ratio and a unit conversion factor.
 
-It is less than the distance between MB and MiB (0.049).
+The limit is less than the difference between MB and MiB (0.049).
 """
 
 _EQUAL = 1e-3
-"""Largest relative distance between an answer and a wrong value.
+"""Largest relative difference between an answer and a known wrong value.
 
-It is more than a learner's error from rounding to four digits. It is also so small that another
-mistake rarely gives the same value.
+The limit allows for an answer rounded to four digits. The limit is also small enough that a
+different mistake rarely produces a matching value.
 """
 
 
 def likely_mistake(answer: float, expected: float, unit: str) -> str | None:
-    """Return what the learner probably did and what to do instead, or None if nothing is known.
+    """Return a sentence that explains the learner's likely mistake and suggests a fix, or None.
 
-    `unit` is the unit of `expected`: a time (ns, us, ms, s), a size (B, kB, MiB, ...), `fraction`,
-    `percent`, `times`, or any of these per something (`GB/s`); "" for a plain count.
+    `unit` is the unit of `expected`:
+
+    - a time (ns, us, ms, s)
+    - a size (B, kB, MiB, ...)
+    - `fraction`, `percent` or `times`
+    - a rate with any of these units (`GB/s`)
+    - "" for a plain count
     """
     if answer == 0 or expected == 0:
         return None
     ratio = answer / expected
     if _near(ratio, -1.0):
-        return "The magnitude is right, but the sign isn't. Check what you subtracted from what."
+        return "The magnitude is right, but the sign is wrong. Check the order of your subtraction."
     numerator, slash, rest = unit.partition("/")
     numerator = _ALIASES.get(numerator, numerator)
     family = next((one for one in _FAMILIES if numerator in one), {})
@@ -66,25 +72,25 @@ def likely_mistake(answer: float, expected: float, unit: str) -> str | None:
         if same_value(answer, value):
             return message
     if any(answer == float(f"{expected:.{digits}g}") for digits in (1, 2, 3)):
-        return "Your answer is rounded too much. Give at least four digits."
+        return "You rounded your answer too much. Give at least four digits."
     size = max(ratio, 1 / ratio)
     times = next((words for factor, words in _TIMES.items() if _near(size, factor)), "")
     if unit and times:
         off = f"Your answer is {times} times too {'large' if ratio > 1 else 'small'}."
-        return f"{off} Check the units of the values that you combined."
+        return f"{off} Check the units of all values in your calculation."
     return None
 
 
 def _slips(expected: float, unit: str) -> list[tuple[float, str]]:
-    """Return wrong values that are likely for any number of this unit, each with its message."""
+    """Return likely wrong values for an answer with this unit, each with a message."""
     whole = _WHOLE.get(unit, 1.0)
-    inverse = "You computed the inverse. Swap what you divide and what you divide by."
+    inverse = "You computed the inverse. Swap the two numbers in your division."
     found = [(whole**2 / expected, inverse)]
     if unit in _WHOLE:
-        rest = "You computed the rest, which is everything else. Subtract your share from {}."
+        rest = "You computed the remaining share. Subtract your answer from {}."
         found.append((whole - expected, rest.format("100%" if whole > 1 else "1")))
     if unit == "ratio":
-        asked = "but the question asks for a factor, such as 2 for twice as much."
+        asked = "but the question asks for a factor, such as 2 for a doubling."
         found += [
             (100 * expected, f"You gave a percentage, {asked}"),
             (100 * (expected - 1), f"You gave the increase in percent, {asked}"),
@@ -95,7 +101,9 @@ def _slips(expected: float, unit: str) -> list[tuple[float, str]]:
 
 
 def same_value(answer: float, value: float) -> bool:
-    """Return True if the answer is this value, perhaps rounded to four digits or more."""
+    """Return True if the answer equals this value, either exactly or rounded to at least four
+    digits.
+    """
     return math.isclose(answer, value, rel_tol=_EQUAL)
 
 
@@ -105,9 +113,10 @@ def _near(value: float, target: float) -> bool:
 
 @dataclass(frozen=True)
 class Number:
-    """A number within `relative` (a fraction) or `absolute` (in `unit`) of `expected(data)`.
+    """Numeric answer that must be close to `expected(data)`.
 
-    `unit` is shown and used for hints, see `likely_mistake`.
+    The tolerance is either `relative` (a fraction) or `absolute` (in `unit`). Messages show
+    `unit`, and `likely_mistake` uses `unit` to explain wrong answers.
     """
 
     expected: Callable[[Any], float]
@@ -116,14 +125,14 @@ class Number:
     absolute: float = 0.0
 
     def right(self, data: Any) -> float:
-        """Return the expected number. Raises ValueError if it isn't finite."""
+        """Return the expected number. Raises ValueError if the number isn't finite."""
         value = float(self.expected(data))
         if not math.isfinite(value):
-            raise ValueError(f"the data gives {value} as the expected answer")
+            raise ValueError(f"the expected answer isn't finite: {value}")
         return value
 
     def judge(self, answer: Any, right: float, data: Any) -> str | None:
-        """Return None within the tolerance, otherwise the likely mistake or the direction."""
+        """Return None for an answer within the tolerance, or a sentence about the error."""
         value = as_number(answer, self.unit)
         if isinstance(value, str):
             return value
@@ -133,7 +142,7 @@ class Number:
         return likely_mistake(value, right, self.unit) or direction
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Return True if a learner who made this mistake can have given the answer."""
+        """Return True if this known mistake can explain the answer."""
         value, other = as_number(answer, self.unit), as_number(known, self.unit)
         return not isinstance(value, str) and same_value(value, other)
 
@@ -143,10 +152,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """A word or name. Case and spaces don't matter.
+    """Word or name. Case and spaces don't matter.
 
-    `expected(data)` returns one or more right strings. The first one is shown. If an exercise
-    offers `choices`, any other answer counts as misspelled.
+    `expected(data)` returns one or more accepted strings, and messages show the first string. If
+    an exercise has `choices`, any other answer counts as misspelled.
     """
 
     expected: Callable[[Any], str | Sequence[str]]
@@ -177,34 +186,36 @@ class Text:
 
 @dataclass(frozen=True)
 class Property:
-    """Any answer with a property.
+    """Answer of any type that must meet a condition.
 
-    `check(answer, data)` returns None or True if the answer has the property, and otherwise a
-    sentence about what is wrong. `example(data)` returns a right answer for tests.
+    - check(answer, data): returns None or True if the answer meets the condition, or a sentence
+      that explains the error.
+    - example(data): returns a right answer for tests.
     """
 
     check: Callable[[Any, Any], str | bool | None]
     example: Callable[[Any], Any]
 
     def right(self, data: Any) -> Any:
-        """Return one of many right answers."""
+        """Return one of the possible right answers."""
         return self.example(data)
 
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
-        """Return None or the sentence of `check`."""
+        """Return None for a right answer, or the sentence from `check`."""
         verdict = self.check(answer, data)
-        wrong = "Your answer doesn't have the property that the question describes."
+        wrong = "Your answer doesn't meet the condition in the question."
         return verdict if isinstance(verdict, str) else wrong if verdict is False else None
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Return False, because `check` recognizes the mistakes."""
+        """Return False because `check` already recognizes mistakes."""
         return False
 
 
 def as_number(answer: Any, unit: str = "") -> float | str:
-    """Return the answer as a finite float, or a sentence on why it isn't one.
+    """Return the answer as a finite float, or a sentence that explains why the answer isn't a
+    number.
 
-    Arrays with one element and strings that contain a number are accepted.
+    Arrays with one element and strings that contain a number are also accepted.
     """
     if hasattr(answer, "shape") and hasattr(answer, "item"):
         if math.prod(answer.shape) != 1:
@@ -220,7 +231,7 @@ def as_number(answer: Any, unit: str = "") -> float | str:
         return f"Give a number. {_but(answer)}"
     value = float(answer)
     if not math.isfinite(value):
-        return f"Your answer is {value}. Check for a missing value or a division by zero."
+        return f"Your answer is {value}. Check your code for a missing value or a division by zero."
     return value
 
 
@@ -229,8 +240,8 @@ def _plain(text: str) -> str:
 
 
 def _but(answer: Any) -> str:
-    """Return a sentence about an answer of the wrong type."""
+    """Return a sentence that states the type of an invalid answer."""
     if answer is None:
-        return "Your answer is None. Did you assign a value?"
+        return "Your answer is None. Did you forget to assign a value?"
     name = type(answer).__name__
     return f"Your answer is {'an' if name[0] in 'aeiou' else 'a'} {name}."

@@ -1,4 +1,4 @@
-"""An exercise, and the question that a learner works on: check, hint, solution."""
+"""Exercises, and questions that learners work on with check, hint and solution."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from proflab.lessons import source_of
 PROGRESS_FILE = "progress.jsonl"
 
 PROVEN: set[str] = set()
-"""Ids of the exercises that this process has passed and proven, under PROFLAB_STRICT=1."""
+"""Ids of the exercises that this process has passed and proven, if PROFLAB_STRICT=1."""
 
 Message = str | Callable[[Any], str]
-"""A string, or a function that computes one from the data."""
+"""String, or a function that computes a string from the data."""
 
 
 class Outcome(Enum):
-    """Outcomes of a check."""
+    """Outcome of a check."""
 
     PASSED = "passed"
     WRONG = "wrong"
@@ -33,12 +33,12 @@ class Outcome(Enum):
 
 
 class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not an error
-    """A solved lesson failed its own exercise under PROFLAB_STRICT=1."""
+    """Error for a solved lesson that fails its own exercise under PROFLAB_STRICT=1."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A plausible wrong answer as a function of the data, and the reply to it."""
+    """Plausible wrong answer as a function of the data, and the reply to this answer."""
 
     answer: Callable[[Any], Any]
     message: Message
@@ -46,16 +46,17 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `id` is lesson.number. Every function receives the learner's data.
+    """One exercise. `id` has the form lesson.number. Every function receives the learner's data.
 
-    answer     -- judge: a Number, a Text, a Property, or an object with their methods.
-    mistakes   -- two or more, recognized by their values.
-    hints      -- each helps more than the previous one: where to look, which column, the formula.
-    insight    -- text after a correct answer.
-    needs_data -- False for an exercise without data.
-    measured   -- True for data that the lesson measures on this machine.
+    - answer: a Number, a Text, a Property, or another object with the same methods.
+    - mistakes: two or more plausible wrong answers, recognized by their values.
+    - hints: hints in order of increasing help, for example where to look, which column to use,
+      and the formula.
+    - insight: text shown after a correct answer.
+    - needs_data: False for an exercise without data.
+    - measured: True for data that the lesson measures on this machine.
 
-    Only the lesson's cell contains the question and the solution. Raises ValueError if an exercise
+    The question and the solution are only in the lesson's cell. Raises ValueError if an exercise
     breaks these rules.
     """
 
@@ -69,11 +70,11 @@ class Exercise:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\d\d\.\d+", self.id):
-            raise ValueError(f"an exercise number looks like 02.3, but this one is {self.id!r}")
+            raise ValueError(f"an exercise id must look like 02.3, but this id is {self.id!r}")
         if len(self.mistakes) < 2:
             raise ValueError(f"exercise {self.id} needs at least two plausible wrong answers")
         if not self.hints:
-            raise ValueError(f"exercise {self.id} needs a hint")
+            raise ValueError(f"exercise {self.id} needs at least one hint")
 
     def on(self, data: Any = None) -> Question:
         """Return this exercise as a question about `data`."""
@@ -84,8 +85,8 @@ class Exercise:
 class Result:
     """Outcome of one check and the message to the learner.
 
-    cause   -- error that prevented the check, or None.
-    mistake -- index of the known mistake, or None for any other answer.
+    - cause: the error that prevented the check, or None.
+    - mistake: the index of the known mistake, or None for any other answer.
     """
 
     outcome: Outcome
@@ -95,7 +96,7 @@ class Result:
 
     @property
     def notice(self) -> Notice:
-        """Result as the notebook shows it."""
+        """Result as a notice for the notebook."""
         heading, tone = {
             Outcome.PASSED: ("Passed", "passed"),
             Outcome.WRONG: ("Not yet right", "wrong"),
@@ -106,20 +107,22 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """An exercise with the learner's data. Its methods show results and return None."""
+    """Exercise with the learner's data. The methods of a question show their results and return
+    None.
+    """
 
     exercise: Exercise
     data: Any = None
 
     def on(self, data: Any) -> Question:
-        """Return the same question about other data, such as the learner's own run."""
+        """Return the same question with other data, such as the learner's own run."""
         return Question(self.exercise, data)
 
     def check(self, answer: Any = ...) -> None:
-        """Show whether the answer is right, without raising.
+        """Show whether the answer is right. A wrong answer doesn't raise an error.
 
-        With PROFLAB_STRICT=1, a wrong answer raises ExerciseNotPassed, and a right answer triggers
-        the exercise's self-test on this data.
+        With PROFLAB_STRICT=1, a wrong answer raises ExerciseNotPassed. A right answer starts the
+        exercise's self-test with this data.
         """
         result = self.evaluate(answer)
         known = (
@@ -132,7 +135,7 @@ class Question:
         if result.outcome is not Outcome.PASSED:
             message = f"exercise {self.exercise.id}: {result.outcome.value}: {result.message}"
             raise ExerciseNotPassed(message) from result.cause
-        # On a noisy machine, a wrong answer can be right for the data that was just measured.
+        # On a noisy machine, a usually wrong answer can be right for freshly measured data.
         origin = getattr(self.data, "origin", None)
         self.prove(
             mistakes=not self.exercise.measured and getattr(origin, "kind", None) != "measured"
@@ -145,35 +148,35 @@ class Question:
             text = "Replace the `...` with your answer and run the cell again."
             return Result(Outcome.NOT_ATTEMPTED, text)
         if self.data is None and self.exercise.needs_data:
-            text = "There is no data for this check because the trace isn't here."
+            text = "There is no data for this check because the trace is missing."
             return Result(Outcome.NOT_ATTEMPTED, text)
-        # Turn an error here into a message, because a learner's cell must never show a traceback
-        # from the course.
+        # Turn errors into messages because a learner's cell must never show a traceback from the
+        # course.
         try:
             right = self.exercise.answer.right(self.data)
         except Exception as error:
-            text = f"The check doesn't work with this data: {_describe(error)}"
+            text = f"The check failed with this data: {_describe(error)}"
             return Result(Outcome.NOT_ATTEMPTED, text, error)
         try:
             return self._judge(answer, right)
         except Exception as error:
-            text = f"The check doesn't work with this answer: {_describe(error)}"
+            text = f"The check failed with this answer: {_describe(error)}"
             return Result(Outcome.WRONG, text, error)
 
     def prove(self, mistakes: bool = True) -> None:
-        """Assert that the exercise works on this data.
+        """Assert that the exercise works with this data.
 
-        The right answer must pass, each known mistake must get its reply, and `...` must count as
-        not attempted. Raises AssertionError that describes the exercise and the failure.
+        The right answer must pass, each known mistake must receive its reply, and `...` must
+        count as not attempted. Raises AssertionError with the exercise id and the failure.
         """
         right = self.exercise.answer.right(self.data)
-        # Text accepts several answers, but a learner gives only one.
+        # Text accepts several answers, but a learner enters only one.
         right = right[0] if isinstance(self.exercise.answer, Text) else right
         expected: list[tuple[Any, Outcome, str]] = [
             (..., Outcome.NOT_ATTEMPTED, ""),
             (right, Outcome.PASSED, ""),
         ]
-        # Compute each answer once and compare all others with it.
+        # Compute each answer once, and compare it with all other answers.
         known = [
             replace(one, answer=_constant(one.answer(self.data)))
             for one in (self.exercise.mistakes if mistakes else ())
@@ -185,20 +188,20 @@ class Question:
         question = question.on(self.data)
         for answer, outcome, message in expected:
             result = question.evaluate(answer)
-            # A pass with a cause is a failure here because its insight couldn't be computed.
+            # If a passing result has a cause, its insight couldn't be computed, so the test fails.
             failed = outcome is Outcome.PASSED and result.cause is not None
             if result.outcome is not outcome or failed or message not in result.message:
                 raise AssertionError(
-                    f"exercise {self.exercise.id}: {outcome.value} and {message!r} expected for"
-                    f" {answer!r}, but {result.outcome.value}: {result.message or result.cause}"
+                    f"exercise {self.exercise.id}: expected {outcome.value} and {message!r} for"
+                    f" {answer!r}, but got {result.outcome.value}: {result.message or result.cause}"
                 ) from result.cause
 
     def hint(self, number: int = 1) -> None:
-        """Show hint `number`, starting with 1. Later hints help more."""
+        """Show a hint. Hint numbers start at 1, and higher numbers help more."""
         hints = self.exercise.hints
         self._note("hint", number=number)
         if not isinstance(number, int) or not 1 <= number <= len(hints):
-            text = f"This exercise has hints 1 to {len(hints)}, then `q.solution()`."
+            text = f"Available hints: 1 to {len(hints)}. For the solution, run `q.solution()`."
             show(Notice("No such hint", text, "open"))
             return
         more = f"`q.hint({number + 1})`" if number < len(hints) else "`q.solution()`"
@@ -217,7 +220,7 @@ class Question:
         return f"<p>{inline_html(repr(self))}</p>"
 
     def _judge(self, answer: Any, right: Any) -> Result:
-        # Check the right answer first, because a known mistake may give the same value.
+        # Check the right answer first because a known mistake may have the same value.
         problem = self.exercise.answer.judge(answer, right, self.data)
         if problem is None:
             return self._passed()
@@ -229,13 +232,13 @@ class Question:
     def _passed(self) -> Result:
         try:
             return Result(Outcome.PASSED, _text(self.exercise.insight, self.data))
-        except Exception as error:  # a right answer stays right, but the self-test checks the cause
+        except Exception as error:  # the answer is still right, but the self-test checks the cause
             return Result(Outcome.PASSED, "", error)
 
     def _is(self, answer: Any, mistake: Mistake) -> bool:
         try:
             return self.exercise.answer.same(answer, mistake.answer(self.data))
-        except Exception:  # this mistake isn't possible with this data
+        except Exception:  # this data doesn't allow the mistake
             return False
 
     def _note(self, event: str, **details: Any) -> None:
@@ -243,7 +246,7 @@ class Question:
 
 
 def untouched(answer: Any) -> bool:
-    """Return True if the answer, or one of its items, is still the notebook's `...`."""
+    """Return True if the answer or one of its items is still the notebook's `...`."""
     if isinstance(answer, dict):
         return any(untouched(part) for part in answer.values())
     if isinstance(answer, tuple | list):
@@ -265,26 +268,32 @@ def _describe(error: Exception) -> str:
 
 
 BEGIN, END = "# solution", "# end solution"
-"""Lines around the part that learners don't see. Without END, this part extends to the cell's
-end.
+"""Comment lines that enclose the solution, which learners don't see.
+
+Without END, the solution extends to the end of the cell.
 """
 
 
 class ExerciseCell(NamedTuple):
-    """Question in the comment above an exercise, and the code that solves it."""
+    """Question in the comment above an exercise, and the code of its solution."""
 
     question: str
     solution: str
 
 
 def exercise_cell(id: str) -> ExerciseCell:
-    """Return an exercise's cell. Raises ValueError unless there is exactly one with both parts."""
-    # Read the lesson, which is the only place for the question and the solution.
+    """Return an exercise's cell.
+
+    Raises ValueError unless exactly one cell contains both the question and the solution.
+    """
+    # Only the lesson's source contains the question and the solution.
     source = source_of(id[:2])
     cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = [cell for cell in cells if f'exercise("{id}"' in cell]
     if len(own) != 1:
-        raise ValueError(f"{source}: exercise {id} is in {len(own)} cells, but it must be in one")
+        raise ValueError(
+            f"{source}: exercise {id} is in {len(own)} cells, but it must be in exactly one cell"
+        )
     before, _, after = own[0].partition(f"{BEGIN}\n")
     solution = textwrap.dedent(after.partition(END)[0]).strip("\n")
     question = " ".join(line[2:] for line in before.splitlines() if line.startswith("# "))

@@ -1,6 +1,6 @@
-"""Lookup of exercises by id, and self-tests of exercises for the tests and for checked lessons.
+"""Lookup of exercises by id, and self-tests of exercises.
 
-The module `exercises.py` of a lesson is imported when it is first needed.
+The module `exercises.py` of a lesson is imported when one of its exercises is first needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proflab.lessons import lessons, source_of
 
 
 def exercise(id: str, data: Any = None) -> Question:
-    """Return the question `id` (such as "02.3") about `data`, ready for check, hint and solution.
+    """Return the question with this id (such as "02.3") and the learner's data.
 
     Raises CourseError for an unknown id.
     """
@@ -38,16 +38,18 @@ def find(id: str) -> Exercise:
 
 
 def all_exercises() -> list[Exercise]:
-    """Return every exercise of every lesson, in order."""
+    """Return all exercises of all lessons in order."""
     return [exercise for number in lessons() for exercise in _by_id(number).values()]
 
 
 def exercises_of(number: str) -> ModuleType:
-    """Return the module with a lesson's EXERCISES. Raises CourseError for an unknown lesson."""
+    """Return the module that contains a lesson's EXERCISES. Raises CourseError for an unknown
+    lesson.
+    """
     path = source_of(number).with_name("exercises.py")
     name = f"lesson_{number}_exercises"
     if getattr(sys.modules.get(name), "__file__", None) != str(path):
-        # Load it by path, because an import statement can't name a folder that starts with a digit.
+        # Import statements don't support folder names that start with a digit, so load by path.
         specification = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = module = importlib.util.module_from_spec(specification)
         try:
@@ -71,10 +73,10 @@ def _by_id(number: str) -> dict[str, Exercise]:
 
 
 def all_proven(*asked: str) -> None:
-    """Assert that exercises passed their checks and self-tests in this notebook.
+    """Assert that these exercises passed their checks and self-tests in this notebook.
 
-    `asked` contains ids of exercises, or lesson numbers for all exercises of a lesson. Raises
-    AssertionError.
+    `asked` contains exercise ids, or lesson numbers that represent all exercises of a lesson.
+    Raises AssertionError if an exercise hasn't passed.
     """
     wanted = [
         item.id
@@ -89,5 +91,5 @@ def all_proven(*asked: str) -> None:
 
 
 def selftest(exercise: Exercise | str, data: Any = None, mistakes: bool = True) -> None:
-    """Assert the same as `Question.prove` for an exercise or its id."""
+    """Run `Question.prove` for an exercise or its id. Raises AssertionError on failure."""
     (find(exercise) if isinstance(exercise, str) else exercise).on(data).prove(mistakes)

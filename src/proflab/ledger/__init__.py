@@ -1,4 +1,4 @@
-"""The ledger of experiments, with the hypothesis, the change, times and the correctness gate.
+"""The ledger of experiments. Each entry has a hypothesis, a change, times and a correctness gate.
 
 from proflab import ledger
 
@@ -34,17 +34,17 @@ def add(
     per: str = "image",
     origin: object = None,
 ) -> Experiment:
-    """Compare before and after, show the result, and add it to runs/ledger.jsonl.
+    """Compare times before and after a change, show the result, and add it to runs/ledger.jsonl.
 
-    before, after -- at least five times each, in seconds per step or image.
-    gate          -- proof that the model still trains. Unless it is green, the verdict is
-                     `unproven` or `slower`.
-    change        -- short name of the change. The default is the hypothesis.
-    per           -- `step`, or `image` if the steps differ in size.
-    origin        -- string, Origin, or object that has one. A modeled speedup has two digits and
-                     no interval, and its verdict ends with "in the model".
+    - before, after: at least five times for each version, in seconds per step or image.
+    - gate: evidence that the model still trains. If the gate isn't green, the verdict is
+      `unproven` or `slower`.
+    - change: short name of the change. The default is the hypothesis.
+    - per: `step`, or `image` if the steps differ in size.
+    - origin: a string, an Origin, or an object that has an Origin. A modeled speedup has two
+      digits and no interval, and its verdict ends with "in the model".
 
-    Raises CourseError for too few repeats, an invalid time, or another `per`.
+    Raises CourseError for fewer than five times, an invalid time, or an invalid `per`.
     """
     if per not in ("step", "image"):
         raise CourseError(f"per must be step or image, not {per!r}")
@@ -81,7 +81,7 @@ def _result(experiment: Experiment) -> Table:
 
 
 def _measured(experiment: Experiment) -> list[tuple[str, str]]:
-    """Return rows for both versions with their range, and for the speedup."""
+    """Return a row for each version with its range, and a row for the speedup."""
     rows = []
     for name in ("before", "after"):
         times = getattr(experiment, f"{name}_ns")

@@ -22,17 +22,17 @@ from tidyprof.gate.intervals import CONFIDENCE, LEAST_REPEATS, Ratio, ratio_of_t
 IN_THE_MODEL = " in the model"
 
 MODEL_ONLY = "Modeled, not counted as a gain"
-"""Label of a ratio of modeled times, which never counts as a gain."""
+"""Label for a ratio of modeled times, which never counts as a gain."""
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One entry of the ledger.
 
-    change              -- short name of the change.
-    per                 -- step or image.
-    before_ns, after_ns -- repeats in ns per step or image.
-    attempt             -- number of experiments with this change so far, including this one.
+    - change: short name of the change
+    - per: step or image
+    - before_ns, after_ns: repeated times in ns per step or image
+    - attempt: number of experiments with this change so far, including this experiment
     """
 
     hypothesis: str
@@ -46,35 +46,37 @@ class Experiment:
 
     @property
     def before(self) -> int:
-        """Mean before the change, in ns."""
+        """Mean time before the change, in ns."""
         return round(fmean(self.before_ns))
 
     @property
     def after(self) -> int:
-        """Mean after the change, in ns."""
+        """Mean time after the change, in ns."""
         return round(fmean(self.after_ns))
 
     @cached_property
     def speed_up(self) -> Ratio:
-        """Before divided by after, with its interval. Values above 1 are faster."""
+        """Ratio of the time before to the time after, with its interval. A ratio above 1 is a
+        speedup.
+        """
         return ratio_of_totals(self.before_ns, self.after_ns)
 
     @property
     def modeled(self) -> bool:
-        """Return True if a model computed some of the times."""
+        """Return True if a model computed at least some of the times."""
         return is_modeled(self.origin)
 
     @property
     def verdict(self) -> str:
         """Verdict: `faster`, `slower`, `inconclusive` or `unproven`.
 
-        - slower: the whole interval of the ratio is below 1. The correctness gate doesn't matter,
-          because it guards gains only.
-        - unproven: not slower, and the gate isn't green.
-        - inconclusive: the gate is green, and the interval contains 1.
+        - slower: The interval of the ratio is entirely below 1. The correctness gate doesn't
+          matter because it guards only gains.
+        - unproven: The change isn't slower, but the gate isn't green.
+        - inconclusive: The gate is green, but the interval contains 1.
 
-        Modeled times end with "in the model". Their repeats don't show the model's error, so they
-        are inconclusive if their ratio is 1.0 in two digits.
+        Verdicts on modeled times end with "in the model". Modeled repeats don't show the model's
+        error, so the verdict is inconclusive if the ratio rounds to 1.0.
         """
         low, high, suffix = self.speed_up.low, self.speed_up.high, ""
         if self.modeled:
@@ -88,7 +90,8 @@ class Experiment:
 
     @property
     def interval(self) -> str:
-        """Speedup and interval as a string with enough decimals to distinguish the ends.
+        """Speedup and interval as a string, with enough decimal places to distinguish the
+        interval's ends.
 
         A modeled speedup has two digits and no interval.
         """
@@ -102,7 +105,7 @@ class Experiment:
 
 
 def is_modeled(origin: str) -> bool:
-    """Return True if numbers with this origin, or some of them, come from a model."""
+    """Return True if some of the numbers with this origin come from a model."""
     return any(part.strip().startswith("modeled") for part in origin.split(";"))
 
 
@@ -113,7 +116,7 @@ def two_digits(value: float) -> str:
 
 
 def time_text(nanoseconds: float, modeled: bool) -> str:
-    """Return a duration in ns as text with three significant digits, or two if it is modeled."""
+    """Return a duration in ns as a string with three significant digits, or two if modeled."""
     from tidyprof.plots.figure import duration_text
 
     if not modeled:
@@ -125,7 +128,9 @@ def time_text(nanoseconds: float, modeled: bool) -> str:
 def nanoseconds(side: str, seconds: Sequence[float]) -> tuple[int, ...]:
     """Return repeated times in ns. Raises CourseError for too few repeats or an invalid time."""
     if isinstance(seconds, str) or not isinstance(seconds, Sequence):
-        raise CourseError(f"{side}: pass a list of times, not {type(seconds).__name__}")
+        raise CourseError(
+            f"{side}: pass a list of times instead of a value of type {type(seconds).__name__}"
+        )
     if len(seconds) < LEAST_REPEATS:
         raise CourseError(
             f"{side}: pass at least {LEAST_REPEATS} repeats of the run, because the steps of one"
@@ -134,15 +139,17 @@ def nanoseconds(side: str, seconds: Sequence[float]) -> tuple[int, ...]:
     for value in seconds:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not real or not math.isfinite(value) or value <= 0:
-            raise CourseError(f"{side}: {value!r} isn't a time. Pass a number of seconds above 0")
+            raise CourseError(
+                f"{side}: {value!r} isn't a valid time. Pass a number of seconds above 0"
+            )
     return tuple(max(1, round(value * 1e9)) for value in seconds)
 
 
 def trainer(options: str = "") -> Callable[[], float]:
-    """Return a function that trains once with these options, such as "--channels-last", and returns
-    the seconds per image.
+    """Return a function that trains once with these options and returns the seconds per image.
 
-    The function raises CourseError with the trainer's message if a run fails.
+    An example of `options` is "--channels-last". If the training run fails, the function raises
+    CourseError with the trainer's message.
     """
 
     def train() -> float:
@@ -153,7 +160,7 @@ def trainer(options: str = "") -> Callable[[], float]:
             )
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-                raise CourseError(f"the trainer failed with `{options}`: {last}")
+                raise CourseError(f"the trainer failed with the options `{options}`: {last}")
             (metrics,) = Path(folder).glob("metrics_rank0_of_*.jsonl")
             records = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
             rates = (one["images_per_second"] for one in records if one["record"] == "summary")

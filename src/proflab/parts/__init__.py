@@ -1,7 +1,9 @@
-"""Data, tables and charts for lessons and their exercises that aren't public names of proflab.
+"""Data, tables and charts that lessons and exercises share, but that aren't public names of
+proflab.
 
-Figures and checks of a single lesson are in the lesson's folder, which is also searched. For
-example, `proflab.parts.work_map` is lessons/01_system_view/work_map.py.
+Figures and checks for a single lesson are in the lesson's folder. Imports from this package also
+search the lesson folders. For example, `proflab.parts.work_map` is
+lessons/01_system_view/work_map.py.
 """
 
 from proflab.lessons import lessons_folder

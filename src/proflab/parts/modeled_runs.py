@@ -1,4 +1,4 @@
-"""Stored rates and steps of the modeled trainer on an MI300X, from lessons/modeled_*.csv."""
+"""Rates and step times of modeled training runs on an MI300X, from lessons/modeled_*.csv."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ERROR = "error: kernel time -3 %, one kernel ±7 % (worst +38 %), collectives -25 %"
-"""The known error of every modeled number in the course (docs/contributors/gpumodel.md)."""
+"""Model error of all modeled numbers in the course (docs/contributors/gpumodel.md)."""
 
 
 @dataclass(frozen=True)
 class ModeledRepeats:
     """Repeats of one modeled training run.
 
-    seconds -- per image, one value for each seed
-    origin  -- source of the numbers, including the model's error
+    - seconds: seconds per image, one value for each seed
+    - origin: source of the numbers, including the model error
     """
 
     seconds: tuple[float, ...]
@@ -34,10 +34,10 @@ class ModeledRepeats:
 
 
 def modeled(options: str, gpus: int = 1) -> ModeledRepeats:
-    """Return the trainer's seconds per image with these options, one value for each seed.
+    """Return the modeled seconds per image for these trainer options, one value for each seed.
 
-    The seeds vary only the host's costs, so the spread isn't the model's error. Raises CourseError
-    for options that aren't in the table.
+    The seeds vary only the host's costs, so the spread doesn't represent the model error. Raises
+    CourseError for options that aren't in the table.
     """
     from tidyprof.tables.contract import Origin
 

@@ -1,4 +1,4 @@
-"""Print progress from a slow cell every few seconds."""
+"""Progress output every few seconds during a slow cell."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def overwrite(text: str) -> None:
 def signs_of_life(
     doing: str, every_s: float = 5.0, tell: Callable[[str], object] = overwrite
 ) -> Iterator[None]:
-    """While the block runs, show every `every_s` seconds what it is doing and for how long."""
+    """Show the current activity and the elapsed time every `every_s` seconds during the block."""
     begin, ended = time.perf_counter(), Event()
 
     def signs() -> None:
-        # This isn't a sleep: the end of the block interrupts the wait, so the cell isn't delayed.
+        # Unlike a sleep, this wait ends together with the block, so the cell isn't delayed.
         while not ended.wait(every_s):
             tell(f"{doing}, {time.perf_counter() - begin:.0f} s so far")
 

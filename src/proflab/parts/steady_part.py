@@ -1,4 +1,4 @@
-"""Part of a trainer's profile after the warmup steps."""
+"""The part of a trainer's profile that follows the warmup steps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 class SteadyPart:
     """Events that start in the steady steps.
 
-    profile     -- these events, including host ranges.
-    steps       -- number of steady steps per rank.
-    duration_ns -- time of these steps in ns, as the mean over the ranks.
+    - profile: these events, including host ranges.
+    - steps: number of steady steps per rank.
+    - duration_ns: total time of these steps in ns, averaged over the ranks.
 
-    Each rank is cut at its own steps, so all ranks have the same collectives.
+    Each rank's events come from the rank's own steady steps, so all ranks have the same
+    collectives.
     """
 
     profile: Profile
@@ -36,14 +37,14 @@ class SteadyPart:
 
     @property
     def dispatches(self) -> pd.DataFrame:
-        """Device events with one row per kernel, copy or fill."""
+        """Device events. Each row is a kernel, copy or fill."""
         return self.profile.device_events
 
 
 def own_run(path: str | PathLike[str]) -> Profile:
-    """Return the profile that a lesson's command wrote, as `modeled` or measured on this machine.
+    """Return the profile that a lesson's command wrote, with the origin `modeled` or `measured`.
 
-    Raises ProfileReadError as `tidyprof.read` does.
+    Raises ProfileReadError under the same conditions as `tidyprof.read`.
     """
     import tidyprof
     from tidyprof.tables.contract import Origin, recorded_on
@@ -56,10 +57,10 @@ def own_run(path: str | PathLike[str]) -> Profile:
 
 
 def steady_part(profile: Profile) -> SteadyPart:
-    """Return the run without its warmup, by the trainer's rule.
+    """Return the part of the run after the trainer's warmup steps.
 
-    Raises ValueError if the profile has no step markers, which need the trainer's --roctx and
-    rocprofv3's --marker-trace.
+    Raises ValueError if the profile doesn't contain step markers. Step markers need the
+    trainer's --roctx and rocprofv3's --marker-trace.
     """
     import pandas as pd
 
@@ -85,7 +86,7 @@ def steady_part(profile: Profile) -> SteadyPart:
 
 
 def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
-    """Return the rank, start and end in ns, and number of one rank's steady steps."""
+    """Return one rank's number, the start and end of its steady steps in ns, and their count."""
     from cifar_train.config import TrainConfig
 
     steady = own.iloc[TrainConfig().warmup_for(len(own)) :]
@@ -99,9 +100,10 @@ def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
 
 
 def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return one mean step per table of `tidyprof.step_budget`, for `plots.step_budget`.
+    """Return a table with the mean step of each step budget, for `plots.step_budget`.
 
-    The columns are those of `step_budget` in ns, and `step` contains the key.
+    The result has the columns of `tidyprof.step_budget` in ns. The column `step` contains the
+    keys of `budgets`.
     """
     import pandas as pd
 

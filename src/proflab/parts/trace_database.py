@@ -1,6 +1,6 @@
-"""SQL queries on a learner's open database, read-only, with a time limit and one-line errors.
+"""Read-only SQL queries on a learner's open database, with a time limit and one-line errors.
 
-Exercises compare SQL queries by their results.
+Exercises compare queries by their results.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from proflab.errors import CourseError
 from proflab.exercises.answers import likely_mistake
 
 TIME_LIMIT_S = 10.0
-"""Time limit of a query in seconds. A join without its condition would never end."""
+"""Time limit of a query in seconds. A join without its condition would run almost forever."""
 
 MAX_ROWS = 200_000
-"""Maximum number of result rows, more than any result in a lesson has."""
+"""Maximum number of result rows. No result in a lesson reaches this number."""
 
 _STEPS_BETWEEN_LOOKS = 10_000
-"""SQLite instructions between two checks of the time limit, a fraction of a millisecond."""
+"""Number of SQLite instructions between two checks of the time limit, a fraction of a millisecond.
+"""
 
 _ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -36,58 +37,63 @@ _ALLOWED = {
 
 _EXPLANATIONS = {
     r'near "(.*)": syntax error': (
-        "SQLite can't parse the query at `{}`. The error is there or just before it"
+        "SQLite can't parse the query at `{}`. The error is at this position or just before it"
     ),
-    r"incomplete input": "the query is incomplete. Check for an open parenthesis",
+    r"incomplete input": "the query is incomplete. Check for a missing closing parenthesis",
     r"unrecognized token: (.*)": "SQLite can't parse {}. Check for a missing quotation mark",
     r"ambiguous column name: (\S+)": (
-        "several tables have a column `{0}`. Add the table name, as in `o.{0}`"
+        "several tables have a column `{0}`. Add the table name in front, as in `o.{0}`"
     ),
     r"misuse of (?:aliased )?(?:aggregate|window)": (
-        "this place doesn't allow functions such as sum or lag. Use a subquery"
+        "functions such as sum or lag aren't allowed in this part of a query. Use a subquery"
     ),
-    r"one statement at a time": "run one query at a time. Remove the `;` in the middle",
+    r"one statement at a time": "run only one query at a time. Remove the `;` in the middle",
     r"not authorized|prohibited": "only queries are allowed. Start with SELECT or WITH",
     r"interrupted": (
-        f"the query stopped after {TIME_LIMIT_S:.0f} s. Check for a JOIN without a condition or an"
-        " endless recursion"
+        f"the query was stopped after {TIME_LIMIT_S:.0f} s. Check for a JOIN without a condition"
+        " and for endless recursion"
     ),
 }
-"""Maps SQLite's messages to explanations."""
+"""Explanations of SQLite's error messages."""
 
 
 _ALL = "(SELECT type, name FROM sqlite_temp_master UNION ALL SELECT type, name FROM sqlite_master)"
-"""Everything that FROM can name, with the temporary views first."""
+"""Query for all names that FROM accepts, with the temporary views first."""
 
 
 class QuestionError(CourseError):
-    """SQLite couldn't run a query. The message says what to check."""
+    """Error for a query that SQLite can't run. The message suggests what to check."""
 
     @property
     def sentence(self) -> str:
-        """Message with a capital letter and a period."""
+        """Error message as a sentence with a capital letter and a period."""
         text = str(self)
         return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a query: column names, and rows of int, float, str, bytes or None."""
+    """Query result: column names, and rows with values of type int, float, str, bytes or None."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
 def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
-    """Return the result of a query. Raises QuestionError if SQLite can't or may not run it."""
+    """Return the result of a query.
+
+    Raises QuestionError if SQLite rejects the query or stops it.
+    """
     if not isinstance(question, str):
-        raise QuestionError(f"a query is a string of SQL, but this is a {type(question).__name__}")
+        raise QuestionError(
+            f"a query must be a string of SQL, but this value is a {type(question).__name__}"
+        )
     deadline = time.monotonic() + TIME_LIMIT_S
     connection.set_authorizer(_only_reading)
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
     try:
         cursor = connection.execute(question)
-        # One extra row shows that the result is too long.
+        # Fetch one extra row to detect a result that is too long.
         rows = cursor.fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         complaint = str(error)
@@ -108,9 +114,7 @@ def answer_of(connection: sqlite3.Connection, question: object) -> Answer:
 
 
 def _only_reading(action: int, *_: str | None) -> int:
-    """Authorize every part of a statement
-    (https://www.sqlite.org/c3ref/set_authorizer.html).
-    """
+    """Authorizer that allows only reads (https://www.sqlite.org/c3ref/set_authorizer.html)."""
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
@@ -118,7 +122,7 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
     if found := re.search(r"no such (table|column): (\S+)", complaint):
         what, name = found.groups()
         own = name.rpartition(".")[2]
-        # Check only views, because the lesson uses their names. PRAGMA doesn't accept placeholders.
+        # Check only views because lessons use the views' names. PRAGMA doesn't accept placeholders.
         views = [one for one, kind in _relations(connection).items() if kind == "view"]
         asked = {one: connection.execute(f'PRAGMA table_info("{one}")') for one in views}
         columns = {one: [row[1] for row in rows] for one, rows in asked.items()}
@@ -134,7 +138,7 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
 
 
 def _relations(connection: sqlite3.Connection) -> dict[str, str]:
-    """Map the name of each table and view to its kind."""
+    """Return a dictionary that maps the name of each table or view to its kind."""
     asked = f"SELECT name, type FROM {_ALL} WHERE type IN ('table', 'view') ORDER BY name"
     return {
         name: kind for name, kind in connection.execute(asked) if not name.startswith("sqlite_")
@@ -142,29 +146,30 @@ def _relations(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 class KnownQuery(str):
-    """SQL query with its `database`, so that queries can be compared by their results."""
+    """SQL query that stores its `database`, so that queries can be compared by their results."""
 
     database: sqlite3.Connection
 
     def __new__(cls, sql: str, database: sqlite3.Connection) -> KnownQuery:
-        """Return the query with its database."""
+        """Return a query that stores its database."""
         query = super().__new__(cls, sql)
         query.database = database
         return query
 
 
 def wrong_query(sql: str) -> Callable[[sqlite3.Connection], KnownQuery]:
-    """Return a plausible wrong query as a function of the data, for `Mistake`."""
+    """Return a function that creates this wrong query from the data, for use in `Mistake`."""
     return lambda database: KnownQuery(sql, database)
 
 
 @dataclass(frozen=True)
 class Query:
-    """SQL query that returns the same rows as the query `expected` on an open SQLite connection.
+    """SQL query that must return the same rows as the query `expected` on an open SQLite
+    connection.
 
-    columns -- description of each column for messages. The answer may use other column names.
-    ordered -- True if the order of the rows counts.
-    units   -- unit of each column for hints, or "".
+    - columns: description of each column for messages. The answer may use other column names.
+    - ordered: True if the order of the rows matters.
+    - units: unit of each column for hints, or "".
     """
 
     expected: str
@@ -173,13 +178,15 @@ class Query:
     units: Sequence[str] = ()
 
     def right(self, data: sqlite3.Connection) -> KnownQuery:
-        """Return a right query. Raises ValueError if it finds nothing in this data."""
+        """Return the expected query. Raises ValueError if the query finds nothing in this data."""
         if all(value is None for row in answer_of(data, self.expected).rows for value in row):
             raise ValueError("the file contains no data for this question")
         return KnownQuery(self.expected, data)
 
     def judge(self, answer: Any, right: KnownQuery, data: sqlite3.Connection) -> str | None:
-        """Return None for equal results, otherwise SQLite's error or the first difference."""
+        """Return None for equal results, or a sentence with SQLite's error or the first
+        difference.
+        """
         try:
             given = answer_of(data, answer)
         except QuestionError as error:
@@ -192,7 +199,7 @@ class Query:
         )
 
     def same(self, answer: Any, known: Any) -> bool:
-        """Return True if a query has the same result as a known wrong one."""
+        """Return True if the answer has the same result as a known wrong query."""
         try:
             given, wrong = (answer_of(known.database, sql).rows for sql in (answer, known))
             return _agree(given, wrong, self.ordered)
@@ -241,7 +248,7 @@ def _equal(value: Any, expected: Any) -> bool:
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:
-    """Return rows in a fixed order, even if a column mixes numbers, strings and NULL."""
+    """Return the rows in a fixed order, even if a column mixes numbers, strings and NULL."""
     return sorted(
         rows, key=lambda row: [(isinstance(one, int | float), one is None, str(one)) for one in row]
     )

@@ -1,4 +1,4 @@
-"""`python -m proflab.tapes TOOL ...`, the command that the launchers in `bin` run."""
+"""Entry point of `python -m proflab.tapes TOOL ...`, which the launchers in `bin` run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidyprof.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay a command of the tool in the first argument.
+    """Replay a command of the tool that the first argument names.
 
-    Return its exit code, or 2 if no tape matches.
+    Return the command's exit code, or 2 if no tape matches.
     """
     tool, *words = sys.argv[1:] if arguments is None else arguments
     try:

@@ -1,8 +1,8 @@
-"""Placeholders in file names, such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys expand
-them.
+"""Placeholders in file names, such as `rank%rank%_%pid%`.
 
-Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
-source/docs/how-to/using-rocprofv3.rst (ROCm 7).
+ROCprofiler-SDK and rocprof-sys expand these placeholders in the same way
+(github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
+source/docs/how-to/using-rocprofv3.rst, ROCm 7).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANK_VARIABLES = (
     "MPI_LOCALRANKID",
     "MPI_RANK",
 )
-"""Variables for %rank%, in lookup order. torchrun's RANK isn't among them."""
+"""Environment variables for %rank%, in lookup order. The list doesn't contain torchrun's RANK."""
 
 SIZE_VARIABLES = (
     "OMPI_COMM_WORLD_SIZE",
@@ -29,9 +29,9 @@ SIZE_VARIABLES = (
     "MPI_LOCALNRANKS",
     "MPI_SIZE",
 )
-"""Variables for %size%, in lookup order (format_path.cpp uses the last match in its list).
+"""Environment variables for %size%, in lookup order.
 
-Under plain srun, %size% is 1.
+format_path.cpp uses the last match in its list. Under plain srun, %size% is 1.
 """
 
 PLACEHOLDER = re.compile(r"(?:%env|\$ENV)\{([A-Z0-9_]+)\}%?|%([a-z_]+)%")
@@ -39,10 +39,10 @@ PLACEHOLDER = re.compile(r"(?:%env|\$ENV)\{([A-Z0-9_]+)\}%?|%([a-z_]+)%")
 
 @dataclass(frozen=True)
 class Process:
-    """The values of the placeholders for one process.
+    """Placeholder values for one process.
 
-    command     -- words of the program's command line.
-    environment -- environment variables of the process.
+    - command: words of the program's command line
+    - environment: environment variables of the process
     """
 
     hostname: str
@@ -52,7 +52,7 @@ class Process:
 
 
 def expand(text: str, process: Process) -> str:
-    """Return `text` with its placeholders replaced. Unknown placeholders don't change."""
+    """Return `text` with its placeholders replaced. Unknown placeholders remain unchanged."""
     environment, pid = process.environment, str(process.pid)
     rank = next((environment[name] for name in RANK_VARIABLES if name in environment), "")
     size = next((environment[name] for name in SIZE_VARIABLES if name in environment), "1")
@@ -63,7 +63,7 @@ def expand(text: str, process: Process) -> str:
 
     def replace(match: re.Match[str]) -> str:
         if match[1]:
-            # Blanks and slashes in a value would change the folder.
+            # Spaces and slashes in a value would change the folder.
             return re.sub(r"[ \t/]", "_", environment.get(match[1], ""))
         return values.get(match[2], match[0])
 

@@ -1,4 +1,4 @@
-"""Setup of PATH with the replay tool at its end, under the names of all tools.
+"""Setup that adds the replay tool to the end of PATH, under the name of each tool.
 
 A real tool therefore takes precedence.
 """
@@ -17,10 +17,11 @@ LAUNCHERS = Path(__file__).resolve().parent / "bin"
 
 
 def append_to_path(environ: MutableMapping[str, str] | None = None) -> dict[str, str]:
-    """Put the replay tool at the end of PATH in `environ` (default: this process's environment).
+    """Put the replay tool at the end of PATH in `environ` (by default, this process's environment).
 
-    Return `real` or `player` for each tool, depending on which one PATH finds. Set PROFLAB_PYTHON
-    unless it is already set. The launchers use it to find the course's Python.
+    Return `real` or `player` for each tool, depending on which of the two PATH finds. Set
+    PROFLAB_PYTHON unless it is already set. The launchers use this variable to find the course's
+    Python.
     """
     environ = os.environ if environ is None else environ
     parts = [part for part in environ.get("PATH", "").split(os.pathsep) if part]

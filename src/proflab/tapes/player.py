@@ -1,4 +1,4 @@
-"""Replay of a tape: find a command's tape, write its files, and print its text."""
+"""Replay of tapes: find the tape of a command, write its files, and print its text."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from tidyprof.standard_streams import PAGE_COLUMNS, as_shown
 
 FILE, ARCHIVE = "tape.json", "files.tar.xz"
 OWN_FOLDER = "@tape@"
-"""Placeholder in a tape's arguments for the tape's folder, which contains the command's input
-files.
+"""Placeholder in a tape's arguments that represents the tape's folder.
+
+The folder contains the command's input files.
 """
 
 _PLACE = re.compile(r"@([\w]+?)(\.stem)?@")
 
 
 class NoTapeError(UserError):
-    """Error for a command that isn't on a tape. `commands` lists the commands on the tool's
+    """Error for a command that no tape contains. `commands` lists the commands on the tool's
     tapes.
     """
 
@@ -41,16 +42,16 @@ class NoTapeError(UserError):
         self.commands = commands
         listed = "Run one of these commands" if commands else "Record a tape of it"
         super().__init__(
-            f"{tool} isn't installed, and the course has no tape of this command. {listed}"
+            f"{tool} isn't installed, and the course doesn't have a tape of this command. {listed}"
         )
 
 
 @dataclass(frozen=True)
 class Tape:
-    """One command of one tool: its arguments, release, exit code, text, files and origin.
+    """One command of one tool, with its arguments, release, exit code, text, files and origin.
 
-    Each file has a name that the options give it, its process number, and its stored name in the
-    archive.
+    Each file has a name that depends on the command's options, a process number, and a stored
+    name in the archive.
     """
 
     folder: Path
@@ -67,13 +68,15 @@ class Tape:
 
     @property
     def command(self) -> str:
-        """Command line for people."""
+        """Command line in readable form."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
         return " ".join([*variables, self.tool, shlex.join(self.arguments)])
 
     @cached_property
     def request(self) -> Request | None:
-        """Request of the command in the followed release, or None if that release rejects it."""
+        """Request in the command for the selected release, or None if that release rejects the
+        command.
+        """
         words = [word.replace(OWN_FOLDER, str(self.folder)) for word in self.arguments]
         try:
             return understand(self.tool, words, self.environment)
@@ -82,7 +85,7 @@ class Tape:
 
     @cached_property
     def contents(self) -> Mapping[str, bytes]:
-        """Contents of the written files by their stored names."""
+        """Contents of the command's output files by their stored names."""
         if not self.files:
             return {}
         with tarfile.open(self.folder / ARCHIVE) as archive:
@@ -90,12 +93,12 @@ class Tape:
 
 
 def tapes_folder() -> Path:
-    """Return the folder of the course's tapes."""
+    """Return the folder that contains the course's tapes."""
     return shipped_folder() / "tapes"
 
 
 def tapes(folder: Path | None = None) -> Iterator[Tape]:
-    """Yield all tapes of a folder in the order of their names."""
+    """Yield all tapes in a folder, sorted by name."""
     for path in sorted((folder or tapes_folder()).glob(f"*/{FILE}")):
         yield Tape(path.parent, **json.loads(path.read_text(encoding="utf-8")))
 
@@ -103,9 +106,9 @@ def tapes(folder: Path | None = None) -> Iterator[Tape]:
 def find(request: Request, folder: Path | None = None) -> Tape:
     """Return the tape of a command.
 
-    All options must match, except options for the output location. A recorded tape is preferred to
-    a modeled tape, and a tape from the followed release to tapes from other releases. Raises
-    NoTapeError if no tape matches.
+    All options must match except options that set the output location. Recorded tapes take
+    precedence over modeled tapes, and tapes from the selected release take precedence over other
+    releases. Raises NoTapeError if no tape matches.
     """
     own = [tape for tape in tapes(folder) if tape.tool == request.tool]
     found = [tape for tape in own if tape.request and tape.request.key == request.key]
@@ -120,7 +123,7 @@ def play(
 ) -> int:
     """Replay a command and return its exit code.
 
-    Raises ToolError if the tool rejects the command, and NoTapeError if it isn't on a tape.
+    Raises ToolError if the tool rejects the command, and NoTapeError if no tape contains it.
     """
     request = understand(tool, arguments, environment)
     asked = vars(request.options)
@@ -134,7 +137,7 @@ def play(
     announce = f"{tool}: replay, nothing was measured: {tape.origin['kind']} {origin}"
     print(as_shown(announce, sys.stderr, PAGE_COLUMNS), file=sys.stderr, flush=True)
     written = _write_files(tape, request, environment)
-    # If there are several processes, only rank 0 prints.
+    # If there are several processes, only rank 0 prints text.
     if not request.program.rank:
         print(_filled(tape.printed, request.places, written), end="")
         print(_filled(tape.messages, request.places, written), end="", file=sys.stderr)
@@ -144,7 +147,7 @@ def play(
 def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -> dict[str, str]:
     """Write the files of this process, or of all processes if the command starts them itself.
 
-    Return the path of each written file by its number.
+    Return the path of each written file by its file number.
     """
     program, written = request.program, {}
     for number, file in enumerate(tape.files):
@@ -174,8 +177,9 @@ def _write_files(tape: Tape, request: Request, environment: Mapping[str, str]) -
 def _filled(text: str, places: Mapping[str, str], files: Mapping[str, str]) -> str:
     """Return text with its placeholders replaced.
 
-    `@NAME@` is a place, `@NAME.stem@` a place without its suffix, and `@NUMBER@` the path of a
-    file.
+    - `@NAME@` becomes a location.
+    - `@NAME.stem@` becomes a location without its suffix.
+    - `@NUMBER@` becomes the path of a file.
     """
 
     def value(found: re.Match[str]) -> str:

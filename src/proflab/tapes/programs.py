@@ -1,4 +1,4 @@
-"""The program that a tool starts: its words that select a tape, and its ranks."""
+"""The program that a tool starts: the arguments that select a tape, and the program's ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 IGNORED = ("--run-dir", "--data", "--data-path")
-"""Options of the trainer that set the source of the images and the results folder."""
+"""Trainer options that set the image source and the results folder."""
 
 LAUNCHERS = {
     "torchrun": ("RANK", "WORLD_SIZE"),
@@ -16,9 +16,9 @@ LAUNCHERS = {
     "mpiexec": ("PALS_RANKID", "PMI_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 }
-"""Variables with a process's rank and the number of ranks, by launcher.
+"""Environment variables with a process's rank and the number of ranks, by launcher.
 
-The order matters because torchrun and mpirun inherit Slurm's variables within a job.
+The order matters because torchrun and mpirun inherit Slurm's variables within a Slurm job.
 """
 
 _COUNT = re.compile(r"(?:^| )--?(?:nproc[-_]per[-_]node|ntasks|np|n)[ =]?(\d+)")
@@ -27,13 +27,14 @@ _PROGRAM = re.compile(r"(?<= )(?=(?:-m|--|bash|\S*python[\d.]*|cifar-train|\S*\.
 
 @dataclass(frozen=True)
 class Program:
-    """A program without its launcher's words.
+    """Program without its launcher's arguments.
 
-    words    -- the program's command line.
-    options  -- each option with its values. The key "" contains the words before the first option.
-    ranks    -- number of its processes.
-    rank     -- rank of this process if a launcher started it, otherwise None.
-    launcher -- the launcher in the command itself, or "".
+    - words: the program's command line.
+    - options: each option with its values. The key "" contains the words before the first
+      option.
+    - ranks: the number of processes.
+    - rank: the rank of this process if a launcher started it, otherwise None.
+    - launcher: the launcher in the command itself, or "".
     """
 
     words: tuple[str, ...]
@@ -43,24 +44,24 @@ class Program:
     launcher: str = ""
 
     def environment_of(self, rank: int) -> dict[str, str]:
-        """Return the variables that the command's launcher sets for a rank."""
+        """Return the environment variables that the command's launcher sets for a rank."""
         return dict(
             zip(LAUNCHERS.get(self.launcher, ()), (str(rank), str(self.ranks)), strict=False)
         )
 
 
 def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Program:
-    """Return the program of a command line, with or without a launcher.
+    """Return the program in a command line, with or without a launcher.
 
-    The launcher in the command sets the number of ranks. If there is none, the number comes from
-    the variables of the launcher that started this process.
+    The launcher in the command sets the number of ranks. If the command has no launcher, the
+    number comes from the environment variables of the launcher that started this process.
     """
     own, name = list(words), PurePath(words[0]).name if words else ""
     if name in LAUNCHERS:
         options = _PROGRAM.split(f"{' '.join(own)} ", maxsplit=1)[0]
         own = own[len(options.split()) :]
         count = _COUNT.search(options)
-        own = ["python", *own] if own[:1] == ["-m"] else own  # torchrun adds Python
+        own = ["python", *own] if own[:1] == ["-m"] else own  # torchrun adds "python"
         return Program(tuple(own), _options(own), int(count[1]) if count else 1, None, name)
     for one in LAUNCHERS.values() if own else ():
         if all(environment.get(variable, "").isdecimal() for variable in one):
@@ -70,7 +71,7 @@ def read_program(words: Sequence[str], environment: Mapping[str, str]) -> Progra
 
 
 def _options(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return each option with its values. If an option is repeated, the last one counts.
+    """Return each option with its values. If an option occurs twice, its last occurrence counts.
 
     The key "" contains the words before the first option.
     """

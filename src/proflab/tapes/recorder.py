@@ -1,4 +1,4 @@
-"""Recording of a tape: run a command of a real tool, and store its text, exit code and files."""
+"""Recording of tapes: run a command of a real tool, and store its text, exit code and files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from proflab.tapes.player import ARCHIVE, FILE, OWN_FOLDER, tapes_folder
 from proflab.tapes.requests import SHA, Request, digest, understand
 
 SHORTEST = 4
-"""Minimum length of an option's value to be recognized in printed text."""
+"""Minimum length of option values that the recorder replaces with placeholders in printed text."""
 
 _NAME = re.compile(r"@(\w+)@")
 _ROCM = re.compile(r"rocm(?:[ _]version)?: *v?(\d+\.\d+)", re.IGNORECASE)
 
 Patterns = list[tuple[str, Path, re.Pattern[str]]]
-"""Name, folder to look in, and path pattern of each output location."""
+"""Name, folder to search and path pattern of each output location."""
 
 
 def record(
@@ -35,8 +35,13 @@ def record(
 ) -> Path:
     """Run a tool's command line and return the folder of its new tape.
 
-    Raises CourseError if the tool has no table of options or isn't installed, or if the tape
-    exists. Raises ToolError if the tool rejects the command.
+    Raises CourseError in these cases:
+
+    - The course has no options table for the tool.
+    - The tool isn't installed.
+    - The tape already exists.
+
+    Raises ToolError if the tool rejects the command.
     """
     tool, found = words[0], shutil.which(words[0])
     if tool not in TOOLS or found is None or Path(found).resolve().parent == LAUNCHERS:
@@ -86,7 +91,7 @@ def _patterns(request: Request) -> Iterator[tuple[str, Path, re.Pattern[str]]]:
 
 
 def _seen(patterns: Patterns) -> dict[str, int]:
-    """Return the files that match a pattern, with their modification times."""
+    """Return the files that match a pattern, and their modification times."""
     return {
         str(path): path.stat().st_mtime_ns
         for _, folder, pattern in patterns
@@ -98,10 +103,10 @@ def _seen(patterns: Patterns) -> dict[str, int]:
 def _store(
     paths: Sequence[str], patterns: Patterns, folder: Path
 ) -> tuple[list[dict[str, str]], list[dict[str, str | int]]]:
-    """Pack files into the tape. Return the processes that wrote them and the table of files.
+    """Pack files into the tape. Return the processes that wrote the files, and the table of files.
 
-    Placeholders became different numbers for each process, such as a rank and a process number. The
-    largest number is the process number.
+    The tool replaced placeholders with different numbers for each process, such as a rank and a
+    process id. The largest number is the process id.
     """
     matched = []
     for path in paths:
@@ -126,8 +131,8 @@ def _store(
 
 
 def _portable(word: str, request: Request, folder: Path) -> str:
-    """Return an argument with a digest for each input file. Settings files are moved into the
-    tape.
+    """Replace each input file in an argument with a digest, and return the argument. Settings files
+    move into the tape.
     """
     if word in getattr(request.options, "config", []):
         return f"{OWN_FOLDER}/{PurePath(shutil.copy(word, folder)).name}"
@@ -137,7 +142,9 @@ def _portable(word: str, request: Request, folder: Path) -> str:
 
 
 def _with_names(text: str, paths: Sequence[str], request: Request) -> str:
-    """Return printed text with `@NUMBER@` for files and `@NAME@` for the values of options."""
+    """Return printed text with `@NUMBER@` instead of file names and `@NAME@` instead of option
+    values.
+    """
     for path in sorted(paths, key=len, reverse=True):
         number = f"@{paths.index(path)}@"
         text = text.replace(path, number).replace(os.path.relpath(path), number)

@@ -1,4 +1,4 @@
-"""The request in a command line: the options that select a tape, and the output locations."""
+"""Requests in command lines: the options that select a tape, and the output locations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from proflab.tapes.programs import IGNORED, Program, read_program
 from proflab.tapes.settings import settings_of
 
 WORKLOAD = "PROFLAB_WORKLOAD"
-"""Environment variable with the program that runs while a monitor records."""
+"""Environment variable that names the program to run while a monitor records."""
 
 SHA = "sha256:"
-"""Prefix of the digest that represents an input file in a tape's arguments."""
+"""Prefix of a digest that represents an input file in a tape's arguments."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A command line that its tool accepts.
+    """Command line that the tool accepts.
 
-    key    -- the part that selects a tape. Equal keys request equal output.
-    places -- values of the options that set output locations, by option name.
+    - key: the part that selects a tape. Equal keys request the same output.
+    - places: values of the options that set output locations, by option name.
     """
 
     tool: str
@@ -44,9 +44,9 @@ def _parser(tool: str, rocm: str) -> ToolParser:
 
 
 def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the tool's options and the words of the program that it starts.
+    """Return the tool's options and the command line of the program that it starts.
 
-    Raises ToolError if the tool's followed release rejects the command line.
+    Raises ToolError if the tool's selected release rejects the command line.
     """
     own, program = split(tool, arguments)
     options = _parser(tool, release.rocm()).parse_args(own)
@@ -61,7 +61,10 @@ def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list
 
 
 def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
-    """Return the request in a tool's command line. Raises ToolError if the tool rejects it."""
+    """Return the request in a tool's command line.
+
+    Raises ToolError if the tool rejects the command line.
+    """
     options, words = parse(tool, arguments)
     table, parser = table_of(tool), _parser(tool, release.rocm())
     if tool in table.get("workload", ()) and not words:
@@ -80,7 +83,7 @@ def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, st
         elif role == "place":
             places |= {} if value is None else {name: str(value)}
         elif role == "input":
-            # Option -p of `rocprof-compute analyze` collects lists.
+            # The option -p of `rocprof-compute analyze` collects lists.
             flat = [one for each in values for one in (each if isinstance(each, list) else [each])]
             key[name] = [digest(Path(one)) for one in flat]
         elif not role:
@@ -92,9 +95,9 @@ def understand(tool: str, arguments: Sequence[str], environment: Mapping[str, st
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a file's content, or of all file names and contents in a folder.
+    """Return the digest of a file's content, or of all names and contents in a folder.
 
-    A path that is already a digest or doesn't exist is returned unchanged.
+    A path that doesn't exist, or that is already a digest, is returned unchanged.
     """
     if path.is_file():
         return SHA + hashlib.sha256(path.read_bytes()).hexdigest()

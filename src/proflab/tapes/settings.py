@@ -1,4 +1,4 @@
-"""Settings of rocprof-sys from defaults, configuration files, the environment and options."""
+"""Settings of rocprof-sys from defaults, configuration files, environment variables and options."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ IGNORED = {
     "ROCPROFSYS_PERFETTO_FILL_POLICY",
     "ROCPROFSYS_USE_PID",
 }
-"""Settings that don't select a tape."""
+"""Settings that don't affect the choice of a tape."""
 
 
 def settings_of(
     files: Sequence[str], environment: Mapping[str, str], options: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the value of each setting. Later sources override earlier ones.
+    """Return the value of each setting. Later sources override earlier sources.
 
     Raises ToolError for a file that can't be read.
     """
@@ -36,5 +36,5 @@ def settings_of(
         pairs = (line.partition("#")[0].partition("=") for line in lines)
         found |= {name.strip(): value.strip() for name, _, value in pairs}
     found |= {**environment, **options}
-    # 500.0 and 500 mean the same.
+    # Treat 500.0 and 500 as the same value.
     return {name: re.sub(r"\.0$", "", found[name]) for name in known if name not in IGNORED}

@@ -1,24 +1,34 @@
-"""The command line of each tool, read from one TOML file per family of tools.
+"""Command-line parsers of the tools, read from one TOML file per tool family.
 
-The table of releases (proflab.releases) removes options that the followed release lacks. Its key is
-the last name of an option. In a file, `[options]` contains the options of all tools in the family,
-`[tool.NAME]` the options of one tool, `[commands.NAME]` a subcommand, and `[shared.NAME]` options
-that commands include with `like`. An option has its names, and its help text or the arguments of
-`argparse.ArgumentParser.add_argument`. There are also these keys:
+The release table (proflab.releases) removes options that the selected release doesn't support. In
+the release table, the key of an option is the last of its names. A TOML file contains these
+tables:
 
-    flag      -- the option doesn't take a value
-    switch    -- a flag that also accepts a truth value
-    append    -- the option's values are collected
-    type      -- int, float, path, lower, upper, metric, or a name in `[choices]`
-    variable  -- the environment variable that contains the default
-    exclusive -- not together with other exclusive options
-    role      -- place (output location), input (a file to read) or ignored (doesn't select a tape)
-    sets      -- the rocprof-sys settings that the option's values set
+- `[options]`: options of all tools in the family
+- `[tool.NAME]`: options of one tool
+- `[commands.NAME]`: options of one subcommand
+- `[shared.NAME]`: options that commands include with `like`
 
-The file also describes how a tool behaves. `family` is its name in the table of releases.
-`error_code` and `refusals` apply to wrong command lines, and `version` to --version. `workload` is
-for tools whose program is named by a variable. `reads` is the prefix of the variables that the tool
-reads, and `files` lists its output locations.
+The key of an option contains its names. The value is either the help text or a table of arguments
+for `argparse.ArgumentParser.add_argument`. An option can also have these keys:
+
+- flag: the option doesn't take a value
+- switch: the option is a flag that also accepts a truth value
+- append: the option collects its values
+- type: int, float, path, lower, upper, metric, or a name in `[choices]`
+- variable: the environment variable that contains the default
+- exclusive: the option can't be combined with other exclusive options
+- role: place (output location), input (a file to read) or ignored (doesn't select a tape)
+- sets: the rocprof-sys settings that the option's values set
+
+The file also describes the behavior of a tool with these keys:
+
+- family: name of the tool in the release table
+- error_code and refusals: behavior for wrong command lines
+- version: output of --version
+- workload: tools whose program is named by an environment variable
+- reads: prefix of the environment variables that the tool reads
+- files: output locations of the tool
 """
 
 from __future__ import annotations
@@ -52,13 +62,11 @@ TOOLS = {
     "rpd2tracing": "rpd2tracing",
     "runTracer.sh": "run_tracer",
 }
-"""The TOML file with the options of each tool."""
+"""TOML file with the options of each tool."""
 
 
 class ToolError(UserError):
-    """A message that the real tool would end with. `exit_code` is also the real tool's exit
-    code.
-    """
+    """Error message of the real tool. `exit_code` is the real tool's exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -66,10 +74,10 @@ class ToolError(UserError):
 
 
 class ToolParser(argparse.ArgumentParser):
-    """A parser that raises ToolError with the tool's own exit code.
+    """Argument parser that raises ToolError with the tool's own exit code.
 
-    roles -- role of each option, by its dest.
-    sets  -- settings that each option's values set, by its dest.
+    - roles: role of each option, by the option's dest
+    - sets: settings that each option's values set, by the option's dest
     """
 
     code = 2
@@ -86,12 +94,12 @@ class ToolParser(argparse.ArgumentParser):
 
 @cache
 def table_of(tool: str) -> Mapping[str, Any]:
-    """Return the table of a tool in TOOLS."""
+    """Return a tool's table from its TOML file."""
     return tomllib.loads((FOLDER / f"{TOOLS[tool]}.toml").read_text(encoding="utf-8"))
 
 
 def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the tool's own words and the words of the program that it starts."""
+    """Return the tool's own arguments and the command line of the program that it starts."""
     words = list(arguments)
     if "--" not in words and table_of(tool).get("program_without_dashes"):
         words.insert(2 if words[:1] == ["-o"] else 0, "--")
@@ -100,7 +108,7 @@ def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def build_parser(tool: str) -> ToolParser:
-    """Return the parser of a tool in the followed release."""
+    """Return a tool's parser for the selected release."""
     table, rocm = table_of(tool), release.rocm()
     family = table.get("family", tool)
 
@@ -140,7 +148,7 @@ def _add(
     entry: Mapping[str, Any],
     is_there: Callable[[str], bool],
 ) -> None:
-    """Add the options of a tool or a command that exist in this release."""
+    """Add the options of a tool or command that exist in this release."""
     exclusive: argparse._MutuallyExclusiveGroup | None = None
     rows = [row for name in entry.get("like", ()) for row in table["shared"][name].items()]
     for names, row in [*rows, *entry.get("options", {}).items()]:
@@ -161,10 +169,10 @@ def _add(
 
 
 def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of add_argument."""
+    """Return an option's arguments for add_argument."""
     if kind := row.pop("type", None):
         row |= {"choices": choices[kind].split()} if kind in choices else {"type": _TYPES[kind]}
-    # Uppercase choices may also be typed in lowercase.
+    # Users may also type uppercase choices in lowercase.
     if kind in choices and choices[kind].isupper():
         row["type"] = str.upper
     if variable := row.pop("variable", None):
@@ -184,7 +192,7 @@ def _truth(text: str) -> bool:
 
 
 def _metric(text: str) -> str:
-    """Return the number of a block, table or metric such as 2, 2.1 or 2.1.4."""
+    """Return the number of a block, table or metric, such as 2, 2.1 or 2.1.4."""
     if not re.fullmatch(r"\d+(\.\d{1,2}(\.\d{1,2})?)?", text):
         raise argparse.ArgumentTypeError(f"Invalid metric id: {text}")
     return text
