@@ -168,7 +168,7 @@ def _entry(issue: KnownIssue) -> str:
     return "\n".join(
         [
             f"### {issue.heading}\n",
-            *(f"**{name}.** {text}\n" for name, text in points.items() if text),
+            *(f"**{name}:** {text}\n" for name, text in points.items() if text),
         ]
     )
 
@@ -193,7 +193,7 @@ def versions(found: Versions) -> str:
         return ""
     if found.note.startswith("all"):
         return f"{_sentence(found.note)}."
-    return f"{found.tool}: {found.note}."
+    return f"{found.tool}, {found.note}."
 
 
 def _sentence(text: str) -> str:

@@ -3,7 +3,7 @@
 const RESULTS = 20;
 const AROUND = 130; // characters shown before and after the first word found
 const BOOST = { title: 6, also: 4, page: 1, text: 1, code: 0.3 };
-const ALSO = /^Also described as\. (.*)$/m; // the words of users, which a known issue lists
+const ALSO = /^Also described as: (.*)$/m; // the words of users, which a known issue lists
 const START_OF_WORD = 0.4; // the weight of a longer word, such as hipMemcpyAsync for hipMemcpy
 const LAST = /CHANGELOG|^index|docs\/contributors/; // pages for contributors follow pages for users
 const LAST_BOOST = 0.5;
