@@ -1,1 +1,1 @@
-"""The first folder on the PYTHONPATH of a program with hooks. It contains only sitecustomize.py."""
+"""The first folder on the PYTHONPATH of a program with hooks. It provides only sitecustomize.py."""
