@@ -1,14 +1,14 @@
-"""Intervals for a ratio of total times, computed by exchanging runs between two versions.
+"""Compute intervals for a ratio of total times by exchanging runs between two versions.
 
-Suppose that a change makes every run `ratio` times as long and does nothing else. Then a new run
-divided by `ratio` could have been a run of the base version, so exchanging the two gives a data set
-that is equally likely. The interval contains every ratio for which the observed totals aren't
-among the most extreme 5% of all exchanges. This permutation test is exact for any distribution of
-the runs (E. J. G. Pitman: Significance Tests Which May be Applied to Samples From any Populations,
-Supplement to the Journal of the Royal Statistical Society 4, 1937, pages 119 to 130). The ends of
-the interval are themselves ratios of totals over exchanged runs (J. A. Hartigan: Using Subsample
-Values as Typical Values, Journal of the American Statistical Association 64, 1969, pages 1303 to
-1317).
+Suppose that a change makes every run `ratio` times as long and has no other effect. Then a new run
+divided by `ratio` could just as well be a run of the base version. Therefore, exchanging two such
+runs gives an equally likely data set. The interval contains every ratio for which the observed
+totals aren't among the most extreme 5% of all exchanges. This permutation test is exact for any
+distribution of run times (E. J. G. Pitman: Significance Tests Which May be Applied to Samples From
+any Populations, Supplement to the Journal of the Royal Statistical Society 4, 1937, pages 119 to
+130). Both ends of the interval are also ratios of totals over exchanged runs (J. A. Hartigan: Using
+Subsample Values as Typical Values, Journal of the American Statistical Association 64, 1969, pages
+1303 to 1317).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ import numpy as np
 CONFIDENCE = 0.95
 
 MAX_EXCHANGES = 10_000
-"""The maximum number of exchanges. If there are more, this many random ones represent them, and the
-confidence level at the ends of the interval varies by about 0.2%.
+"""The maximum number of exchanges. If more exchanges are possible, use this many random exchanges.
+In this case, the confidence level at the ends of the interval varies by about 0.2%.
 """
 
 SEED = 20_260_821
-"""A fixed seed, so the same runs give the same interval on every machine."""
+"""A fixed seed, so the same runs produce the same interval on every machine."""
 
 LEAST_REPEATS = 5
-"""The minimum number of runs of each version. With five paired runs, the widest interval has a
-level of 93.8%. With at least six, the level is at least CONFIDENCE.
+"""The minimum number of runs of each version. With five pairs of runs, the widest interval has a
+confidence level of 93.8%. With at least six pairs, the level is at least CONFIDENCE.
 """
 
 
 class Ratio(NamedTuple):
-    """A ratio with the ends and the confidence level of its interval. The level is the share of
-    cases (0 to 1) in which the interval contains the true ratio.
+    """A ratio with the ends and the confidence level of its interval. The level is the probability
+    (0 to 1) that the interval contains the true ratio.
     """
 
     ratio: float
@@ -49,11 +49,11 @@ class Ratio(NamedTuple):
 
 
 def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool = False) -> Ratio:
-    """Return the mean of `over` divided by the mean of `under`, one positive value per run.
+    """Return the mean of `over` divided by the mean of `under`. Each run has one positive value.
 
-    paired -- whether values at the same position were measured one after the other, in random
-    order. If so, only these two values are exchanged, so a load that affects both cancels out.
-    Otherwise, any runs are exchanged, which requires that all runs are independent.
+    - paired: whether values at the same position were measured one after the other, in random
+      order. If so, only values at the same position are exchanged, so a load that affects both
+      values cancels out. Otherwise, any values are exchanged, which requires independent runs.
 
     Raises ValueError for fewer than LEAST_REPEATS values, for a value that isn't a positive number,
     and for paired values that differ in number.
@@ -83,8 +83,8 @@ def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: 
 
     The values may be 0. Otherwise, the same rules apply as in `ratio_of_totals`.
 
-    error -- the acceptable share (0 to 1) of equal versions for which the result is True. If there
-    are too few runs for this share, the result is always False.
+    - error: the acceptable share (0 to 1) of equal versions for which the result is True. If there
+      are too few runs for this share, the result is always False.
     """
     gains = np.subtract(*_exchanged_totals(np.asarray(over), np.asarray(under), paired))
     extreme = 1 + min((gains <= 0).sum(), (gains >= 0).sum())
