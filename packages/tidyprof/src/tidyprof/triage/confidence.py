@@ -24,21 +24,20 @@ from tidyprof.triage.rules import (
 NO_BOTTLENECK, INCONCLUSIVE = "no-bottleneck", "inconclusive"
 
 MARGIN = 1.5
-"""A verdict is confident if the share of its cause is at least this many times the next-largest
-share. The step budgets of two tools differ by less than this factor, and so do the budgets with and
-without a profiler.
+"""The minimum ratio between the two largest shares in a confident verdict. The step budgets of two
+tools differ by a smaller factor, and so do budgets with and without a profiler.
 """
 
 CLEAR = 1.25
-"""In a confident verdict, shares differ from LIMIT by this factor. Each share is a mean of only a
-few steps.
+"""The minimum ratio between a share and LIMIT in a confident verdict. Shares are uncertain, because
+they are means of only a few steps.
 """
 
 ONE_STEP = 0.4
-"""If the trace has a single step, a cause must take this share, because the step may be unusual."""
+"""The minimum share of a cause in a trace with a single step, because that step may be unusual."""
 
 COMPUTING = 0.7
-"""A run without a bottleneck computes for at least this share of its time. If it computes less,
+"""The minimum share of computing time in a run without a bottleneck. In a run that computes less,
 several small causes may add up.
 """
 
@@ -48,21 +47,19 @@ warning at the first limit. The verdict becomes inconclusive at the second limit
 """
 
 KEEPS_UP = 0.55
-"""If the device works for this share of the step, the host nearly keeps up with it. In this case, a
-larger batch or a faster CPU is enough to fix a launch-bound run.
+"""The minimum busy share of a device if the host nearly keeps up with it. A larger batch or a
+faster CPU is then enough to fix a launch-bound run.
 """
 
 DEVICES_DIFFER = 0.3
-"""If the busy shares of devices differ by this much, the devices don't share a bottleneck."""
+"""The minimum difference between the busy shares of devices that don't share a bottleneck."""
 
 CAPTURED = 0.5
-"""If a graph captured this share of the launches without running them, the verdict is inconclusive.
-"""
+"""The share of captured launches that makes a verdict inconclusive. Captured launches don't run."""
 
 UNEQUAL = 2
-"""If the largest graph replay has this many times the median number of kernels, kernels of other
-replays may be missing from the file. For comparison, the graphs of one model had 4, 12 and 15
-kernels.
+"""The minimum ratio of the largest to the median number of kernels per graph replay that suggests
+missing kernels. For comparison, the graphs of one model had 4, 12 and 15 kernels.
 """
 
 MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
@@ -74,14 +71,15 @@ compilation.
 """
 
 BETWEEN = "between steps"
-"""The range that `tidyprof run` records from an optimizer step to the next model call."""
+"""The name of the range that `tidyprof run` records from an optimizer step to the next model call.
+"""
 
 
 def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
     """Return the rows that limit the run, the largest first.
 
-    Rows about computing devices come last. Shares exclude the time lost to other programs, so lost
-    time can't hide a cause.
+    Rows that describe a computing device come last. Shares exclude the time lost to other programs,
+    so lost time can't hide a cause.
     """
     length = view.step.length_ns - view.step.parts.get(CPU_STEAL, 0.0)
     fired = [
@@ -94,7 +92,8 @@ def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
     """Return the reason why the files don't show the bottleneck, or an empty string if they show
     it.
 
-    Unreliable measurements are the first possible reason. Time without a known cause is the second.
+    One possible reason is an unreliable measurement. Another reason is a long time without a known
+    cause.
     """
     if not view.step.length_ns:
         return "all device events have zero length, so the step can't be divided into parts"
@@ -117,7 +116,7 @@ def _unreliable_parts(view: View, idle: float) -> str:
     if 2 * facts.number("empty_replays") >= max(facts.number("graph_replays"), 1) and idle >= LIMIT:
         return f"{replay_words(view)}, so the work of the GPU is unknown"
     if graphs_may_lack_kernels(view):
-        return "the GPU idles while graphs should run, so kernels of graphs may be missing"
+        return "the GPU is idle while graphs should run, so the file may lack their kernels"
     return ""
 
 
@@ -201,9 +200,9 @@ def replay_words(view: View) -> str:
 
 
 def graphs_may_lack_kernels(view: View) -> bool:
-    """Return True if the file may lack kernels of graphs. In such a file, graphs launched much of
-    the work, but the device idles although work is queued or the host waits. A call that waits
-    returns microseconds after the work has ended.
+    """Return True if kernels that graphs launched may be missing from the file. In such a file,
+    graphs launched much of the work, but the device is idle while work is queued or the host waits.
+    Normally, a waiting call returns microseconds after the work has ended.
     """
     graphs = view.run.facts.number("graph_share")
     return graphs >= LIMIT and max(view.share("other"), view.share("blocked_host")) >= LIMIT

@@ -1,4 +1,4 @@
-"""How long the host's threads had no CPU core, and how much time other programs took."""
+"""Measure how long the host's threads had no CPU core, and how much time other programs took."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ CPU_STEAL = "other_programs"
 """The part of a step in which the host was ready to run, but other programs had the CPU."""
 
 BUSY_MACHINE = 0.55
-"""If threads wait for a CPU core for this share of the steps, the host's own work is unknown. The
-share is one half if one other program competes for the core. Measurements by two clocks differ by a
-few hundredths.
+"""The share of time waiting for a CPU core that hides the host's own work. If one other program
+competes for the core, the share is one half, and two clocks measure it within a few hundredths.
 """
 
 COLUMNS = (("processor_time", "lost_ns"), ("processor_queue", "waited_ns"))
-"""Pairs of a name in `Profile.counters` and the column for its values."""
+"""The counter names in `Profile.counters`, each with the column for its values."""
 
 
 def thread_times(
@@ -32,10 +31,11 @@ def thread_times(
     finish: np.ndarray,
     parts: Mapping[str, Intervals],
 ) -> dict[str, Any]:
-    """Return the time in ns (Float64) for which each step's thread had no CPU core.
+    """Return how long the thread of each step had no CPU core, in ns (Float64).
 
     The key lost_ns contains the time without a core. The key waited_ns contains the time that the
-    thread waited for a core. The key of each part contains the waiting time in that part in ns.
+    thread waited for a core. For each part, the key with the part's name contains the waiting time
+    in ns.
 
     - begin, finish: the start and end times of each step in ns.
     - parts: a mapping from each part to the intervals in which the host was in that part.

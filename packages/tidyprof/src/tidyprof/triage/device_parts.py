@@ -58,43 +58,44 @@ from tidyprof.triage.profiler_overhead import cost_of
 from tidyprof.triage.recomputation import recomputed
 
 SILENT_NS = 1_000_000
-"""If the host makes no call and runs no operator for this long, it isn't just launching kernels.
+"""The minimum time without calls and operators after which the host counts as silent.
 
 A launch takes microseconds, for example 10 µs in a trace of four ranks on MI300X. A profiled
 operator takes at most a few hundred microseconds.
 """
 
 ELSEWHERE_NS = 5_000_000
-"""The same limit for a host that runs operators but makes no call. Even a hundred operators without
-a launch take less time.
+"""The same limit for a host that runs operators but makes no calls. Even a hundred operators
+without a launch take less time.
 """
 
 SLOW_LAUNCH = 100
-"""If a kernel's first launch takes this many times the median launch time, it loads or compiles
-code.
+"""The minimum ratio of a slow first launch to the median launch time. Such a launch loads or
+compiles code.
 """
 
 SEARCH_NS, SEARCHED_KERNELS = 30_000_000, 5
 """Limits for a library search, which benchmarks the library's kernels (cuDNN's benchmark mode or
 MIOpen's find mode).
 
-An ATen operator counts as a search if it takes this long and directly launches this many different
-kernels. A search occurs once per input size. On an H200, searches took 38 to 660 ms for 6 to 17
-kernels.
+An ATen operator counts as a search if it reaches both the minimum duration in ns and the minimum
+number of different kernels that it launches directly. A search occurs once per input size. On an
+H200, searches took 38 to 660 ms for 6 to 17 kernels.
 """
 
 BLOCKING_NS = 100_000
-"""An asynchronous copy call blocks if it takes this long and returns only after the copy has ended.
-Calls block if the copy uses pageable memory.
+"""The minimum duration of an asynchronous copy call that blocks the host. Such a call returns only
+after the copy has ended, because the copy uses pageable memory.
 """
 
 CLOCK_NS = 10_000
-"""If GPU work starts this long before its launch, the clocks disagree. In the course's recordings,
-the difference is at most a few microseconds.
+"""If GPU work starts earlier than its launch by more than this time, the clocks disagree. In the
+course's recordings, clocks differ by at most a few microseconds.
 """
 
 APART = 10
-"""GPU work and launches use different clocks if the delay is this many times their time span."""
+"""The minimum ratio of the launch delay to the time span of the trace if the clocks are unrelated.
+"""
 
 PARTS = (
     "compute",
@@ -122,10 +123,10 @@ copies and idle time are divided further.
 - start_up: idle time in slow first launches and in library searches.
 - compiling: idle time while PyTorch's compiler is running.
 - silent: idle time in which the host makes no call for SILENT_NS.
-- exposed_communication: communication that no computation hides. This part includes idle time
-  during gloo and MPI collectives, because such collectives run on the host.
-- other: idle time although work is queued. If the file contains no host calls and no operators,
-  this part contains all idle time except data loading.
+- exposed_communication: communication that no computation hides, including idle time during gloo
+  and MPI collectives, which run on the host.
+- other: idle time although work is queued. If the file contains no host calls and no operators, the
+  part `other` contains all idle time except data loading.
 - stalled: idle time from the end of a waiting call to the next GPU work, and idle time between
   copies to the host.
 - CPU_STEAL: time lost to other programs; see cpu_time.
@@ -134,8 +135,8 @@ copies and idle time are divided further.
 DEVICE_BUSY_PARTS = PARTS[:4]
 
 OF_THE_CPU = ("data_wait", "compiling", "silent", "stalled", "launch_bound")
-"""Parts that other programs can lengthen. Waiting calls aren't among them, because they don't need
-a CPU core.
+"""Parts that other programs can lengthen. The time in waiting calls isn't among these parts,
+because a waiting call doesn't need a CPU core.
 """
 
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
@@ -239,7 +240,8 @@ def _sets(
     """Return the time intervals of all parts for one device. The result also contains the intervals
     `earlier`, `dry`, and `idle`, which excludes data loading.
 
-    - traced: the intervals in which the host recorded the trace. They don't count as silent time.
+    - traced: the intervals in which the host recorded the trace. These intervals don't count as
+      silent time.
     """
     # Code is loaded once, at its first use, and not in each step. It doesn't matter which call
     # loads the code.
@@ -285,8 +287,8 @@ def _sets(
 
 
 def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
-    """Return True if the file contains any host calls or operators. Without them, the reason for
-    idle time is unknown.
+    """Return True if the file contains any host calls or operators. Without such events, the reason
+    for idle time is unknown.
     """
     return any(
         len(events_of_process(plain_host_events(profile, kind), owner))
@@ -345,7 +347,7 @@ def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) ->
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:
-    """Return the intervals that last at least this long."""
+    """Return the intervals with at least this length in ns."""
     long = times.ends - times.starts >= least_ns
     return Intervals(times.starts[long], times.ends[long])
 
@@ -386,8 +388,8 @@ def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
 
 
 def library_search(profile: Profile) -> tuple[Intervals, Most]:
-    """Return the intervals of library searches (see SEARCH_NS), and the operator that searched
-    longest with its time in ns.
+    """Return the intervals of library searches (see SEARCH_NS), the name of the operator that
+    searched longest, and its time in ns.
     """
     operators = plain_host_events(profile, "operator")
     (begin, end), threads = start_and_end(operators), operators["thread"]
@@ -446,8 +448,8 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
 
 
 def _link_values(profile: Profile) -> dict[str, float]:
-    """Return the number of launches without work in the file, and the share of GPU work whose clock
-    disagrees with the clock of its launch. Return an empty dictionary if no launch is linked to
+    """Return the number of launches without GPU work in the file, and the share of GPU work with
+    times that contradict the launch times. Return an empty dictionary if no launch is linked to
     work.
     """
     work, calls = _launches(profile)
@@ -514,8 +516,8 @@ def _longest_wait(profile: Profile, dry: Intervals) -> Most:
 
 
 def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
-    """Return the largest kernel with a name that looks like unrecognized communication. The amount
-    is the share (0 to 1) of kernel time in all such kernels.
+    """Return the largest kernel that may be communication, based on its name. The amount is the
+    share (0 to 1) of kernel time in all kernels of this kind.
     """
     kernels = plain_events(profile, ("kernel",))
     total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
@@ -536,8 +538,8 @@ def _graph_share(profile: Profile) -> float:
 def _replays(profile: Profile) -> Replays:
     """Return the replays of graphs.
 
-    If only the last replay has no device events, ignore that replay, because the trace ended before
-    its kernels ran.
+    If only the last replay has no device events, ignore that replay. In this case, the trace ended
+    before the kernels ran.
     """
     runtime = plain_host_events(profile, "runtime")
     graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]

@@ -32,8 +32,8 @@ class Fact(NamedTuple):
 class Definition(NamedTuple):
     """The unit and source table of a fact, and the method for combining values of several ranks.
 
-    The field combine is a key of COMBINE or CHOOSE, or `leading`. If the field is empty, the fact
-    describes the run and not a rank.
+    The field `combine` is a key of COMBINE, a key of CHOOSE, or `leading`. If the field is empty,
+    the fact describes the run and not a rank.
     """
 
     unit: str
@@ -143,7 +143,7 @@ class Facts:
                 self._values[name] = value
 
     def known(self, name: str) -> bool:
-        """Return True if the run has this fact."""
+        """Return True if the fact is known for the run."""
         DEFINITIONS[name]
         return name in self._values
 
@@ -182,10 +182,10 @@ class Gap(NamedTuple):
 
     - ns: the length of the interval.
     - share: the interval's share of all idle time.
-    - over_second: the ratio of the interval's length to the second-longest length.
+    - over_second: the ratio of the longest interval to the second-longest interval.
     - call: the runtime call that covers most of the interval.
     - is_first: whether the event that ends the interval is the first event with its name.
-    - parts: the time in ns that the interval shares with each part of the step.
+    - parts: the time in ns that each part of the step takes within the interval.
     """
 
     ns: float
@@ -197,8 +197,8 @@ class Gap(NamedTuple):
 
 
 class Replays(NamedTuple):
-    """The number of graph launches, the number of launches without device events in the file, and
-    the numbers of device events in the median launch and in the largest launch.
+    """Counts of graph launches, launches without device events, device events in the median launch,
+    and device events in the largest launch.
     """
 
     launches: int = 0
@@ -208,14 +208,14 @@ class Replays(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The profiler overhead of one rank, per judged step.
+    """The profiler overhead per judged step on one rank.
 
     - events: the number of recorded operators, runtime calls and Python functions.
     - cost_ns: the expected profiler overhead, or None if the tool's overhead is unknown.
-    - data_cost_ns: the part of cost_ns that occurs in the phase `data`.
+    - data_cost_ns: the part of the overhead that occurs in the phase `data`.
     - data_ns: the time that the traced steps spend in the phase `data`. The first value excludes
-      the time lost to other programs, and the second value includes it. The field is None if most
-      of the phase is inside other parts.
+      the time lost to other programs, and the second value includes it. The field is None if other
+      parts contain most of the phase.
     - timed: the steps that were timed without the profiler (profiler_overhead.Timed), if any.
     - log_step_ns: the step time from a times file, or None without such a file.
     - is_open: whether the unprofiled step time is unknown because the overhead is unknown.
@@ -232,7 +232,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts about one rank, which take little memory even if the trace is long.
+    """The facts about one rank. They take little memory even if the trace is long.
 
     - rank: the name of the rank, such as `rank 3`, or an empty string if the rank is unknown.
     - budget: a table with one row per device and step. It has the columns rank, process, device,
@@ -279,7 +279,7 @@ def _knows_most(one: RankFacts) -> tuple[bool, bool, float]:
 
 
 def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the run's values by name, and the rank that each value comes from.
+    """Return the value of each fact for the whole run, and the rank that each value comes from.
 
     The value of a `leading` fact comes from the rank with the most information about its host.
     """

@@ -33,10 +33,12 @@ from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.facts import Most, largest_sum
 
 LONG_STEP = 1.5
-"""A step is long if it takes at least this many times the median step time."""
+"""The minimum ratio of a long step to the median step time."""
 
 EXPLAINED = 0.5
-"""A range explains a long step if it covers this share of the step's time beyond the median."""
+"""A range explains a long step if it covers at least this share of the time beyond the median step
+time.
+"""
 
 STARTUP_RANGE = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
 """Words in the names of startup ranges. Startup occurs once, while validation, checkpoints and
@@ -49,7 +51,7 @@ COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around the phases of a compilation."""
 
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
-"""Kernels and ranges that only a program compiled by torch.compile has."""
+"""Kernels and ranges that occur only in programs compiled by torch.compile."""
 
 BACKWARD = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
 """Operators and ranges that occur only in training runs."""
@@ -60,17 +62,18 @@ LOADERS = {
     "_SingleProcessDataLoaderIter": "in the training process",
     "_MultiProcessingDataLoaderIter": WORKERS,
 }
-"""For each part of torch.profiler's range name for a batch, the process in which the loader runs.
+"""A mapping from the name of a DataLoader iterator to the process in which the loader runs.
+torch.profiler writes the iterator's name for each batch.
 """
 
 OF_TORCH = (
     rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*"
     rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
 )
-"""Ranges that PyTorch writes, as opposed to ranges of the script."""
+"""Ranges that PyTorch writes itself, as opposed to ranges that the script writes."""
 
 COVERING = 0.5
-"""The report names a function or range if it covers this share of a time interval."""
+"""The minimum share of a time interval that a function or range must cover to be reported."""
 
 _LIBRARY = Path(os.__file__).parent
 _MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names))
@@ -80,8 +83,8 @@ _PACKAGES = "|".join(
 TRACING = (
     r"(?:.*[/\\])?(?:tidyprof[/\\]running[/\\]inside[/\\]\w+|(?:14_)?instrument_me)\.py\(\d+\): .*"
 )
-"""Functions that record the trace. They belong to the hooks of `tidyprof run` and to lesson 14's
-code block.
+"""Functions that record the trace. The hooks of `tidyprof run` and lesson 14's code block contain
+such functions.
 """
 
 OWN_CODE = re.compile(
@@ -91,8 +94,8 @@ OWN_CODE = re.compile(
 """Names of Python functions (`file(line): name`) from the program itself. Library functions and
 functions in TRACING don't match.
 
-PyTorch omits the folder of every file on Python's path. Therefore, only the module name shows that
-a function belongs to the standard library.
+PyTorch omits the folder for every file on Python's module path. Therefore, only the module name
+shows that a function belongs to the standard library.
 """
 
 
@@ -100,9 +103,9 @@ def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) 
     """Return the budget with two more columns. It must have the columns in PLACE, step and
     duration_ns.
 
-    - apart: the range that makes the step long and that most other steps lack, or an empty string.
-    - steady: whether the step counts. The value is False for rows with `apart`. It is also False
-      for the first row of each device if at least two other rows remain.
+    - apart: the rare range that makes the step long, or an empty string if there is none.
+    - steady: whether to judge the step. The value is False for steps with a range in `apart`. It is
+      also False for the first step of each device if at least two other steps remain.
     """
     reasons = dict(_long_steps(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
@@ -118,7 +121,9 @@ def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) 
 
 
 def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
-    """Yield the number of each long host step and a description of the range that explains it."""
+    """Yield the number of each long host step, and a description of the range that makes the step
+    long.
+    """
     marked = plain_steps(profile, mark=mark)
     for owner in owners_of(marked):
         steps = events_of_process(marked, owner)
@@ -141,7 +146,7 @@ def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]
 def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
     """Return the time in ns by range name, with one column per step.
 
-    Names ignore numbers, so `epoch 3` and `epoch 4` count as the same range.
+    Numbers in names are ignored, so `epoch 3` and `epoch 4` count as the same range.
     """
     ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
     names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
@@ -156,10 +161,10 @@ def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
 def host_values(
     profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals
 ) -> dict[str, Any]:
-    """Return the facts about the host of a profile by name.
+    """Return the facts about the host that recorded a profile.
 
     - stacks: the profile's Python functions.
-    - silence: the intervals without host activity in the file.
+    - silence: the intervals in which the file shows no host activity.
     - loading: the intervals in which the work waited for data.
     """
     operators, ranges, calls = (
@@ -213,7 +218,7 @@ def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
 
 
 def innermost(operators: PlainEvents) -> PlainEvents:
-    """Return operators that contain no other operator on their thread, sorted like `nested`."""
+    """Return operators that contain no other operator on their thread, by thread and start time."""
     ordered, within = nested(operators)
     return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
 
@@ -246,14 +251,14 @@ def outermost(operators: PlainEvents) -> PlainEvents:
 
 
 def profiler_time(stacks: PlainEvents) -> Intervals:
-    """Return the intervals in which call stacks show functions that match TRACING."""
+    """Return the intervals in which functions that match TRACING ran, based on call stacks."""
     return occupied(stacks, names_matching(stacks, TRACING))
 
 
 def function_in(stacks: PlainEvents, time: Intervals) -> str:
-    """Return the innermost Python function that covers at least the share COVERING of this time.
+    """Return the innermost Python function that covers most of the given time (see COVERING).
 
-    If the function belongs to a library, also return the innermost covering function outside
+    If this function belongs to a library, also return the innermost such function outside
     libraries.
     """
     covering = _covering(stacks, time)
@@ -264,9 +269,9 @@ def function_in(stacks: PlainEvents, time: Intervals) -> str:
 
 
 def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
-    """Return the functions that `function_in` finds while the program waits for data.
+    """Return the function that runs while the program waits for data.
 
-    Ignore functions that spend less than half of their time in this wait. Otherwise, the main
+    Ignore functions that spend less than half of their time waiting for data. Otherwise, the main
     function would match, because it contains everything.
     """
     begin, end = start_and_end(stacks)
@@ -299,7 +304,7 @@ def largest_operator(
 
 
 def _covering(events: PlainEvents, time: Intervals) -> list[str]:
-    """Return names whose events on one thread cover at least the share COVERING of this time.
+    """Return the names of events that cover most of the given time on one thread (see COVERING).
 
     Sort the names by total duration, the shortest first. Exclude functions that match TRACING.
     """

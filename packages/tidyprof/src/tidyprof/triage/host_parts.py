@@ -51,14 +51,14 @@ SETS = (
     "silent",
 )
 PARTS = (*SETS, CPU_STEAL)
-"""The parts of a step, which add up to the whole step. Each moment belongs to the first part in
-this list that applies:
+"""The parts of a step, which add up to the whole step. Each moment belongs to the first matching
+part in this list:
 
 - data_wait: the phase `data`, including the loader's operators. If the phase contains a loader
   range, the part begins at the start of that range.
 - compiling: the ranges of PyTorch's compiler.
-- small: small operators in Python loops and the time after each operator; see `in_loops`.
-- forward, backward, optimizer: the operators in the phase of that name.
+- small: small operators in Python loops, including the gap after each operator; see `in_loops`.
+- forward, backward, optimizer: the operators in the phase with the same name.
 - compute: all other operators except communication.
 - exposed_communication: gloo and MPI collectives.
 - between: gaps between operators that are shorter than SILENT_NS.
@@ -72,8 +72,8 @@ HANDING_OVER = r"c10d::.*|record_param_comms"
 """Operators that request communication and may wait for it."""
 
 SMALL_NS = 20_000
-"""Below this length, the overhead of Python and the profiler is about as long as the operator
-itself.
+"""The maximum duration of a small operator. At this duration, Python and the profiler take about as
+long as the operator itself.
 """
 
 LONGEST_ROUND, ROUNDS = 16, 20
@@ -136,7 +136,8 @@ def _sets(
     """Return the time intervals of all parts in one process, and the names of small operators in
     loops.
 
-    - traced: the intervals in which the host recorded the trace. They don't count as silent time.
+    - traced: the intervals in which the host recorded the trace. These intervals don't count as
+      silent time.
     """
     operators = events_of_process(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
@@ -170,8 +171,8 @@ def _sets(
 def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
     """Return the intervals of the phase `data`.
 
-    If an interval contains a loader range, shorten the interval to start at that range. The time
-    before the range belongs to the previous step, for example to a report or a validation.
+    If an interval contains a loader range, the interval starts at that range. The time before the
+    range belongs to the previous step, because a report or a validation may run then.
     """
     data = phase_time(profile, owner, "data")
     ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
@@ -195,9 +196,9 @@ def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Inte
 
 
 def in_loops(codes: np.ndarray) -> np.ndarray:
-    """Return a mask that is True for numbers in a loop.
+    """Return a mask that is True for each number inside a loop.
 
-    A loop repeats a round of at most LONGEST_ROUND numbers at least ROUNDS times in a row.
+    In a loop, a sequence of at most LONGEST_ROUND numbers repeats at least ROUNDS times in a row.
     """
     looped = np.zeros(len(codes), bool)
     for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
@@ -212,7 +213,7 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
-    """Return a table like the one from `overlap` for computation on the CPU.
+    """Return the equivalent of the table from `overlap` for computation on the CPU.
 
     Everything except computation and exposed communication counts as idle time.
     """

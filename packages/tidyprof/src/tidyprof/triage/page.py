@@ -1,4 +1,4 @@
-"""A diagnosis as one HTML file with the report, a bar for each part, and figures of the trace.
+"""Write a diagnosis as one HTML file with the report, a bar for each part, and figures.
 
 The file is self-contained and loads nothing from the network.
 """
@@ -73,7 +73,7 @@ def _list(lines: Sequence[tuple[str, str]]) -> str:
 
 
 def _bars(found: Diagnosis) -> str:
-    """Return the table of parts with a bar for each share."""
+    """Return the HTML table of parts, with a bar for each share."""
     if not found.parts:
         return ""
     rows = []
@@ -87,7 +87,7 @@ def _bars(found: Diagnosis) -> str:
 
 
 def _file(profile: Profile) -> str:
-    """Return a description of the files and of their recording for readers of the page."""
+    """Return a description of the files, because readers may have only the page."""
     files = [Path(name).name for name in profile.meta.get("files", [])]
     known = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
     known += [
@@ -100,7 +100,7 @@ def _file(profile: Profile) -> str:
 
 
 def _text(words: str) -> str:
-    """Return escaped text that keeps each number and its unit on one line."""
+    """Escape text for HTML, and keep each number and its unit on one line."""
     return typeset(html_text(words))
 
 

@@ -16,16 +16,18 @@ from tidyprof.triage.facts import Most, share_of
 from tidyprof.triage.host_activity import outermost
 
 MOST = 0.5
-"""The report adds a note only if one type has more than this share."""
+"""The share that a data type must exceed before the report mentions it."""
 
 MATTERS = 0.1
-"""If matrix products take less than this share of the work, a faster data type hardly helps."""
+"""The minimum share of the work in matrix products. Below this share, a faster data type hardly
+helps.
+"""
 
 PRODUCTS = (
     r"aten::(add|b|badd|_scaled_)?mm|aten::addbmm|aten::convolution_backward"
     r"|aten::(cudnn|miopen|mkldnn)_convolution|aten::(_slow|thnn)_conv\w+"
 )
-"""Operators that multiply matrices directly and don't call another operator to do so."""
+"""Operators that multiply matrices directly, without calling another operator."""
 
 _INPUT_TYPES = {
     "double": "float64",
@@ -40,19 +42,20 @@ _FAST_IN_16_BITS = re.compile(
     r"|\b(V100|GV100|T4|A\d+G?|L\d+S?|H\d+|B\d+|G[HB]\d+|RTX|TITAN (V|RTX))\b",
     re.IGNORECASE,
 )
-"""GPUs that are faster in 16 bits. These are AMD GPUs with matrix cores (MI100, CDNA, and newer)
-and NVIDIA GPUs with tensor cores (Volta and newer).
+"""GPUs that are faster with 16-bit types. These are AMD GPUs with matrix cores (MI100, CDNA, and
+newer) and NVIDIA GPUs with tensor cores (Volta and newer).
 """
 
 
 def precision_note(
     shares: Mapping[str, float], gpu: str, what: str = "time in matrix products"
 ) -> str:
-    """Return a note if a smaller data type would be faster, otherwise an empty string. This is the
-    case for float64, and for float32 on a GPU that is faster in 16 bits.
+    """Return a note if a smaller data type would be faster, otherwise an empty string. A smaller
+    type is faster than float64. It is also faster than float32 if the GPU is faster with 16-bit
+    types.
 
-    - shares: the share (0 to 1) of each type in `what`. The types of parameters show the types of
-      matrix products only without autocast.
+    - shares: the share (0 to 1) of each type in `what`. Parameter types show the types of matrix
+      products only if the program doesn't use autocast.
     """
     double, single = shares.get("float64", 0.0), shares.get("float32", 0.0)
     if double > MOST:
@@ -62,7 +65,7 @@ def precision_note(
         )
     if single > MOST and _FAST_IN_16_BITS.search(gpu):
         return (
-            f"float32: {single:.0%} of the {what}. This GPU is faster in 16 bits: try"
+            f"float32: {single:.0%} of the {what}. This GPU is faster in 16 bits, so try"
             " torch.autocast."
         )
     return ""
@@ -71,8 +74,8 @@ def precision_note(
 def kernels_type(profile: Profile) -> Most:
     """Return the data type of most matrix products, weighted by kernel time.
 
-    If the file has no times, count kernels instead. The result is empty if no known type has a
-    larger share than MOST, or if matrix products take less than the share MATTERS of the work.
+    If the file has no times, count kernels instead. The result is empty if no known type exceeds
+    the share MOST, or if matrix products take less of the work than the share MATTERS.
 
     The kernel name has priority, because it shows TF32. Otherwise, the operator's input types
     determine the result. This fallback doesn't apply to convolutions on NVIDIA GPUs, because they
@@ -100,7 +103,7 @@ def kernels_type(profile: Profile) -> Most:
 
 
 def operators_type(profile: Profile) -> Most:
-    """Return the same result for a run without a GPU, based on the operators' input types."""
+    """Return the data type of most matrix products in a run without a GPU."""
     operators = plain_host_events(profile, "operator")
     products = operators[names_matching(operators, PRODUCTS)]
     inputs = _input_types(profile)

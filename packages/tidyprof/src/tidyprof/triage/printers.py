@@ -46,8 +46,8 @@ def report(
     """Yield the lines of the report.
 
     - why: whether to include the evidence.
-    - notes: notes about the run that every reader should see.
-    - details: notes about the run that are part of the evidence.
+    - notes: remarks about the run that every reader should see.
+    - details: remarks about the run that are part of the evidence.
     """
     for label, text in summary(found):
         for line in labeled(label, text):
@@ -91,7 +91,7 @@ def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
 
 
 def labeled(label: str, text: str) -> list[str]:
-    """Return the wrapped lines of a text, with the label at the start of the first line."""
+    """Wrap a text into lines, with a label at the start of the first line."""
     return textwrap.wrap(
         text,
         WIDTH,

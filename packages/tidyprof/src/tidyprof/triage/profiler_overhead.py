@@ -33,54 +33,60 @@ OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 """The time that torch.profiler needs to record an operator, a runtime call and a Python function,
 in units of `gap_of`.
 
-We fitted the first two values to the GPU programs in packages/tidyprof/tests/third_party/gpu, which
-we traced on one machine with an H200. In the 18 host-bound variants, the profiler added 0.74 to
-1.38 times the expected overhead. We measured the third value on two cores of an AMD EPYC.
+We fitted the values for operators and runtime calls to the GPU programs in
+packages/tidyprof/tests/third_party/gpu, which we traced on one machine with an H200. In the 18
+host-bound variants, the measured overhead was 0.74 to 1.38 times the expected overhead. We measured
+the value for Python functions on two cores of an AMD EPYC.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The same value for an operator in a trace without a GPU. On the EPYC, seven programs had values
-from 0.9 to 2.2.
+"""The time that torch.profiler needs to record an operator in a trace without a GPU, in units of
+`gap_of`. On the AMD EPYC, it was 0.9 to 2.2 in seven programs.
 """
 
 USUAL_GAP_NS, MIN_GAPS = 1800.0, 30
-"""The default gap for files with fewer than MIN_GAPS gaps. It is the median on the H200 machine."""
+"""The default gap for files with fewer than MIN_GAPS gaps, which is the median gap on the H200
+machine.
+"""
 
 MIN_RATIO, MAX_RATIO = 0.65, 1.4
-"""The profiler adds MIN_RATIO to MAX_RATIO times the expected overhead (see OPERATOR_GAPS).
-MIN_RATIO only decides whether the traced steps explain a measured step time.
+"""The actual profiler overhead is MIN_RATIO to MAX_RATIO times the expected overhead (see
+OPERATOR_GAPS). MIN_RATIO only decides whether the traced steps explain a measured step time.
 """
 
 MIN_EVENT_NS, MAX_EVENT_NS = 500.0, 5000.0
 """Bounds for the overhead per recorded event. Published values are 2 to 5 µs per operator (4 µs in
 pytorch/pytorch#82793) and 1 to 2 µs per launch (pytorch/pytorch#181043). In the 18 host-bound
-variants, the overhead was 1.6 to 4.8 µs per event. Python functions and fast CPUs have lower
-values.
+variants, the overhead was 1.6 to 4.8 µs per event. The overhead is lower for Python functions and
+on fast CPUs.
 """
 
 MAX_SLOWDOWN = 3.0
 """The maximum ratio of a traced step to an unprofiled step. We measured a ratio of 2.2 with a GPU,
-and a ratio of 3 for a loop of `.item()` calls without a GPU.
+and a ratio of 3 without a GPU for a loop of `.item()` calls.
 """
 
 OTHER_HOST_SHARE = 0.2
-"""The highest overhead estimate assumes that the profiler added this share of the other host parts.
-"""
+"""The share of the other host parts that counts as profiler overhead in the highest estimate."""
 
 VARIATION = 0.10
-"""The relative variation of step times between the traced steps and the timed steps. In 11
-GPU-bound variants on the H200, traced steps took 0.90 to 1.30 (median 1.00) times as long as timed
-steps.
+"""The assumed relative variation between traced and timed steps. In 11 GPU-bound variants on the
+H200, traced steps took 0.90 to 1.30 (median 1.00) times as long as timed steps.
 """
 
 MISSING = 0.15
-"""Traced steps are atypical if they lack this share of the unprofiled step."""
+"""If traced steps are missing at least this share of the unprofiled step time, they are atypical.
+"""
 
 EQUAL = 0.98
-"""An unprofiled step counts as equally long if it takes this share of the traced step time."""
+"""Traced and unprofiled steps count as equally long if the ratio of their times is at least this
+value.
+"""
 
 FIRST_TIMED, MIN_TIMED = 5, 3
-"""Skip this many steps at the start of a times file if at least MIN_TIMED other steps remain."""
+"""The number of steps to skip at the start of a times file, provided that at least MIN_TIMED steps
+remain.
+"""
 
 MIN_STEP_NS, MAX_STEP_NS = 1.0, 1e15
 """The shortest and the longest possible step, which are 1 ns and about eleven days."""
@@ -89,9 +95,9 @@ HOST_COMPUTE = ("forward", "backward", "optimizer", "compute")
 
 PACED_BY_LAUNCHES = (("launch_bound",), ("stalled",), ("waiting_launch",))
 PACED_BY_OPERATORS = (("between", "small"), HOST_COMPUTE)
-"""The groups of parts from which to subtract the profiler overhead, in this order. In a run with a
-GPU, the GPU waits for the next launch in these parts. In a run without a GPU, operators run in
-these parts.
+"""The groups of parts from which to subtract the profiler overhead, in this order. With a GPU,
+these are the parts in which the GPU waits for the next launch. Without a GPU, these are the parts
+in which operators run.
 """
 
 OTHER_HOST_PARTS = (
@@ -124,7 +130,8 @@ class Timed(NamedTuple):
 class Estimate(NamedTuple):
     """The range of the unprofiled step time in ns, and the most likely time.
 
-    - ends: the range due to the profiler overhead alone, without the variation of step times.
+    - ends: the range that considers only the profiler overhead, and not the variation of step
+      times.
     """
 
     low: float
@@ -141,8 +148,8 @@ class Overhead:
     - source: a description of how the unprofiled step time was measured.
     - estimated: the estimated range of the unprofiled step time, or None if the overhead is
       unknown.
-    - shift_ns: the extra time in the phase `data` of the timed steps, compared with the traced
-      steps. The field is None if this time is unknown.
+    - shift_ns: the difference between the timed and the traced steps in the time of the phase
+      `data`, or None if it is unknown.
     - at_most: whether measured_ns is an upper limit, because it includes waits for the device.
     - ignored_step: whether the user mistakenly passed the traced step time.
     - is_open, cost_ns, data_cost_ns, events: see facts.Cost.
@@ -166,7 +173,7 @@ class Step(NamedTuple):
     """The parts of one step in ns, which add up to the step's length.
 
     - measured: whether the unprofiled step time was measured.
-    - untypical: whether the measured step contains time that the traced steps don't have.
+    - untypical: whether the measured step is longer than the traced steps can explain.
     """
 
     parts: dict[str, float]
@@ -237,7 +244,7 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
-    """Return the steps that the script timed before the trace, or None without timed steps.
+    """Return the steps that the script timed before the trace, or None if it timed no steps.
 
     If `tidyprof run` wrote `run_rank*.json` next to the trace, include the steps after the trace.
     """
@@ -306,7 +313,8 @@ def overhead_of(
 
     - parts: the parts of the traced step in ns.
     - costs: the profiler overhead of each rank.
-    - marked: whether the trace has marked steps. Otherwise, it can't be compared with a step time.
+    - marked: whether the trace has marked steps. A trace without marked steps can't be compared
+      with a step time.
     - step_ns: the unprofiled step time, if the user passed it.
     - ends_ns: the times of the shortest and the longest traced step.
 
@@ -353,7 +361,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _is_traced_step(overhead: Overhead, step_ns: float) -> bool:
-    """Return True if a step time equals the traced step time but should be shorter."""
+    """Return True if a step time equals the traced step time, although it should be shorter."""
     as_long = abs(step_ns - overhead.traced_ns) <= (1 - EQUAL) * overhead.traced_ns
     estimated = overhead.estimated
     return as_long and estimated is not None and estimated.likely < EQUAL * overhead.traced_ns
@@ -362,10 +370,10 @@ def _is_traced_step(overhead: Overhead, step_ns: float) -> bool:
 def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) -> Overhead:
     """Return the overhead, with shift_ns if the phase `data` was also timed.
 
-    If `data` takes longer in the traced steps than in the timed steps, the profiler overhead
+    If the phase `data` takes longer in the traced steps than in the timed steps, profiler overhead
     explains the difference up to a limit. The rest of the difference was lost to other programs.
-    The time that the timed steps lost is unknown, so a value between the two bounds of Cost.data_ns
-    doesn't count as a shift.
+    The timed steps may also have lost time, but the amount is unknown. Therefore, a value between
+    the two bounds of Cost.data_ns doesn't count as a shift.
     """
     stated = [one.parts_ns["data"] for one in timed if "data" in one.parts_ns]
     bounds = [cost.data_ns for cost in costs if cost.data_ns is not None]
@@ -384,8 +392,8 @@ def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) 
 def estimate(parts: dict[str, float], overhead: Overhead, ends_ns: tuple[float, float]) -> Estimate:
     """Return the range of the unprofiled step time.
 
-    The overhead per event is at least MIN_EVENT_NS and at most MAX_EVENT_NS. It also doesn't exceed
-    MAX_RATIO times the expected overhead. `ends_ns` is the range of the traced step times.
+    The overhead per event is at least MIN_EVENT_NS and at most MAX_EVENT_NS. The total overhead is
+    at most MAX_RATIO times the expected overhead. `ends_ns` is the range of the traced step times.
     """
     traced, cost, data = overhead.traced_ns, overhead.cost_ns, overhead.data_cost_ns
     shortest, longest = ends_ns
@@ -411,7 +419,7 @@ def _late_groups(parts: dict[str, float]) -> tuple[tuple[str, ...], ...]:
 
 
 def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
-    """Return the part of this overhead that adds to the step time, in ns.
+    """Return the part of the given overhead that adds to the step time, in ns.
 
     Overhead in the phase `data` is limited to the time that the step waits for data.
     """
@@ -420,10 +428,10 @@ def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
 
 
 def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -> list[Step]:
-    """Return the candidates for the unprofiled step.
+    """Return one or more possible unprofiled steps.
 
-    If the step time was measured, there is usually one candidate. Otherwise, the candidates are the
-    most likely step and the steps at both ends of the estimate.
+    If the step time wasn't measured, return the most likely step and the steps at both ends of the
+    estimate.
 
     - parts: the parts of the traced step in ns.
     - workers: whether data loader workers load the data.
@@ -445,9 +453,9 @@ def without_profiler(
 ) -> Step:
     """Return an unprofiled step that takes length_ns.
 
-    If the length was measured, any time beyond the traced steps becomes the part `unseen`. However,
-    this time counts as waiting for data if data loader workers load the data and the wait wasn't
-    timed.
+    If the length was measured, any time beyond the traced steps becomes the part `unseen`. If data
+    loader workers load the data and the wait for data wasn't timed, this time counts as waiting for
+    data instead.
     """
     parts = dict(parts)
     data_timed = measured and overhead.shift_ns is not None and "data_wait" in parts
@@ -472,9 +480,8 @@ def without_profiler(
 
 
 def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> float:
-    """Return the time in ns by which the unprofiled step exceeds the traced steps minus the
-    profiler overhead. Return 0 if the traced steps explain the length with the lowest possible
-    overhead.
+    """Subtract the profiler overhead from the traced steps, and return the time in ns by which the
+    unprofiled step is longer. Return 0 if the lowest possible overhead explains the difference.
     """
     if overhead.estimated and length_ns <= overhead.estimated.ends[1]:
         return 0.0

@@ -21,8 +21,8 @@ EVALUATION = r"autograd::engine::evaluate_function: .*"
 """The operator in which the autograd engine runs one node of the backward pass."""
 
 REENTRANT = r"CheckpointFunctionBackward"
-"""The autograd node of torch.utils.checkpoint(use_reentrant=True) and of libraries that copied this
-code. The node runs the forward pass again, and then the backward pass of that graph.
+"""The autograd node of torch.utils.checkpoint(use_reentrant=True), which other libraries have
+copied. The node runs the forward pass again, and then the backward pass of that graph.
 """
 
 FORWARD = (
@@ -33,13 +33,13 @@ FORWARD = (
 )
 """Operators that models call, but that PyTorch's backward formulas (tools/autograd) don't call.
 
-Backward formulas call lower-level operators or special backward operators. The list doesn't contain
-`aten::mm`, because models and backward formulas both call it.
+Backward formulas call lower-level operators or special backward operators. The pattern excludes
+`aten::mm`, because both models and backward formulas call this operator.
 """
 
 FEWEST_KINDS = 2
-"""If a node calls this many different FORWARD operators, it runs a piece of a model. A custom
-backward function may call a single FORWARD operator.
+"""The minimum number of different FORWARD operators in a node that runs a piece of a model. A
+custom backward function may call a single FORWARD operator.
 """
 
 RECOMPUTING = r"torch[/\\]utils[/\\]checkpoint\.py\(\d+\): recompute_fn"

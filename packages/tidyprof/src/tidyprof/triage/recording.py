@@ -35,12 +35,12 @@ timeline.
 """
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread", "input_types")
-"""The event columns that triage needs. Triage is much faster without the other columns."""
+"""The event columns that triage needs. Omitting the other columns makes triage much faster."""
 
 MIB = 2**20
 
 SAMPLES = ("power", "power_cap", "gpu_busy")
-"""The counters of a system log that triage needs."""
+"""The counters that triage needs from a system log."""
 
 
 class Kind(NamedTuple):
@@ -68,8 +68,8 @@ class Recording:
     - values: the facts about the run.
     - samples: the columns time_ns, device, name and value for the counters in SAMPLES.
     - kernels: the table of `kernel_totals`, which is empty if the profile is judged.
-    - offered: names that could mark steps, with their numbers of occurrences.
-    - ignored: the files that weren't read.
+    - offered: names that could mark steps, each with its number of occurrences.
+    - ignored: the files that tidyprof didn't read.
     - files: the file of each rank, if every rank has a separate file.
     """
 
@@ -113,7 +113,7 @@ def judged_ones(kinds: Sequence[Kind]) -> set[int]:
 
 
 def has_device_events(profile: Profile) -> bool:
-    """Return True if anything ran on a device."""
+    """Return True if the profile contains device events."""
     return len(plain_events(profile, DEVICE_KINDS)) > 0
 
 
@@ -258,7 +258,7 @@ def _roof_share(profile: Profile) -> float | None:
 
 
 def files_of_ranks(profile: Profile) -> dict[int, str]:
-    """Return a mapping from ranks to files, which is empty unless each rank has its own file."""
+    """Return the file of each rank. The result is empty unless every rank has a separate file."""
     files = list(profile.meta.get("files", ()))
     ranks = np.unique(event_arrays(profile)["rank"]).tolist()
     if not files:

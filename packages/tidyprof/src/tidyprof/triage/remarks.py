@@ -1,4 +1,6 @@
-"""The remarks in a report. They are notes, missing facts, and commands that record these facts."""
+"""The remarks in a report. The remarks are notes, missing facts, and commands that record these
+facts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from tidyprof.triage.rules import (
 from tidyprof.triage.run_facts import LATE, Run
 
 UNEVEN = 1.25
-"""The report mentions uneven steps if the longest step takes this many times the shortest."""
+"""The minimum ratio of the longest to the shortest step before the report calls steps uneven."""
 
 QUIET = "Record again on an otherwise idle machine; top shows which programs use the CPU."
 ROCPROFV3 = (
@@ -97,7 +99,7 @@ def details_of(view: View) -> Iterator[str]:
         yield f"The traced steps are uneven: {ends}."
     if facts.number("earlier_work_ns"):
         spent = four_digits(facts.number("earlier_work_ns") / 1e6)
-        yield f"{spent} ms don't count, because the GPU did work then that isn't in the file."
+        yield f"{spent} ms don't count, because the file lacks the GPU's work at that time."
     if words := replay_words(view):
         yield f"{capital(words)}. The profiler may have lost some kernels."
     if facts.number("graph_share") >= WARN:
@@ -120,7 +122,9 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
         and run.facts.holds("trains")
         and not run.facts.number("recomputed_share")
     ):
-        gaps.append(("Recomputation: the files don't show it inside a compiled backward pass.", ""))
+        gaps.append(
+            ("Recomputation: the files don't show recomputation in a compiled backward pass.", "")
+        )
     if not run.on_host:
         gaps += _missing_device(run)
     gaps = [(text, for_vendor(command, run)) for text, command in gaps]
@@ -129,7 +133,7 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
 
 
 Gaps = Iterator[tuple[str, str]]
-"""Pairs of an unknown fact and the command that would record it."""
+"""Pairs of an unknown fact and a command that would record the fact."""
 
 
 def _missing_host(run: Run, host: str) -> Gaps:
@@ -242,7 +246,7 @@ def next_step(view: View, cause: str, command: str) -> str:
 
 
 def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
-    """Return the reason for a missing verdict, its consequence, and a next step."""
+    """Return the reason why there is no verdict, its consequence, and a next step."""
     facts = run.facts
     tables = "List memory by owner: tidyprof summary FILE, or tidyprof.memory_blocks in Python."
     if facts.holds("named_gpu"):
@@ -260,7 +264,7 @@ def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
     if facts.holds("out_of_memory"):
         return (
             f"out of memory: {facts.text('out_of_memory')}",
-            "The file shows what used it.",
+            "The file shows what used the memory.",
             tables,
         )
     if "snapshot" in facts.text("tool"):

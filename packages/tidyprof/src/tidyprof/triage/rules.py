@@ -17,45 +17,46 @@ from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
 from tidyprof.triage.run_facts import Run
 
 LIMIT = 0.20
-"""A cause limits a run if it takes at least this share of the step. Without the cause, the step
-would be 1.25 times as fast. Smaller differences can be noise between runs on one machine
-(docs/gate.md).
+"""The minimum share of the step that a cause takes if it limits a run. Without such a cause, the
+step would be at least 1.25 times as fast. Smaller differences can be noise between runs on one
+machine (docs/gate.md).
 """
 
 MANY_COPIES = 16
-"""If a batch has this many copies to the device, its samples are copied one by one. A batch usually
-needs two copies for images and labels, or a few more for masks and positions.
+"""The minimum number of copies to the device per batch if the program copies samples one by one. A
+batch usually needs two copies for images and labels, or a few more for masks and positions.
 """
 
 OFFLOADED = 0.1
-"""The run offloads data if exposed copies take this share of the time in each direction."""
+"""The minimum share of exposed copies in each direction if the run offloads data."""
 
 FEW_CALLS = 1.0
-"""This many allocation calls per step can stall the GPU. A caching allocator makes no such calls in
-a steady step.
+"""The minimum number of allocation calls per step that can stall the GPU. A caching allocator makes
+no such calls in a steady step.
 """
 
 SLOW_START = 2.0
-"""The first step counts as startup if it takes this many times the median time of the other steps.
+"""The minimum ratio of the first step to the median of the other steps if the first step counts as
+startup.
 """
 
 FEW_LAUNCHES = 16
-"""A host that launches fewer kernels than this between two waits can't run ahead of the device.
-Third-party programs with a wait in each loop launched 1 and 6 kernels between waits. The others
-launched at least 29.
+"""The minimum number of kernels between two waits if the host can run ahead of the device.
+Third-party programs with a wait in each loop launched 1 and 6 kernels between waits. All other
+programs launched at least 29 kernels.
 """
 
 ONE_KERNEL = 0.5
-"""A kernel is dominant if it takes this share of all kernel time. In addition, the run must compute
-for at least the same share of its time.
+"""The minimum share of kernel time that a dominant kernel takes. The run must also compute for at
+least the same share of its time.
 """
 
 CAPPED = 0.5
-"""The power cap limits the run if this share of busy samples is at the cap."""
+"""The minimum share of busy samples at the power cap if the cap limits the run."""
 
 NEAR_ROOF = 0.5
-"""A good kernel reaches at least this share of its performance limit. In AMD's measurements, matrix
-products on MI300X reach 654 of 1307 TFLOP/s in FP16.
+"""The minimum share of the performance limit that a good kernel reaches. In AMD's measurements,
+matrix products on MI300X reach 654 of 1307 TFLOP/s in FP16.
 """
 
 COUNTERS = "rocprof-compute profile --name run -- python train.py"
@@ -70,8 +71,8 @@ OF_NVIDIA = {
     "amd-smi monitor": "nvidia-smi dmon --select puc",
     "amd-smi static": "nvidia-smi --query --display=POWER",
 }
-"""For the start of each AMD command, the equivalent NVIDIA command. The commands follow the manuals
-of Nsight Systems, Nsight Compute and nvidia-smi.
+"""A mapping from the start of an AMD command to the equivalent NVIDIA command. The commands follow
+the manuals of Nsight Systems, Nsight Compute and nvidia-smi.
 """
 
 
@@ -94,7 +95,7 @@ class View:
 
     @property
     def whole(self) -> str:
-        """The name of the whole that shares refer to."""
+        """The whole that shares refer to, either the step or the trace."""
         return "the step" if self.run.marked else "the trace"
 
     def count(self, name: str, things: str) -> str:
@@ -116,8 +117,10 @@ class Rule:
     - lesson: the number of the lesson about the cause.
     - parts: the parts of the step that the cause explains.
     - fraction: the fraction (0 to 1) of the last part that belongs to the cause.
-    - applies: whether the cause can limit the run. The table shows its row in either case.
-    - is_idle: whether the device is idle, so the verdict depends on launch records.
+    - applies: whether the cause can limit the run. The table of parts shows the cause in either
+      case.
+    - is_idle: whether the cause describes an idle device. If so, the verdict depends on launch
+      records.
     - on_gpu, on_cpu: whether the cause can occur in runs with a GPU, and in runs without a GPU.
     """
 
@@ -135,7 +138,7 @@ class Rule:
     on_cpu: bool = False
 
     def covers(self, run: Run) -> bool:
-        """Return True if this kind of run can have the cause."""
+        """Return True if the cause can occur in this kind of run."""
         return self.on_cpu if run.on_host else self.on_gpu
 
 
@@ -183,7 +186,7 @@ def for_vendor(command: str, run: Run) -> str:
 def copies_per_batch(run: Run) -> float:
     """Return the number of copies to the device per batch, or 0 if it is unknown.
 
-    The number of batches is the number that the loader delivered, but at least one per step.
+    If the loader delivered no batches, each step counts as one batch.
     """
     batches = run.facts.number("batches")
     if not batches and not run.marked:
@@ -233,7 +236,7 @@ def _only(*parts: str) -> Callable[[View], tuple[str, ...]]:
 
 
 def startup_share(view: View) -> float:
-    """Return the share (0 to 1) of all traced steps that one-time work takes.
+    """Return the share (0 to 1) of the traced time that one-time work takes.
 
     One-time work includes slow first launches in any step, or the extra time of the first step.
     """
@@ -658,7 +661,7 @@ OTHER_ROWS = {
     "stalled": "GPU idle after waits",
     "fetching": "GPU idle after waits",
 }
-"""The names of parts in the table of parts, if they differ from the internal names."""
+"""The displayed names of parts, if they differ from the internal names."""
 
 
 def part_name(part: str) -> str:

@@ -1,4 +1,4 @@
-"""Combine the facts from all profiles of a run, and the parts of its traced step."""
+"""Combine the facts from all profiles of a run, and compute the parts of its traced step."""
 
 from __future__ import annotations
 
@@ -30,28 +30,30 @@ OWN_PARTS = (
     "silent",
     "stalled",
 )
-"""The parts that can make one rank late. Waits for other ranks and launching aren't among them. If
-all ranks launch slowly, one rank arrives last and the other devices wait, but the step doesn't get
-longer.
+"""The parts that can make one rank late. These parts exclude launching and waits for other ranks.
+If all ranks launch slowly, one rank arrives last and the other devices wait, but the step doesn't
+get longer.
 """
 
 ONE_GAP, ALONE = 0.5, 3.0
-"""Limits for an idle interval that occurs only once. The first limit applies to its share of all
-idle time, and the second limit to its ratio to the next-longest interval.
+"""Minimum values for an idle interval that occurs only once. ONE_GAP limits its share of all idle
+time, and ALONE limits its ratio to the next-longest interval.
 """
 
 AT_CAP = 0.97
-"""A sample counts as capped if it reaches this share of the power cap. A capped GPU's power stays
+"""The minimum share of the power cap at which a sample counts as capped. A capped GPU's power stays
 just below the cap.
 """
 
 LATE = 0.20
-"""If a rank does this much more work than the other ranks, as a share of its time, it makes them
-wait. The table of parts then describes the waiting ranks.
+"""The minimum extra work of a late rank, as a share of its time. If a rank is late, the table of
+parts describes the ranks that wait.
 """
 
 BUSY_PERCENT = 90.0
-"""Samples at a lower busy percentage don't show what limits a device."""
+"""The minimum busy percentage of a useful sample. Less busy samples don't show what limits a
+device.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Run:
     - parts: the parts of the traced step in ns, as means over the judged steps of all devices. The
       mapping is empty without a timeline. Its keys are the parts of device_parts or host_parts,
       with three parts for waiting during communication. In waiting_straggler, ranks wait for a rank
-      that does more work than the others. In waiting_launch, they wait for ranks that launch late.
-      In waiting_ranks, they wait for a different rank each time.
+      that does more work than the others. In waiting_launch, ranks wait for ranks that launch late.
+      In waiting_ranks, ranks wait for a different rank each time.
     - on_host: whether the run had no GPU.
     - marked: whether the run's steps are marked.
     - rank_table: the table of `ranks`, or None for a single rank.

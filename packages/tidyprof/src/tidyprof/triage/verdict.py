@@ -1,4 +1,4 @@
-"""Diagnose a run. The diagnosis is the largest part that a rule explains, with any doubts."""
+"""Diagnose a run. The diagnosis names the largest part of a step that a rule explains."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ from tidyprof.triage.rules import (
 from tidyprof.triage.run_facts import Run, run_of
 
 MAX_STEP_RATIO = 30.0
-"""The ratio of a traced step to an unprofiled step must be smaller than this. The largest known
-ratio is 6, because of a library search.
+"""The limit for the ratio of a traced step to an unprofiled step. The largest known ratio is 6,
+because of a library search.
 """
 
 KNOWING = "To decide, pass the step time without the profiler: --step-time-ms MS"
 
 SHOWN = 0.005
-"""The smallest share of a part that has a row in the table of parts."""
+"""The minimum share of a part in the table of parts."""
 
 
 class Alternative(NamedTuple):
@@ -120,7 +120,7 @@ class Diagnosis:
 
 
 class WrongStepError(ValueError):
-    """The error that a step time from the user doesn't match the traced steps."""
+    """An error for a step time from the user that doesn't match the traced steps."""
 
 
 def diagnose(
@@ -197,7 +197,7 @@ def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
 def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
     """Return the diagnosis of a run for the unprofiled step.
 
-    If the step time is a range, a confident diagnosis must be the same at both ends.
+    If the step time is a range, a confident diagnosis is the same at both ends of the range.
     """
     workers = run.facts.text("loader") == WORKERS
     steps = steps_to_judge(run.parts, run.overhead, workers) if run.parts else []
@@ -230,7 +230,7 @@ def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -
 
 
 def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
-    """Return the diagnosis of one view of a run."""
+    """Return the diagnosis for one view of a run."""
     rows = rows_of(view)
     blamed = blamed_rows(view, rows)
     if reason := why_inconclusive(view, blamed):
@@ -319,7 +319,9 @@ def _is_known(view: View, rule: Rule) -> bool:
 
 
 def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ...]:
-    """Return the table of parts. Compute time is divided only if computation is the cause."""
+    """Return the table of parts. Compute time is divided into rows only if computation is the
+    cause.
+    """
     sums: dict[str, float] = {}
     caused = best.row if best else ""
     for row in rows:
