@@ -61,7 +61,7 @@ class Asked:
 
 
 def environment(asked: Asked) -> dict[str, str]:
-    """Return the current environment with added variables that load the hooks in the program."""
+    """Return the environment for the program, which includes variables that load the hooks."""
     path = os.environ.get("PYTHONPATH")
     return {
         **os.environ,
@@ -171,7 +171,7 @@ def _is_here(rank: dict[str, object]) -> bool:
 
 
 def end_as(code: int) -> int:
-    """Return the exit code. If a signal ended the program, use it to end this process."""
+    """Return the exit code. If a signal ended the program, end this process by that signal."""
     if code >= 0:
         return code
     sys.stdout.flush()

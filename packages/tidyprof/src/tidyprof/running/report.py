@@ -22,27 +22,27 @@ WINDOWS = ("before", "after")
 """The periods before and after the trace in which steps were timed."""
 
 DRIFT = 0.15
-"""Report a change of step times after the trace if the relative change is at least this large."""
+"""The minimum relative change of step times after the trace that the report mentions."""
 
 INDIRECT = 1.6
-"""The overhead of the hooks is this many times the time that they measure, because they evict the
-program's data from the CPU caches. The value is the median of eight ratios (1.1 to 2.0) from two
-runs of benchmarks/bench_hooks.py with 3 to 300 modules on two cores (November 2026).
+"""The ratio of the hooks' overhead to the time that they measure. The ratio exceeds 1 because the
+hooks evict the program's data from the CPU caches. The value is the median of eight ratios (1.1 to
+2.0) from two runs of benchmarks/bench_hooks.py with 3 to 300 modules on two cores (November 2026).
 """
 
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
 """The parts of a job that the hooks measure (inside/job.py). The remaining time is the shutdown."""
 
 VALIDATION = 0.1
-"""Report the validation if it takes at least this share of the time after the first step."""
+"""The minimum share of validation in the time after the first step that the report mentions."""
 
 MEMORY = ("Resident memory", "The peak of the GPU's allocator")
 """The columns after the step number in the memory samples (inside/job.py)."""
 
 LEAST_SAMPLES, GROWTH_PIECES = 12, 4
 LEAST_GROWTH_BYTES, LEAST_GROWTH = 8e6, 0.01
-"""Report memory growth only above these limits. They apply to the number of samples, and to the
-absolute and relative growth. Allocators grow by a few MB in any program.
+"""The minimum number of samples, absolute growth and relative growth for a report of memory growth.
+Allocators grow by a few MB in any program.
 """
 
 PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
@@ -74,8 +74,8 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Return the data that the processes of a run wrote.
 
-    If a program restarts or starts another program, the new process writes to a subfolder. If the
-    first process has no trace, the result describes the first other process with a trace.
+    If a program restarts itself or starts another program, the new process writes to a subfolder.
+    If the first process recorded no trace, describe the first other process that did.
     """
     others = tuple(sorted(folder.glob("program-*"), key=lambda path: int(path.name[8:] or 0)))
     first = _traces(folder)
@@ -213,9 +213,10 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
     """Return the slope per step, the first value and the last value of a steadily growing quantity.
     Return None for other quantities.
 
-    The function considers only the last two thirds of the samples. The quantity must grow from each
-    quarter of these samples to the next by at least half of the mean growth. Therefore, a single
-    jump doesn't count, for example due to a new cache. The slope is the Theil-Sen estimate.
+    The function considers only the last two thirds of the samples. Between consecutive quarters of
+    these samples, the quantity must grow by at least half of the mean growth. Therefore, a single
+    jump doesn't count as growth, for example because of a new cache. The slope is the Theil-Sen
+    estimate.
     """
     steps, values = steps[len(steps) // 3 :], values[len(values) // 3 :]
     if len(steps) < LEAST_SAMPLES:
@@ -234,8 +235,8 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
 
 
 def _weights(run: Run) -> list[str]:
-    """Return a note if most weights are float64. The types of other weights aren't conclusive,
-    because autocast multiplies float32 weights in 16 bits.
+    """Return a note if most weights are float64. Other weight types aren't conclusive, because
+    autocast multiplies float32 weights in 16 bits.
     """
     weights = next(iter(run.ranks.values())).get("weights", {})
     whole = sum(weights.values())

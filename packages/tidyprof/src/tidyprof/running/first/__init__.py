@@ -1,1 +1,1 @@
-"""The first folder on the PYTHONPATH of a program with hooks. It provides only sitecustomize.py."""
+"""The folder that comes first on the PYTHONPATH of a program with hooks."""

@@ -1,5 +1,6 @@
-"""Write the files of a process with hooks, which are run_rankN.json, times_rankN.jsonl and
-trace_rankN.json.gz.
+"""Write the output files of the hooks.
+
+Rank N has the files run_rankN.json, times_rankN.jsonl and trace_rankN.json.gz.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def launched(names: Iterable[str]) -> int | None:
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
-    """Return the rank and the number of ranks.
+    """Return the rank of this process and the total number of ranks.
 
     The numbers come from torch.distributed if it is initialized, otherwise from the launcher.
-    Without a launcher, the rank is 0 of 1.
+    Without a launcher, this process has rank 0, and there is only one rank.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -59,8 +60,7 @@ def machine(torch: ModuleType) -> dict[str, Any]:
 def started(pid: int | str = "self") -> int | None:
     """Return the start time of a process in clock ticks since boot, or None if it doesn't exist.
 
-    The process number alone doesn't identify a process, because a later process may reuse the
-    number.
+    A process ID alone doesn't identify a process, because a later process may reuse the ID.
     """
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -114,7 +114,7 @@ class Files:
             os.remove(self.trace)
 
     def add_times(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Append lines to the times file."""
+        """Append rows to the times file as JSON lines."""
         with open(self.times, "a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 

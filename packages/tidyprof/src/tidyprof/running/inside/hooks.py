@@ -27,8 +27,8 @@ from tidyprof_inside.whose import is_of_program
 
 MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
 BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
-"""Kinds of events that can mark steps. Once a kind occurs, the kinds before it in this list no
-longer count.
+"""Kinds of events that can mark steps. Once an event of one kind occurs, the kinds before it in
+this list no longer count.
 """
 
 REPLAYS_ALONE = 8
@@ -49,7 +49,7 @@ SAVES = {
     "torch.distributed.checkpoint": ("save", "async_save"),
     "safetensors.torch": ("save_file", "save_model"),
 }
-"""The functions in each module that write checkpoints."""
+"""A mapping from a module to its functions that write checkpoints."""
 
 LISTENING = (REST, BETWEEN, "optimizer")
 """The parts in which the hooks must observe the next module call."""
@@ -85,8 +85,8 @@ class Nothing:
 
 
 class Hooks:
-    """All hooks of one process. They stay installed until the process ends, because removing them
-    would cause recompilation.
+    """All hooks of one process. The hooks stay installed until the process ends, because removing
+    them would cause recompilation.
     """
 
     def __init__(self, torch: ModuleType, asked: dict[str, Any]) -> None:
@@ -290,8 +290,8 @@ class Hooks:
     def cost_so_far(self) -> float:
         """Return the time that all hooks have taken so far, in ns.
 
-        The result includes the time in the hooks, and the overhead of the wrapper for each visit
-        and for each unobserved module call.
+        The result includes the time in the hooks, the wrapper overhead of each visit, and the
+        wrapper overhead of each module call that the hooks didn't observe.
         """
         if self.wrapper_ns is None:
             self.wrapper_ns = self.visit_cost(), self.call_cost()
@@ -299,7 +299,7 @@ class Hooks:
         return self.spent_ns + self.visits * visit_ns + self.state.passed * call_ns
 
     def visit_cost(self) -> float:
-        """Measure the overhead of a visit without its work, in ns."""
+        """Measure the overhead of calling `visit` in ns, without the work of the hook."""
         spent, visits = self.spent_ns, self.visits
         whole = shortest(lambda: self.visit(int))
         work = (self.spent_ns - spent) / (self.visits - visits)
@@ -334,7 +334,7 @@ class Hooks:
     # Events
 
     def is_source(self, source: str) -> bool:
-        """Return True if this source of events marks the steps. A better source restarts the
+        """Return True if events from this source mark the steps. A better source restarts the
         recording.
 
         After the recording is complete, only the first optimizer step restarts it, because the
@@ -416,8 +416,8 @@ class Hooks:
     ) -> tuple[str | None, int] | None:
         """Record a call to an outermost module.
 
-        Return None if the host stays in the forward pass. Otherwise, return the part to return to,
-        and the start time of a call without gradients.
+        Return None if the host stays in the forward pass. Otherwise, return the previous part, and
+        the start time if the call has no gradients.
         """
         if self.parts.thread not in (None, threading.get_ident()):
             return None
@@ -470,7 +470,7 @@ class Hooks:
     # The function or range that --step-marker names
 
     def before_range(self, range_: Any) -> None:
-        """Check whether a new range is a step marker."""
+        """Check whether a range that starts is a step marker."""
         if range_.name == self.asked["mark"]:
             self.marked()
 
@@ -488,9 +488,7 @@ class Hooks:
 
 
 def shortest(work: Callable[[], Any]) -> float:
-    """Return the time of a function call in ns. The time is the mean in the shortest batch of
-    calls.
-    """
+    """Return the mean time of a function call in ns, based on the fastest batch of calls."""
     lengths = []
     for _ in range(BATCHES):
         began = time.perf_counter_ns()
@@ -505,7 +503,7 @@ def leave_uncompiled(
 ) -> None:
     """Prevent torch.compile from compiling a hook function, which would cause another graph break.
 
-    - with_calls: whether to include the functions that this function calls.
+    - with_calls: whether to also skip the functions that this function calls.
     """
     frames = sys.modules["torch._C"]._dynamo.eval_frame
     code = function.__code__
@@ -524,8 +522,8 @@ def has_compiled() -> bool:
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
-    """Return the owner of a function and the function's name in the owner. Return None if the
-    function doesn't exist yet.
+    """Return the object that contains a function, and the function's name in this object. Return
+    None if the function doesn't exist yet.
 
     A name such as `train_step` or `Trainer.train_step` refers to the script itself. A name such as
     `package.module.function` refers to a module.

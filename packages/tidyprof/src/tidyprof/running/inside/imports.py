@@ -11,8 +11,8 @@ from typing import Any
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """A finder that delegates to the other finders for one module, and calls a function after the
-    module's import.
+    """A finder that calls a function after the import of one module. The other finders find the
+    module.
 
     A program may look up a module without importing it, as transformers does.
     """
@@ -22,7 +22,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         self.is_asking = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        """Return the module's spec with a wrapped loader; None for all other modules."""
+        """Return the module's spec with a wrapped loader, or None for all other modules."""
         if fullname != self.name or self.is_asking:
             return None
         self.is_asking = True

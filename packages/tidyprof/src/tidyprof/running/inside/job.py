@@ -15,8 +15,7 @@ later samples are taken half as often.
 """
 
 SAMPLE_NS = 10_000_000
-"""The shortest time between two samples. The limit is necessary because a sample takes 6 to 20 µs.
-"""
+"""The minimum time between two samples, because a sample takes 6 to 20 µs."""
 
 
 def resident_bytes() -> int:
@@ -35,9 +34,10 @@ class Job:
     """The time in ns that a job spends in each part, and samples of the job's memory use.
 
     - startup: the time from the launch to the end of the first step.
-    - training: the time of all later steps, without the parts below.
-    - validation: the time of module calls without gradients, and the time between two such calls.
-    - checkpoints: the time of calls to functions that save tensors.
+    - training: the time in all later steps, excluding the parts below.
+    - validation: the time in module calls without gradients, including the time between two such
+      calls.
+    - checkpoints: the time in functions that save tensors.
     - recording: the time in which the hooks start the profiler and write the trace.
     """
 
@@ -58,7 +58,8 @@ class Job:
         """The time in the current step that doesn't count as step time."""
         self.is_validated = False
         self.since: int | None = None
-        """The end time of this step's last work that isn't training, or None during training."""
+        """The end time of the last work in this step except for training, or None during training.
+        """
 
     def restart(self) -> None:
         """Count all previous steps as startup, because they weren't real steps."""

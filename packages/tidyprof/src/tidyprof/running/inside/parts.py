@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 SCHEDULER = "/proc/thread-self/schedstat"
-"""A Linux file. Its second number is the time in ns that a thread has waited for a CPU core."""
+"""A Linux file whose second number is the time in ns that a thread has waited for a CPU core."""
 
 DECODE = "decode"
 """The part for language model calls with one token per sequence."""
@@ -45,8 +45,8 @@ class Parts:
     def enter(self, part: str) -> str | None:
         """Record that the host enters this part.
 
-        Return the previous part for `leave`, or None on other threads. The first thread that does
-        more than fetch data is the training thread. Other threads may only prefetch.
+        Return the previous part for `leave`, or None on other threads. The training thread is the
+        first thread that does more than fetch data, because other threads may only prefetch.
         """
         this = threading.get_ident()
         if self.thread is None and part != "data":
@@ -58,7 +58,7 @@ class Parts:
         return before
 
     def leave(self, before: str | None) -> None:
-        """Record that the host is in another part again, usually the part that `enter` returned."""
+        """Record that the host leaves a part, usually for the part that `enter` returned."""
         if before is not None:
             self.switch(before)
 
@@ -79,8 +79,8 @@ class Parts:
         return sums
 
     def trace(self, on: bool) -> None:
-        """Start or stop recording the intervals of all parts. Each interval gets a range in the
-        trace and the values of the thread's clocks.
+        """Start or stop recording the intervals of all parts. Each interval has a range in the
+        trace and readings of the thread's clocks.
         """
         if on:
             self._begin_piece(self.part)

@@ -7,8 +7,8 @@
     after            steps that are timed after the trace
     done             the hooks have finished
 
-During the stages `before` and `after`, the host can run ahead, because the hooks wait for the GPU
-only at the start and the end of each stage.
+During the stages `before` and `after`, the hooks wait for the GPU only at the start and the end, so
+the host can run ahead.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ seconds if they contain at least FEWEST steps.
 """
 
 LONG_STEP_RATIO = 3.0
-"""Steps that take more than this many times the median do extra work, such as a checkpoint. They
-are counted separately.
+"""The minimum ratio of a long step to the median step. Long steps do extra work, such as a
+checkpoint, and are counted separately.
 """
 
 LEAST_EXTRA_NS = 2e8
-"""A step directly before or after the trace counts as long only if it takes at least this many ns
-longer. The limit is high because the profiler slows down its first steps.
+"""The minimum extra time in ns of a long step directly before or after the trace. The limit is high
+because the profiler slows down its first steps.
 """
 
 STACKS_BYTES = 4_000_000_000
-"""The maximum memory for call stacks in bytes. The trace ends at this limit."""
+"""The maximum memory for call stacks in bytes. At this limit, the hooks end the trace."""
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"
 """The environment variable that controls the output of torch.profiler on standard error. Only its
@@ -64,7 +64,7 @@ value at the first use in a process matters.
 """
 
 SAVE_S = 30.0
-"""After the trace is complete, the number of seconds between two writes of the job's state."""
+"""The number of seconds between two writes of the job's state after the trace is complete."""
 
 
 class AtThreadEnd:
@@ -106,8 +106,8 @@ class Recorder:
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
-        """Restart the recording with steps from this source, which is mark, optimizer, backward,
-        module or replay.
+        """Restart the recording. The source of steps is mark, optimizer, backward, module or
+        replay.
 
         - last: the same as in Marker.
         """
@@ -186,7 +186,7 @@ class Recorder:
     def note_weights(self, optimizer: Any) -> None:
         """Count the elements of an optimizer's matrices by type.
 
-        The function counts only once, and only if no mode of the program would see the queries.
+        Count only once, and only if no function mode of the program would see the queries.
         """
         if self.weights or self.all_steps or self.torch._C._len_torch_function_stack():
             return
@@ -443,7 +443,8 @@ class Recorder:
                 getattr(theirs, "enable", lambda: sys.setprofile(theirs))()
 
     def drop_trace(self) -> None:
-        """Release the profiler without a trace. If a backward pass is running, wait for its end.
+        """Release the profiler without a trace. If a backward pass is running, stop the profiler
+        when the pass ends.
 
         Only the thread that started the profiler can stop the profiler.
         """
@@ -518,8 +519,8 @@ class Recorder:
         self.files.tell(self.about)
 
     def _unjudged(self) -> dict[str, float]:
-        """Return the time in ns of long steps next to the trace, and of all steps next to the
-        trace.
+        """Return the total time in ns of the steps directly before and after the trace, and the
+        time of the long steps among them.
 
         Long steps do more work than the timed steps. For example, they load a model at its first
         use.
@@ -544,7 +545,7 @@ class Recorder:
         return bool(self.torch.cuda.is_initialized())
 
     def _is_capturing(self) -> bool:
-        """Return True during a graph capture. The hooks can't wait for the GPU at this time."""
+        """Return True during a graph capture, when the hooks can't wait for the GPU."""
         return self._has_gpu() and self.torch.cuda.is_current_stream_capturing()
 
     def _wait_for_gpu(self) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Hashable, Sequence
 from itertools import groupby
 
 MAX_ORDERED_EVENTS = 64
-"""The number of events to consider. It covers ten rounds of a program with six optimizers."""
+"""The number of events to consider, which is enough for ten rounds of a program with six
+optimizers.
+"""
 
 
 def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
@@ -14,10 +16,10 @@ def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
     a kind is a step.
 
     If there is only one kind, this kind marks the steps. If kinds alternate and at least one kind
-    never occurs twice in a row, each round is a step. The rarest such kind marks the steps. If
-    several kinds are equally rare, the kind at the end (`last`) or at the start of a round marks
-    the steps. In all other cases, each event is a step. For example, this happens if clients train
-    one after the other.
+    never occurs twice in a row, each round is a step. In this case, the rarest kind that never
+    occurs twice in a row marks the steps. If several kinds are equally rare, the kind at the end
+    (`last`) or at the start of a round marks the steps. In all other cases, each event is a step,
+    for example if clients train one after the other.
     """
     kinds = list(dict.fromkeys(events))
     runs = [(kind, len(list(run))) for kind, run in groupby(events)]
@@ -42,7 +44,9 @@ class Marker:
         self.marks: set[Hashable] = set()
 
     def is_step(self, kind: Hashable) -> bool:
-        """Return True if this event marks a step. Early results may turn out to be wrong."""
+        """Return True if this event marks a step. Results for the first events may turn out to be
+        wrong.
+        """
         if len(self.events) < MAX_ORDERED_EVENTS:
             self.events.append(kind)
             self.marks = marks_of(self.events, self.last)
