@@ -29,7 +29,7 @@ In this case, the confidence level at the ends of the interval varies by about 0
 """
 
 SEED = 20_260_821
-"""A fixed seed, so the same runs produce the same interval on every machine."""
+"""The seed is fixed so that the same runs produce the same interval on every machine."""
 
 LEAST_REPEATS = 5
 """The minimum number of runs of each version. With five pairs of runs, the widest interval has a
@@ -81,10 +81,10 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
 def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: float) -> bool:
     """Return True if the means of two versions differ beyond doubt.
 
-    The values may be 0. Otherwise, the same rules apply as in `ratio_of_totals`.
+    In contrast to `ratio_of_totals`, the values may be 0.
 
-    - error: the acceptable share (0 to 1) of equal versions for which the result is True. If there
-      are too few runs for this share, the result is always False.
+    - error: the acceptable false-positive rate (0 to 1). If there are too few runs for this rate,
+      the result is always False.
     """
     gains = np.subtract(*_exchanged_totals(np.asarray(over), np.asarray(under), paired))
     extreme = 1 + min((gains <= 0).sum(), (gains >= 0).sum())
@@ -92,7 +92,7 @@ def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: 
 
 
 def fewest_runs(error: float, paired: bool) -> int:
-    """Return how many runs of each version `differs` needs before it can return True."""
+    """Return the minimum number of runs per version for which `differs` can return True."""
     runs = LEAST_REPEATS
     while error * (2**runs if paired else comb(2 * runs, runs)) < 2:
         runs += 1
@@ -100,16 +100,16 @@ def fewest_runs(error: float, paired: bool) -> int:
 
 
 def _exchanged_totals(over: np.ndarray, under: np.ndarray, paired: bool) -> tuple[np.ndarray, ...]:
-    """Return the total of the values that leave each version, for each exchange."""
+    """Return the total of the exchanged values of each version, for each exchange."""
     moved = _exchanges(len(over), len(under), paired)
     return moved[0] @ over, moved[1] @ under
 
 
 @cache
 def _exchanges(over: int, under: int, paired: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return which values leave each version, as an array of 0 and 1 with one row per exchange.
+    """Return arrays of zeros and ones that mark the values to exchange, with one row per exchange.
 
-    The exchange that moves nothing is left out.
+    The arrays omit the exchange that moves no values.
     """
     random, runs = np.random.default_rng(SEED), over + under
     if paired:

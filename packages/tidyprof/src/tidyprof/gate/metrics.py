@@ -18,7 +18,8 @@ SCALES = {"ms": 1e6, "s": 1e9, "MiB": 2.0**20}
 class Metric(NamedTuple):
     """One metric.
 
-    - column: the column in the times files. It is "" for steps and JOB for a part of the job.
+    - column: the column in the times files. The field is "" for steps and JOB for a part of the
+      job.
     - words: the name of the metric in a report.
     - quantile: the quantile (0 to 1) to judge, or None to judge the mean.
     - unit: the unit in a report.
@@ -43,4 +44,6 @@ METRICS = {
         for part in ("startup", "training", "validation", "checkpoints", "shutdown")
     },
 }
-"""The metrics by the value of `--metric`. Without a GPU, `memory` means `host-memory`."""
+"""A mapping from each value of `--metric` to its metric. Without a GPU, `memory` means
+`host-memory`.
+"""

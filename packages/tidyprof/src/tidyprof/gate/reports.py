@@ -41,7 +41,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Return lines with the values, with the medians if they disagree, and with the reason."""
+    """Return lines with the values, the medians if they lead to another verdict, and the reason."""
     metric = METRICS[verdict.metric]
     lines = [f"{metric.words}: {_before_and_now(metric, verdict.base_value, verdict.new_value)}."]
     if verdict.median_word:
@@ -78,7 +78,7 @@ def footnote(verdict: Verdict) -> list[str]:
 
 
 def sources(verdict: Verdict) -> list[str]:
-    """Return the origin of the numbers, and the files that weren't read."""
+    """Return lines with the origins of the numbers, and with the files that weren't read."""
     ignored = [f"Not read in {line}" for line in verdict.ignored]
     return ["Origin: " + "; ".join(verdict.origins), *ignored]
 

@@ -1,4 +1,4 @@
-"""Read a run for the gate, with its step time, and the parts and kernels of a step.
+"""Read the step time of a run, and the parts and kernels of a step.
 
 A training loop can write its own step times without a profiler. It writes one file per rank and one
 line per step. Times are in seconds, for example `{"rank": 0, "step": 3, "data": 0.002, "forward":
@@ -37,7 +37,7 @@ LONGEST_S, MOST_BYTES = 1e9, 1e18
 """The upper limits for the time in a part of a step or job (about 30 years), and for memory."""
 
 NOTHING = pd.Series(dtype=float)
-"""The parts of a metric without parts."""
+"""An empty series for metrics that have no parts."""
 
 LANE = ["rank", "process", "device"]
 """The columns that identify a lane. Steps in the same lane never overlap."""
@@ -59,9 +59,9 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
     """Return one row per step of a rank, with the rank, the step, and the time of each part in ns.
 
     The columns in NO_PARTS keep their units. Their values are <NA> if a line doesn't contain them.
-    An invalid last line without a newline is ignored, because the job was probably killed while it
-    wrote the line. Raises ProfileReadError for a file without complete lines, and for a line that
-    isn't a step or isn't later than the previous line.
+    An invalid last line without a newline is ignored, because the job was probably killed while
+    writing it. Raises ProfileReadError if the file has no complete lines, if a line isn't a step,
+    or if a line isn't later than the previous line.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -109,7 +109,7 @@ def _possible(number: Any, limit: float) -> bool:
 
 
 def _job(folder: Path) -> pd.Series:
-    """Return the time in ns of each part of a job in run.json. The result may be empty."""
+    """Return the time in ns of each part of a job from run.json. The result may be empty."""
     try:
         parts = dict(json.loads((folder / "run.json").read_text(encoding="utf-8"))[JOB])
     except (OSError, ValueError, KeyError, TypeError):
@@ -120,29 +120,29 @@ def _job(folder: Path) -> pd.Series:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run, judged by its steady steps, which are all steps after the warm-up on all ranks and
+    """One run, judged by its steady steps. These are all steps after the warm-up on all ranks and
     devices.
 
-    If launches are recorded, the device's steps count. The host's steps wouldn't reveal a slower
-    device, because a host that runs ahead ends its steps early.
+    If launches are recorded, steps are measured on the device. Host steps wouldn't reveal a slower
+    device, because a host that runs ahead finishes its steps early.
 
     - value: the mean steady step time, or the value of another metric, in ns or bytes.
-    - median: the median steady step or request time. It equals `value` if the metric isn't a mean.
+    - median: the median steady step or request time, or `value` if the metric isn't a mean.
     - steps: the number of steady steps or requests.
     - parts: the mean time in ns of each part per steady step. The parts come from
       `tidyprof.step_budget` or from the training loop. They add up to `value`. The series is empty
       if the metric has no parts.
-    - kernels: a table by short kernel name. The columns calls and total_ns are per step of one
-      device. The column full_name contains the name that the kernel's developers use.
+    - kernels: a table by short kernel name. The values in the columns calls and total_ns are per
+      step of one device. The column full_name contains the developers' name for the kernel.
     - profiled: whether a profiler ran, which makes steps longer.
     - ignored: the files in the run's folder that tidyprof didn't read; see `ignored_lines`.
-    - work: the number of steps or requests in the whole run, and the number of samples if the files
-      contain it.
+    - work: the number of steps or requests in the whole run, and the number of samples if it is
+      known.
     - lanes: a hash of all step times of each rank and device. If two runs have the same hash, one
       run is a copy of the other.
     - metric: one of METRICS.
     - job: the time in ns of each part of the job. The parts add up to the wall time. The series is
-      empty for requests and memory, and if the run has no recorded parts.
+      empty for requests, for memory, and if the parts of the job weren't recorded.
     """
 
     path: str
@@ -191,8 +191,8 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
 
 
 def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:
-    """Return pairs of runs in which a rank has exactly the same step times. One run is a copy of
-    the other, or a link to it.
+    """Return pairs of runs in which a rank has exactly the same step times. In such a pair, one run
+    is a copy of the other, or a link to it.
     """
     return [(one, other) for one, other in combinations(runs, 2) if {*one.lanes} & {*other.lanes}]
 
@@ -242,7 +242,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
 
 
 def _part_of_job(run: RunTimes, metric: str) -> RunTimes:
-    """Return the run, with the time of one part of its job as the value."""
+    """Return the run with the time of one part of its job as its value."""
     spent = run.job.get(metric, 0)
     if not spent:
         cause = "the program has no such part, or tidyprof run didn't record the job"
@@ -307,8 +307,8 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
 def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return each request's time to the first token and its remaining time, in ns.
 
-    The table has no columns unless the metric is the mean latency and all requests contain both
-    values.
+    If the metric isn't the mean latency, or if some requests lack one of the values, the table has
+    no columns.
     """
     if metric != "latency" or "ttft_ms" not in table or table["ttft_ms"].isna().any():
         return pd.DataFrame(index=table.index)

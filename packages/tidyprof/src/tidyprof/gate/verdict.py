@@ -35,14 +35,14 @@ KERNEL_COLUMNS = (
 )
 
 SMALL = 0.1
-"""A part isn't to blame if its change is smaller than this share of the step's change."""
+"""The minimum change of a part that may be to blame, as a share of the step's change."""
 
 DEFAULT_LIMIT = 0.05
 """The largest slowdown that the gate allows by default, as a fraction."""
 
 SAME_WORK = DEFAULT_LIMIT
-"""If the numbers of steps or samples differ by more than this fraction, the runs did different
-work. This rule applies even if the limit is larger.
+"""The largest relative difference in the number of steps or samples between runs that did the same
+work. It applies even if the limit is larger.
 """
 
 INCONCLUSIVE = "inconclusive"
@@ -54,15 +54,15 @@ class Verdict:
     comes first.
 
     - paired: whether runs with the same name were compared with each other.
-    - word: the verdict, which is slower, faster, no difference or inconclusive. For memory, larger
-      replaces slower, and smaller replaces faster.
+    - word: the verdict, which is slower, faster, no difference or inconclusive. For memory, the
+      words are larger and smaller instead of slower and faster.
     - fails: whether the gate fails.
     - reason: the reason for the verdict, as a sentence.
-    - ratio: the new value divided by the base value. It is None if there are too few runs or if the
-      runs did different work.
+    - ratio: the new value divided by the base value, or None if there are too few runs or the runs
+      did different work.
     - median_word: the verdict based on median steps alone, or "" if it agrees with the mean.
     - parts, job: the tables of `parts_to_blame` for a step and for the job. The job table is empty
-      unless all runs contain the times of their jobs.
+      unless all runs recorded job times.
     - kernels: the table of `kernels_to_blame`.
     """
 
@@ -112,7 +112,7 @@ class Verdict:
 
     @property
     def fewest_runs(self) -> int:
-        """The minimum number of runs of each version for a confident part."""
+        """The minimum number of runs per version for any part to be confident."""
         error = min(_error_per_part(table) for table in (self.parts, self.job))
         return fewest_runs(error, self.paired)
 
@@ -135,12 +135,12 @@ def judge(
 ) -> Verdict:
     """Compare the runs of two versions by their mean step times.
 
-    If all runs did the same work, this is a comparison of total times. The gate fails if even the
-    low end of the interval exceeds the limit. The verdict is inconclusive if a version has fewer
-    than LEAST_REPEATS runs, or if the runs did different work (SAME_WORK).
+    If all runs did the same work, the comparison is equivalent to a comparison of total times. The
+    gate fails if even the low end of the interval exceeds the limit. The verdict is inconclusive if
+    a version has fewer than LEAST_REPEATS runs, or if the runs did different work (SAME_WORK).
 
-    - paired: whether runs with the same name were recorded one after the other. If so, these runs
-      are compared with each other.
+    - paired: whether runs with the same name were recorded one after the other. If so, runs with
+      the same name are compared with each other.
 
     Raises ValueError if a version has no runs, if only some runs were profiled, or if paired runs
     have different names.
@@ -232,7 +232,7 @@ def _reason(ratio: Ratio, limit: float) -> str:
 
 
 def _rarest(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> int:
-    """Return N such that a step that occurs once in N steps is in these runs with 95% probability.
+    """Return N such that the runs contain a step that occurs once in N steps with 95% probability.
 
     According to the rule of three, N is one third of the number of steps per rank.
     """
@@ -271,10 +271,10 @@ def parts_to_blame(
 ) -> pd.DataFrame:
     """Return the parts in PART_COLUMNS, with the largest difference first.
 
-    Times are in ns. They are means over the runs, so the parts add up. The column confident is True
-    if a part differs beyond doubt, and if the difference is large enough to matter
-    (`least_difference`). A Bonferroni correction limits the total error of all parts to 5%. In
-    other words, if nothing changed, at most 5% of comparisons contain a confident part.
+    Times are in ns. The values are means over the runs, so the parts add up. The column confident
+    is True if a difference is beyond doubt and large enough to matter (see `least_difference`). A
+    Bonferroni correction limits the total error of all parts to 5%. Therefore, if nothing changed,
+    at most 5% of comparisons contain a confident part.
 
     - base, new: the time in ns of each part, for each run.
     """
@@ -299,7 +299,7 @@ def _error_per_part(parts: pd.DataFrame) -> float:
 
 
 def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
-    """Return the smallest difference in ns that can be to blame.
+    """Return the smallest difference in ns for which a part can be to blame.
 
     The difference must be at least SMALL times the difference between the mean totals, and at least
     as large as the noise. The noise is the median absolute deviation of the totals from the mean of
@@ -321,12 +321,11 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
 
     Calls and times (in ns) are per step, as means over the runs.
 
-    - more_calls_ns: the part of the difference that is due to a changed number of calls, at the old
-      duration per call.
+    - more_calls_ns: the part of the difference that comes from a different number of calls, based
+      on the old time per call.
     - blame: the kind of change, which is new, gone, more calls, fewer calls, longer or shorter.
     - kernel: the short kernel name.
-    - full_name: the tool's name for the kernel, from the new version if this version has the
-      kernel.
+    - full_name: the tool's name for the kernel, preferably from the new version.
     """
     sides = [
         _per_run(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
