@@ -56,8 +56,8 @@ SUMMARY_COLUMNS = {
     "steps": "int64",
     "median_step_ns": "Float64",
 }
-"""The columns of the exported summary. The table has one row per device, or one row per file if the
-file has no devices.
+"""The columns of the exported summary. The table has one row per device. A file without device
+events has one row.
 """
 
 TOP_IN_SUMMARY = 5
@@ -84,7 +84,7 @@ Facts = list[tuple[str, str]]
 def _read_selected(path: str, options: Namespace) -> Profile:
     """Read a profile, and select the steps that the options request.
 
-    Raises UserError if the steps don't exist, and in the same cases as `read_to_write`.
+    Raises UserError if the steps don't exist, or for the same reasons as `read_to_write`.
     """
     profile = read_to_write(path, options)
     if not vars(options).get("steps"):
@@ -132,7 +132,7 @@ def _each_file(
 
 
 def _place_columns(table: pd.DataFrame) -> list[Column]:
-    """Return the columns rank, process and device, without columns that have no known values."""
+    """Return the columns rank, process and device if they contain known values."""
     places = [
         name
         for name in ("rank", "process", "device")
@@ -148,7 +148,7 @@ def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
 
 
 def _only_sums(profile: Profile, lacking: str) -> str:
-    """Return a sentence about the statistics in a profile that lacks these events, or "" if the
+    """Return a sentence about the statistics in a profile without single events, or "" if the
     profile has no statistics.
     """
     stats = profile.meta.get("stats", {})
@@ -224,13 +224,13 @@ _CLOCKS = {
     "host": "the host, which runs ahead; --timeline device shows the steps that triage judges",
     "device": "the device, when it ran the work that each step launched",
 }
-"""A description of the clock of each timeline, for profiles with both timelines."""
+"""Descriptions of the clocks of both timelines."""
 
 
 def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None:
     """Show a table of `step_budget` for this timeline.
 
-    - linked: whether launches are recorded, which gives the device separate steps.
+    - linked: whether launches are recorded, so that the device has separate steps.
     """
     if not len(table):
         if timeline == "host":
@@ -303,7 +303,7 @@ def _compare(options: Namespace) -> None:
 
 
 MIN_CHANGE = 0.01
-"""Without --top, a comparison shows changes of at least this share of the larger total."""
+"""The minimum change that a comparison shows without --top, as a share of the larger total."""
 
 
 def _show_comparison(
@@ -351,7 +351,7 @@ def _show_comparison(
 
 
 def _steps_of_both(marked: Sequence[pd.Series]) -> str:
-    """Return a description of the steps in both profiles, and of the table's units."""
+    """Return a sentence about the steps in both profiles and the units of the table."""
     before, after = (
         f"{len(own):,} of {_duration(own.median())}" if len(own) else "none marked"
         for own in marked
@@ -506,7 +506,7 @@ def _events(profile: Profile) -> Facts:
     start, end = start_and_end(profile.events)
     span = f"{_duration(end.max() - start.min())} from the first to the last event of the profile"
     if profile.meta.get("times") == ORDER:
-        span = "unknown: the events have an order but no times"
+        span = "unknown, because the events have an order but no times"
     return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
 
 
@@ -569,7 +569,7 @@ def _steps_fact(marked: pd.DataFrame) -> str:
 
 
 def _show_top(profile: Profile) -> None:
-    """Show the largest kernels. If there are none, show operators or monitor samples."""
+    """Show the largest kernels. In a profile without kernels, show operators or monitor samples."""
     found = kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     if not len(found):
@@ -589,8 +589,8 @@ def _show_top(profile: Profile) -> None:
 def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
     """Return a table with the means of monitor samples.
 
-    For several devices, return the smallest and the largest mean. A mean over all devices wouldn't
-    reveal a busy device among idle devices.
+    For several devices, return the smallest and the largest mean. A mean over all devices would
+    hide a busy device if other devices are idle.
     """
     keys = ["name", "unit"]
     counters = _in_gigabytes(counters)
@@ -638,7 +638,7 @@ def _duration(nanoseconds: float) -> str:
 
 
 TABLES = {"kernels": _kernels, "busy": _busy, "steps": _steps, "compare": _compare}
-"""The function that shows each table, by the table's name."""
+"""A mapping from the name of a table to the function that shows the table."""
 
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
@@ -649,4 +649,4 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "hang": hang,
     "isa": isa,
 }
-"""The function for each command, which returns an exit code, or None for 0."""
+"""The function for each command. It returns an exit code, or None for exit code 0."""

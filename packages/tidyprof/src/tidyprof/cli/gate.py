@@ -38,7 +38,7 @@ NAMED = 3
 """The maximum number of copied pairs that an error message names."""
 
 WIDTH = 80
-"""The width of the report in columns. Only lines with names from files can be wider."""
+"""The width of the report in columns. Only lines that contain names from files can be wider."""
 
 
 def gate(options: Namespace) -> int:
@@ -71,7 +71,7 @@ def gate(options: Namespace) -> int:
 
 
 def _with_machine(run: RunTimes) -> RunTimes:
-    """Return the run with its origin.
+    """Return the run with a known origin if possible.
 
     If the run doesn't contain an origin, use the machine that `tidyprof run` recorded.
     """

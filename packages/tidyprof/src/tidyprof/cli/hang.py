@@ -14,7 +14,7 @@ from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 
 
 def hang(options: Namespace) -> None:
-    """Show the verdict and the last call of each rank, and export both if requested."""
+    """Show the verdict and the last call of each rank. Write both to a JSON file if requested."""
     check_targets(options)
     found = find_missing_ranks(read_flight_recorder(options.files[0]))
     headings = {

@@ -21,7 +21,7 @@ from tidyprof.readers.assembly import read_assembly
 
 
 def isa(options: Namespace) -> int:
-    """Show the kernels, and export the table if requested.
+    """Show a table of the kernels. Write it to a JSON file if requested.
 
     Return 1 if a kernel spills and --fail-on-spill was passed, otherwise 0.
     """
@@ -75,11 +75,11 @@ def isa(options: Namespace) -> int:
 
 
 def _name(kernel: str, file: str) -> str:
-    """Return the kernel name for a row. Add the file name if it differs from the kernel name."""
+    """Return the kernel name for a row, and add the file name if it differs."""
     place = re.sub(rf"(^|/){re.escape(kernel)}\.\w+(\.gz)?$", "", file)
     return kernel if place in ("", kernel) else f"{kernel} {place}"
 
 
 def _limit(words: str) -> str:
-    """Replace the terms in a description of the limit with column names."""
+    """Shorten a description of what limits occupancy, and use the column names."""
     return words.replace("registers", "VGPR").replace(" and ", ", ")

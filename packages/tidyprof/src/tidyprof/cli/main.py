@@ -19,7 +19,8 @@ from tidyprof.gate.metrics import METRICS
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
-"""The exit code after a bug. Python would use 1, but in this program 1 means that the gate fails.
+"""The exit code after a bug. Python uses exit code 1 for exceptions, but here exit code 1 means
+that the gate fails.
 """
 
 MAX_JOBS = 61
@@ -32,8 +33,9 @@ DISTRIBUTION = "tidyprof"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0 after success. It is 1 only if the gate fails or `isa --fail-on-spill` finds a
-    spill. It is 2 after an error that the user can fix, 3 after a bug, and 130 after Ctrl-C.
+    Exit code 0 means success. Exit code 1 means that the gate fails or that `isa --fail-on-spill`
+    finds a spill. Exit code 2 means an error that the user can fix, 3 a bug, and 130 that the user
+    pressed Ctrl-C.
     """
     try:
         return _run(parsed(build_parser(), arguments))
@@ -85,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     convert.add_argument("files", nargs=1, metavar="FILE", help="profile: a file or folder")
     convert.add_argument(
-        "target", metavar="OUT", help="file to write; its name ends in .json or .json.gz"
+        "target", metavar="OUT", help="file to write, with a name that ends in .json or .json.gz"
     )
     for name, command in commands.choices.items():
         command.examples = EXAMPLES[name]
@@ -224,8 +226,8 @@ def _add_triage(commands: Any) -> None:
         type=_jobs,
         metavar="N",
         help=(
-            "read files in this many processes (default: 1 for small files, otherwise the number of"
-            " available CPU cores, at most 4)"
+            "number of processes that read files (default: 1 for small files, otherwise the number"
+            " of available CPU cores, at most 4)"
         ),
     )
     triage.add_argument(
@@ -267,7 +269,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--with-stack",
         action="store_true",
-        help="record the Python functions, which takes longer",
+        help="also record Python functions, which takes longer",
     )
     run.add_argument(
         "--record-shapes", action="store_true", help="record the shapes of operator inputs"
@@ -345,7 +347,7 @@ def _count(text: str) -> int:
 
 
 def _at_least(least: int, why: str) -> Callable[[str], int]:
-    """Return the type of an option whose value is a number and at least `least`."""
+    """Return an argument type that accepts only numbers of at least `least`."""
 
     def number(text: str) -> int:
         if (count := _count(text)) < least:

@@ -34,22 +34,22 @@ from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Origin, Profile, is_identifier
 
 _UNLIMITED = 100_000
-"""The assumed width of a pipe in columns. It is larger than the width of any table."""
+"""The assumed width of a pipe in columns, which is wide enough for any table."""
 
 _MIN_TEXT = 8
 """The minimum width of a text column on a narrow terminal."""
 
 MUTED_STYLE = "color(243)"
-"""The style of less important text, a gray in xterm's 256 colors. It is readable on a black
-background and on a white background. NO_COLOR disables the style.
+"""The style of less important text, which is a gray from xterm's 256 colors. It is readable on
+black and on white backgrounds. NO_COLOR disables the style.
 """
 
 _AROUND = 2
 """The extra width of each table column on a terminal, in characters."""
 
 _HEADS = (1 / 2, 1 / 3, 2 / 3)
-"""The candidates for the share of a shortened string that its beginning takes. The best share keeps
-the most strings distinct. If several shares are equally good, the first share is used.
+"""Possible shares of a string's beginning in the shortened string. The best share keeps the most
+strings distinct. If several shares are equally good, the first of these shares is used.
 """
 
 _WRITERS = {
@@ -83,7 +83,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "µs": lambda nanoseconds: f"{nanoseconds / 1e3:,.1f}",
     "%": lambda share: f"{share:.1f}",
 }
-"""The function that formats values for each unit in a heading. Times in tables are in ns."""
+"""For each unit in a heading, the function that formats values. Times in tables are in ns."""
 
 
 def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
@@ -165,7 +165,7 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
 
 
 def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:
-    """Return column widths that add up to at most `most` characters, if possible.
+    """Reduce column widths until they add up to at most `most` characters, if possible.
 
     The widest column shrinks first. No column shrinks below its minimum width.
     """
@@ -181,7 +181,7 @@ def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int
 def _shortened(texts: Sequence[str], width: int) -> list[str]:
     """Return the strings, with the middle of long strings removed.
 
-    Choose the cut that keeps the most strings distinct. Don't shorten strings that would look the
+    Cut the strings so that most of them remain distinct. Don't shorten strings that would look the
     same.
     """
     ways = [{text: _cut(text, width, share) for text in texts} for share in _HEADS]
@@ -198,7 +198,7 @@ def _cut(text: str, width: int, share: float) -> str:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print one line or more for each label and string.
+    """Print labels, each with a string on one or more lines.
 
     On a terminal, long strings wrap between words, to the right of the labels. Continuation lines
     are indented to separate them from other strings with the same label.
@@ -247,7 +247,7 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
 
 
 def _write(text: str) -> None:
-    """Write text to standard output, unless it is closed."""
+    """Write text to standard output, unless standard output is closed."""
     if sys.stdout is None:
         return
     with _to_standard_output():
@@ -278,15 +278,15 @@ def _to_standard_output() -> Iterator[None]:
 
 
 ANSWERING = {"gate", "isa"}
-"""Commands whose exit code also expresses the result."""
+"""Commands whose exit codes also show their results."""
 
 
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
     """Return a context for showing results.
 
-    If the program that reads standard output ends, a command continues only if it writes files or
-    is one of ANSWERING. If JSON goes to standard output, nothing else is shown.
+    If the program that reads standard output has ended, a command continues only if it also writes
+    files or is one of ANSWERING. If JSON goes to standard output, nothing else is shown.
     """
     try:
         with (
@@ -317,7 +317,9 @@ def targets(options: Namespace) -> dict[str, str]:
 
 
 def check_targets(options: Namespace) -> None:
-    """Raise UserError if an output file can't be written or would replace an input file."""
+    """Raise UserError if the command can't write an output file, or if an output file would replace
+    an input file.
+    """
     wanted = targets(options)
     for option, module in _MODULES_OF_OPTIONS.items():
         if option in wanted and find_spec(module) is None:
@@ -341,7 +343,7 @@ def read_to_write(
 ) -> Profile:
     """Read a profile with the given reader options.
 
-    Raises UserError if an output file is among the files that were read.
+    Raises UserError if the profile includes an output file.
     """
     profile = read(path, **reading)
     refuse_targets(options, profile.meta.get("files", ()))
@@ -364,14 +366,16 @@ def origin_of(run: Run) -> Origin:
 
 
 def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
-    """Add the profile's path as the first column, and its origin as the last column."""
+    """Add the profile's path as the first column of the table, and the profile's origin as the last
+    column.
+    """
     placed = with_origin(table)
     placed.insert(0, "file", pd.Series(path, index=table.index, dtype="string"))
     return placed
 
 
 def with_origin(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the origin as the last column, because files have no other place for the origin."""
+    """Add the origin as the last column, so that exported files contain it."""
     return table.assign(
         origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string")
     )
@@ -417,7 +421,7 @@ def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
 def write_report(option: str, path: str, text: str) -> None:
     """Write a string to the file that an option names, or to standard output.
 
-    Raises UserError if writing fails. A closed pipe isn't an error.
+    Raises UserError if writing fails. However, a closed pipe doesn't count as an error.
     """
     try:
         if path == STDOUT:
@@ -438,10 +442,10 @@ def cannot_write(option: str, path: str, finding: str | OSError) -> UserError:
 
 
 def _belongs_to(target: str, source: Path) -> bool:
-    """Return True if an existing output file is part of the source.
+    """Return True if an existing output file is also part of the input.
 
-    The output file can be the source itself, or a file inside the source folder. If the source is a
-    common prefix of several names, the output file's name can start with this prefix.
+    The output file may be the input file itself, or a file in the input folder. If the input is a
+    common prefix of several file names, the output file's name may start with this prefix.
     """
     if not os.path.exists(target):
         return False

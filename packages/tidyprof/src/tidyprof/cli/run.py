@@ -1,7 +1,8 @@
 """The command `run`, which runs a program and reports what limits it.
 
-This module doesn't import large modules before the program has ended. Many of these commands may
-run at the same time, and large imports would reduce the memory for the programs.
+This module doesn't import large modules before the program has ended. Many instances of this
+command may run at the same time, and large imports would reduce the memory that is left for the
+programs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
 from tidyprof.standard_streams import tell
 
 ABOUT = "run.json"
-"""The file that the command writes to a run's folder. Only one command can create this file."""
+"""The file that the command writes to a run's folder. If several commands use the same folder, only
+one command can create this file.
+"""
 
 
 def run(options: Namespace) -> int:
@@ -133,8 +136,8 @@ def _new_folder(rank: int | None) -> Path:
 
 
 def _watch(folder: Path) -> Callable[[], None]:
-    """Return a function that reports once when the trace is complete. Programs may run for days
-    afterward.
+    """Return a function that prints one message when the trace is complete, because programs may
+    then run for days.
     """
     told: list[bool] = []
 

@@ -42,7 +42,7 @@ def report(options: Namespace, folder: Path, ended: Ended, waits: bool) -> None:
 
     Standard output is reserved for the program.
 
-    - waits: whether to wait for other ranks. It is True if each rank has its own command.
+    - waits: whether to wait for other ranks, because each rank was started by a separate command.
     """
     run = _wait_for_ranks(folder) if waits else read_run(folder)
     signs = _remove_signs(folder)
@@ -90,7 +90,7 @@ def _show(
 
 
 def job_line(job: dict[str, float]) -> str:
-    """Return a line with the time of the whole job and of its parts."""
+    """Return a line with the time of the whole job and the time of each part."""
     whole = sum(job.values())
     parts = [
         f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
@@ -131,7 +131,7 @@ def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
 
 
 def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
-    """Return the reason why the hooks saw no step."""
+    """Return the reason why the hooks detected no steps."""
     end = f"exit code {code}" if code > 0 else f"signal {-code}"
     if "torch_imported" not in signs:
         old = [sign.removeprefix("python_") for sign in signs]
@@ -157,7 +157,7 @@ def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
         )
     return (
         "no PyTorch optimizer took a step, and no module was called. Pass --step-marker NAME with"
-        " a function of the program that runs once per step"
+        " a function in the program that runs once per step"
     )
 
 

@@ -49,8 +49,8 @@ from tidyprof.triage.verdict import (
 )
 
 MIN_BYTES_FOR_PROCESSES = 8 * 2**20
-"""The number of bytes that justifies another process. Starting a process takes about as long as
-reading ten files of 170 kB each.
+"""The minimum number of bytes to read per additional process. Starting a process takes about as
+long as reading ten files of 170 kB each.
 """
 
 
@@ -60,9 +60,9 @@ class ReadFile:
 
     - recording: the facts that the file contributes to the run.
     - error: the reason why the file can't be judged, or an empty string.
-    - member: the facts that the file contributes to its folder, or None if its format doesn't have
+    - member: the facts that the file contributes to its folder, or None if the format has no
       separate ranks.
-    - files, warnings: the entries of these names in `Profile.meta`.
+    - files, warnings: the entries with the same names in `Profile.meta`.
     """
 
     recording: Recording
@@ -73,7 +73,7 @@ class ReadFile:
 
 
 Broken = dict[str, str]
-"""The reason why the file of each rank can't be read, by the rank's name."""
+"""A mapping from the name of each unreadable rank to the reason."""
 
 
 def recordings_of(
@@ -84,9 +84,9 @@ def recordings_of(
 ) -> list[ReadFile]:
     """Return the data of all files in the order of `paths`. Files in a folder are in rank order.
 
-    - jobs: the number of processes, or None for a number based on the file sizes.
-    - broken: a dictionary to which this function adds ranks that can't be read. At least one other
-      rank must be readable.
+    - jobs: the number of processes. If the number is None, it depends on the file sizes.
+    - broken: a dictionary to which the function adds unreadable ranks, if at least one other rank
+      is readable.
 
     Raises ProfileReadError as `read` does.
     """
@@ -104,7 +104,7 @@ def recordings_of(
 
 
 def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOptions]]:
-    """Return the result of `together`, but exclude ranks whose files are damaged at the start."""
+    """Return the result of `together` without ranks whose files are damaged at the start."""
     try:
         return together(paths)
     except ProfileReadError as error:
@@ -157,7 +157,7 @@ def _read(
 ) -> dict[Path, ReadFile]:
     """Return the ReadFile object for each path.
 
-    If only some ranks can be read, exclude the other ranks and add them to `broken`.
+    If only some ranks are readable, exclude the unreadable ranks and add them to `broken`.
     """
     if not paths:
         return {}
@@ -186,8 +186,8 @@ def _read(
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return one row with the ReadFile object for a profile. Call this function in the process that
-    reads the profile.
+    """Return one row with the ReadFile object for a profile. The process that reads the profile
+    should call this function.
     """
     kind, error = kind_of(profile), ""
     try:
@@ -215,14 +215,14 @@ def triage(options: Namespace) -> None:
 
 
 def show_report(diagnosis: Diagnosis, run: Run | None, why: bool) -> None:
-    """Print the report of a diagnosis, including the results of `tidyprof run` if there are any."""
+    """Print the report of a diagnosis, with any results of `tidyprof run`."""
     notes, details = (notes_of(run), details_of(run)) if run else ((), ())
     for line, style in report(diagnosis, why, notes, details):
         say(line, style)
 
 
 def _run_beside(files: Sequence[str]) -> Run | None:
-    """Return the results of `tidyprof run` next to the trace, or None without such results."""
+    """Return the results of `tidyprof run` next to the trace, or None if there are none."""
     folders = [Path(file) for file in files if any(Path(file).glob("run_rank*.json"))]
     run = read_run(folders[0]) if len(folders) == 1 else None
     return run if run and run.ranks else None
@@ -277,7 +277,7 @@ TIMES = "times_rank*.jsonl"
 
 
 def refuse_times(files: Sequence[str]) -> None:
-    """Raise UserError for a times file, which isn't a profile and only supplements a trace."""
+    """Raise UserError for a times file, which isn't a profile but only supplements a trace."""
     for file in files:
         if Path(file).match(TIMES) and not Path(file).is_dir():
             raise _of_times(file)
@@ -299,7 +299,7 @@ def _of_times(path: str) -> UserError:
 
 
 def _whole(options: Namespace, broken: Broken) -> list[Profile]:
-    """Return the profiles of all files, and add ranks that can't be read to `broken`."""
+    """Return the profiles of all files, and add unreadable ranks to `broken`."""
     whole = partial(read_to_write, options=options, python_functions=True)
     try:
         return [whole(path, **chosen) for path, chosen in together(options.files)]
