@@ -34,7 +34,9 @@ they are means of only a few steps.
 """
 
 ONE_STEP = 0.4
-"""The minimum share of a cause in a trace with a single step, because that step may be unusual."""
+"""The minimum share for a confident verdict on a trace with a single step. A single step may be
+unusual.
+"""
 
 COMPUTING = 0.7
 """The minimum share of computing time in a run without a bottleneck. In a run that computes less,
@@ -47,8 +49,8 @@ warning at the first limit. The verdict becomes inconclusive at the second limit
 """
 
 KEEPS_UP = 0.55
-"""The minimum busy share of a device if the host nearly keeps up with it. A larger batch or a
-faster CPU is then enough to fix a launch-bound run.
+"""The busy share of a device above which the host nearly keeps up with the device. A larger batch
+or a faster CPU is then enough to fix a launch-bound run.
 """
 
 DEVICES_DIFFER = 0.3
@@ -58,8 +60,8 @@ CAPTURED = 0.5
 """The share of captured launches that makes a verdict inconclusive. Captured launches don't run."""
 
 UNEQUAL = 2
-"""The minimum ratio of the largest to the median number of kernels per graph replay that suggests
-missing kernels. For comparison, the graphs of one model had 4, 12 and 15 kernels.
+"""Kernels may be missing if the largest graph replay has this many times as many kernels as the
+median replay. For comparison, the graphs of one model had 4, 12 and 15 kernels.
 """
 
 MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
@@ -92,8 +94,7 @@ def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
     """Return the reason why the files don't show the bottleneck, or an empty string if they show
     it.
 
-    One possible reason is an unreliable measurement. Another reason is a long time without a known
-    cause.
+    Possible reasons are unreliable measurements and too much time without a known cause.
     """
     if not view.step.length_ns:
         return "all device events have zero length, so the step can't be divided into parts"

@@ -65,13 +65,13 @@ operator takes at most a few hundred microseconds.
 """
 
 ELSEWHERE_NS = 5_000_000
-"""The same limit for a host that runs operators but makes no calls. Even a hundred operators
-without a launch take less time.
+"""The minimum time without calls after which a host that runs operators counts as silent. Even a
+hundred operators without a launch take less time.
 """
 
 SLOW_LAUNCH = 100
-"""The minimum ratio of a slow first launch to the median launch time. Such a launch loads or
-compiles code.
+"""The minimum ratio of a slow first launch to the median launch time. Slow first launches load or
+compile code.
 """
 
 SEARCH_NS, SEARCHED_KERNELS = 30_000_000, 5
@@ -84,8 +84,8 @@ H200, searches took 38 to 660 ms for 6 to 17 kernels.
 """
 
 BLOCKING_NS = 100_000
-"""The minimum duration of an asynchronous copy call that blocks the host. Such a call returns only
-after the copy has ended, because the copy uses pageable memory.
+"""The minimum duration of an asynchronous copy call that blocks the host. Copy calls block until
+the copy has ended if the copy uses pageable memory.
 """
 
 CLOCK_NS = 10_000
@@ -94,7 +94,8 @@ course's recordings, clocks differ by at most a few microseconds.
 """
 
 APART = 10
-"""The minimum ratio of the launch delay to the time span of the trace if the clocks are unrelated.
+"""The ratio of the launch delay to the time span of the trace above which the clocks count as
+unrelated.
 """
 
 PARTS = (
@@ -240,8 +241,7 @@ def _sets(
     """Return the time intervals of all parts for one device. The result also contains the intervals
     `earlier`, `dry`, and `idle`, which excludes data loading.
 
-    - traced: the intervals in which the host recorded the trace. These intervals don't count as
-      silent time.
+    - traced: the intervals in which the host recorded the trace, which don't count as silent time.
     """
     # Code is loaded once, at its first use, and not in each step. It doesn't matter which call
     # loads the code.
@@ -538,8 +538,8 @@ def _graph_share(profile: Profile) -> float:
 def _replays(profile: Profile) -> Replays:
     """Return the replays of graphs.
 
-    If only the last replay has no device events, ignore that replay. In this case, the trace ended
-    before the kernels ran.
+    If only the last replay has no device events, ignore that replay. The trace may have ended
+    before the kernels of the last replay ran.
     """
     runtime = plain_host_events(profile, "runtime")
     graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]

@@ -32,8 +32,8 @@ class Fact(NamedTuple):
 class Definition(NamedTuple):
     """The unit and source table of a fact, and the method for combining values of several ranks.
 
-    The field `combine` is a key of COMBINE, a key of CHOOSE, or `leading`. If the field is empty,
-    the fact describes the run and not a rank.
+    The field `combine` is a key of COMBINE, a key of CHOOSE, or `leading`. If `combine` is empty,
+    the fact describes the whole run and not a rank.
     """
 
     unit: str
@@ -232,13 +232,13 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts about one rank. They take little memory even if the trace is long.
+    """The facts about one rank. Even for a long trace, the facts take little memory.
 
     - rank: the name of the rank, such as `rank 3`, or an empty string if the rank is unknown.
-    - budget: a table with one row per device and step. It has the columns rank, process, device,
-      step, start_ns, duration_ns, and one column ending in `_ns` for each part. The function
-      host_activity.flag_steady_steps adds the columns `steady` and `apart`, and the module cpu_time
-      adds `lost_ns` and `waited_ns`. If the rank has a GPU, the table also has the columns
+    - budget: a table with one row per device and step. The table has the columns rank, process,
+      device, step, start_ns, duration_ns, and one column ending in `_ns` for each part. The
+      function host_activity.flag_steady_steps adds the columns `steady` and `apart`, and the module
+      cpu_time adds `lost_ns` and `waited_ns`. If the rank has a GPU, the table also has the columns
       `unlinked_ns`, `earlier_ns` and `by_launch`.
     - parts: the names of the parts, which add up to duration_ns.
     - values: the value of each fact by name.

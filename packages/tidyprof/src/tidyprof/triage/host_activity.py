@@ -100,12 +100,11 @@ shows that a function belongs to the standard library.
 
 
 def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return the budget with two more columns. It must have the columns in PLACE, step and
-    duration_ns.
+    """Return the budget table with two additional columns.
 
     - apart: the rare range that makes the step long, or an empty string if there is none.
-    - steady: whether to judge the step. The value is False for steps with a range in `apart`. It is
-      also False for the first step of each device if at least two other steps remain.
+    - steady: whether to judge the step. Steps with a range in `apart` don't count. The first step
+      of each device doesn't count if at least two other steps remain.
     """
     reasons = dict(_long_steps(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]

@@ -136,8 +136,7 @@ def _sets(
     """Return the time intervals of all parts in one process, and the names of small operators in
     loops.
 
-    - traced: the intervals in which the host recorded the trace. These intervals don't count as
-      silent time.
+    - traced: the intervals in which the host recorded the trace, which don't count as silent time.
     """
     operators = events_of_process(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")

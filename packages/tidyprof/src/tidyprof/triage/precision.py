@@ -42,17 +42,16 @@ _FAST_IN_16_BITS = re.compile(
     r"|\b(V100|GV100|T4|A\d+G?|L\d+S?|H\d+|B\d+|G[HB]\d+|RTX|TITAN (V|RTX))\b",
     re.IGNORECASE,
 )
-"""GPUs that are faster with 16-bit types. These are AMD GPUs with matrix cores (MI100, CDNA, and
-newer) and NVIDIA GPUs with tensor cores (Volta and newer).
+"""The names of AMD GPUs with matrix cores (MI100, CDNA, and newer) and of NVIDIA GPUs with tensor
+cores (Volta and newer). Both are faster with 16-bit types.
 """
 
 
 def precision_note(
     shares: Mapping[str, float], gpu: str, what: str = "time in matrix products"
 ) -> str:
-    """Return a note if a smaller data type would be faster, otherwise an empty string. A smaller
-    type is faster than float64. It is also faster than float32 if the GPU is faster with 16-bit
-    types.
+    """Return a note if a smaller data type would be faster, otherwise an empty string. The note
+    concerns float64 on any device, and float32 on GPUs that are faster with 16-bit types.
 
     - shares: the share (0 to 1) of each type in `what`. Parameter types show the types of matrix
       products only if the program doesn't use autocast.
@@ -77,9 +76,9 @@ def kernels_type(profile: Profile) -> Most:
     If the file has no times, count kernels instead. The result is empty if no known type exceeds
     the share MOST, or if matrix products take less of the work than the share MATTERS.
 
-    The kernel name has priority, because it shows TF32. Otherwise, the operator's input types
-    determine the result. This fallback doesn't apply to convolutions on NVIDIA GPUs, because they
-    may use TF32.
+    The kernel name has priority, because it shows TF32. If the name shows no type, the operator's
+    input types determine the result. Input types don't count for convolutions on NVIDIA GPUs,
+    because such convolutions may use TF32.
     """
     kernels = plain_events(profile, "kernel")
     linked = "operator" in profile.events.columns

@@ -126,8 +126,8 @@ def _ms(ns: float) -> str:
 
 
 def evidence(found: Diagnosis) -> Iterator[str]:
-    """Yield the lines of the evidence. They list other causes, unusual findings, facts with their
-    source tables, and everything that the files can't show.
+    """Yield the lines of the evidence, such as other causes, unusual findings, facts with their
+    source tables, and facts that the files can't show.
     """
     for title, blamed in (("Also limits the run", True), ("Ruled out", False)):
         causes = [one for one in found.alternatives if one.blamed == blamed]

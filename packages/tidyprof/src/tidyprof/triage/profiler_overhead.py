@@ -75,7 +75,8 @@ H200, traced steps took 0.90 to 1.30 (median 1.00) times as long as timed steps.
 """
 
 MISSING = 0.15
-"""If traced steps are missing at least this share of the unprofiled step time, they are atypical.
+"""Traced steps are atypical if at least this share of the unprofiled step time is missing from
+them.
 """
 
 EQUAL = 0.98
@@ -235,8 +236,8 @@ def gap_of(operators: PlainEvents) -> float:
     """Return the median delay in ns between the start of an operator and the start of its first
     inner operator on the same thread.
 
-    This gap shows how fast the CPU executes the profiler's code. The gap was 0.2 to 0.6 µs on one
-    machine and 0.8 to 3 µs on another. The overhead per operator was proportional to the gap.
+    The delay shows how fast the CPU executes the profiler's code. The delay was 0.2 to 0.6 µs on
+    one machine and 0.8 to 3 µs on another. The overhead per operator was proportional to the delay.
     """
     ordered, within = nested(operators)
     gaps = np.diff(ordered["start_ns"])[within]

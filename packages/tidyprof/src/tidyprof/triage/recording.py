@@ -30,8 +30,8 @@ from tidyprof.triage.facts import AMD, NVIDIA, OTHER, RankFacts
 from tidyprof.triage.host_parts import host_facts
 
 REPLAYING = ("rocprof-compute",)
-"""Tools that replay each kernel to read more counters. Their times don't show the program's real
-timeline.
+"""Tools that replay each kernel to read more counters, so the recorded times don't show the
+program's real timeline.
 """
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread", "input_types")
@@ -100,8 +100,8 @@ def kind_of(profile: Profile) -> Kind:
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
     """Return the indices of the profiles to judge.
 
-    Among the profiles with a timeline, these are the profiles from the tool that recorded the most
-    host events. If no profile has a timeline, these are the profiles of a run without a GPU.
+    Choose the profiles with a timeline from the tool that recorded the most host events. If no
+    profile has a timeline, choose the profiles of a run without a GPU.
     """
     timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
     if not timed:
@@ -124,7 +124,7 @@ GPU_BACK_ENDS = ("nccl", "rccl")
 def ran_on_host(profile: Profile) -> bool:
     """Return True if the operators did all the work, because torch.profiler found no GPU.
 
-    Return False if the file names a GPU but has no GPU events. In this case, the operators may have
+    Return False if the file names a GPU but has no GPU events, because the operators may have
     launched work on that GPU.
     """
     return (

@@ -17,18 +17,18 @@ from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
 from tidyprof.triage.run_facts import Run
 
 LIMIT = 0.20
-"""The minimum share of the step that a cause takes if it limits a run. Without such a cause, the
-step would be at least 1.25 times as fast. Smaller differences can be noise between runs on one
-machine (docs/gate.md).
+"""The minimum share of the step for a cause that limits a run. Without such a cause, the step would
+be at least 1.25 times as fast. Smaller differences can be noise between runs on one machine
+(docs/gate.md).
 """
 
 MANY_COPIES = 16
-"""The minimum number of copies to the device per batch if the program copies samples one by one. A
+"""With at least this many copies to the device per batch, a program copies samples one by one. A
 batch usually needs two copies for images and labels, or a few more for masks and positions.
 """
 
 OFFLOADED = 0.1
-"""The minimum share of exposed copies in each direction if the run offloads data."""
+"""A run offloads data if exposed copies in each direction take at least this share of the time."""
 
 FEW_CALLS = 1.0
 """The minimum number of allocation calls per step that can stall the GPU. A caching allocator makes
@@ -36,12 +36,12 @@ no such calls in a steady step.
 """
 
 SLOW_START = 2.0
-"""The minimum ratio of the first step to the median of the other steps if the first step counts as
-startup.
+"""The first step counts as startup if it takes at least this many times the median of the other
+steps.
 """
 
 FEW_LAUNCHES = 16
-"""The minimum number of kernels between two waits if the host can run ahead of the device.
+"""The minimum number of kernels between two waits that lets the host run ahead of the device.
 Third-party programs with a wait in each loop launched 1 and 6 kernels between waits. All other
 programs launched at least 29 kernels.
 """
@@ -52,7 +52,7 @@ least the same share of its time.
 """
 
 CAPPED = 0.5
-"""The minimum share of busy samples at the power cap if the cap limits the run."""
+"""The power cap limits a run if at least this share of the busy samples is at the cap."""
 
 NEAR_ROOF = 0.5
 """The minimum share of the performance limit that a good kernel reaches. In AMD's measurements,
@@ -642,7 +642,7 @@ RULES = (
 """All rules. Each part belongs to the first rule that explains it."""
 
 COMPUTE_RULES = ("power-capped", "dominant-kernel")
-"""Causes of slow computation on the device. They count only if no other cause limits the run."""
+"""Causes of slow computation on the device, which count only if no other cause limits the run."""
 
 OTHER_ROWS = {
     "exposed_communication": "communication",

@@ -30,9 +30,9 @@ OWN_PARTS = (
     "silent",
     "stalled",
 )
-"""The parts that can make one rank late. These parts exclude launching and waits for other ranks.
-If all ranks launch slowly, one rank arrives last and the other devices wait, but the step doesn't
-get longer.
+"""The parts that can make one rank late. Launching and waits for other ranks don't count. If all
+ranks launch slowly, one rank arrives last and the other devices wait, but the step doesn't get
+longer.
 """
 
 ONE_GAP, ALONE = 0.5, 3.0
@@ -61,8 +61,8 @@ class Run:
     """One run, with the data that the rules use.
 
     - parts: the parts of the traced step in ns, as means over the judged steps of all devices. The
-      mapping is empty without a timeline. Its keys are the parts of device_parts or host_parts,
-      with three parts for waiting during communication. In waiting_straggler, ranks wait for a rank
+      mapping is empty without a timeline. The keys are the parts of device_parts or host_parts,
+      plus three parts for waiting during communication. In waiting_straggler, ranks wait for a rank
       that does more work than the others. In waiting_launch, ranks wait for ranks that launch late.
       In waiting_ranks, ranks wait for a different rank each time.
     - on_host: whether the run had no GPU.
