@@ -1,7 +1,7 @@
 """The hooks of `tidyprof run` in a program that imports torch.
 
-The hooks run in the program's Python, which must be 3.10 or newer. They don't import anything else
-from tidyprof.
+The hooks run in the program's Python, which must be 3.10 or newer. The hooks don't import anything
+else from tidyprof.
 
 The module `imports` waits for torch, and `hooks` connects the other modules to torch. The module
 `steps` finds the steps of the program, `parts` measures the time in each part of a step, and

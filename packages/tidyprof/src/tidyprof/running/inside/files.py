@@ -121,7 +121,7 @@ class Files:
     def keep_trace(self, export: Callable[[str], None]) -> None:
         """Write a trace with the function `export`, and compress the file.
 
-        Raises OSError if the trace can't be written completely. In this case, no file remains.
+        Raises OSError and deletes the file if the trace can't be written completely.
         """
         plain, packed = self.trace.removesuffix(".gz") + ".part", self.trace + ".part"
         try:

@@ -32,8 +32,8 @@ this list no longer count.
 """
 
 REPLAYS_ALONE = 8
-"""After this many consecutive replays of CUDA or HIP graphs, each replay counts as a step. Such a
-graph contains a whole step.
+"""The number of consecutive CUDA or HIP graph replays after which each replay counts as a step,
+because each graph then contains a whole step.
 """
 
 PROFILERS = (
@@ -416,8 +416,8 @@ class Hooks:
     ) -> tuple[str | None, int] | None:
         """Record a call to an outermost module.
 
-        Return None if the host stays in the forward pass. Otherwise, return the previous part, and
-        the start time if the call has no gradients.
+        Return None if the host stays in the forward pass. If the host enters the forward pass,
+        return the previous part, and the start time if the call has no gradients.
         """
         if self.parts.thread not in (None, threading.get_ident()):
             return None

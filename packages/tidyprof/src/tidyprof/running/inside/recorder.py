@@ -245,8 +245,8 @@ class Recorder:
     def _end_timing(self, closing: bool = False) -> None:
         """Summarize the timed steps, and write one line for each step.
 
-        - closing: whether the program is ending. In this case, the time after the last step isn't a
-          step.
+        - closing: whether the program is ending. At the end of the program, the time after the last
+          step isn't a step.
         """
         if not self.rows or self.files is None:
             return

@@ -16,10 +16,10 @@ def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
     a kind is a step.
 
     If there is only one kind, this kind marks the steps. If kinds alternate and at least one kind
-    never occurs twice in a row, each round is a step. In this case, the rarest kind that never
-    occurs twice in a row marks the steps. If several kinds are equally rare, the kind at the end
-    (`last`) or at the start of a round marks the steps. In all other cases, each event is a step,
-    for example if clients train one after the other.
+    never occurs twice in a row, each round is a step. The rarest kind that never occurs twice in a
+    row then marks the steps. If several kinds are equally rare, the kind at the end (`last`) or at
+    the start of a round marks the steps. In all other cases, each event is a step, for example if
+    clients train one after the other.
     """
     kinds = list(dict.fromkeys(events))
     runs = [(kind, len(list(run))) for kind, run in groupby(events)]

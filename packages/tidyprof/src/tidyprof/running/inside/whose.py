@@ -1,7 +1,7 @@
 """Decide whether an exception in a hook belongs to the program or to the hooks.
 
-While a hook runs, Python may call a signal handler of the program. It may also raise an exception
-that another thread of the program sent. Such exceptions must reach the program.
+While a hook runs, Python may call a signal handler of the program. Python may also raise an
+exception that another thread of the program sent. Exceptions of the program must reach the program.
 """
 
 from __future__ import annotations
