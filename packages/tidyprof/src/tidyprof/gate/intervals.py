@@ -24,8 +24,8 @@ import numpy as np
 CONFIDENCE = 0.95
 
 MAX_EXCHANGES = 10_000
-"""The maximum number of exchanges. If more exchanges are possible, use this many random exchanges.
-In this case, the confidence level at the ends of the interval varies by about 0.2%.
+"""The maximum number of exchanges. If more exchanges are possible, this many random exchanges are
+used, and the confidence level at the ends of the interval varies by about 0.2%.
 """
 
 SEED = 20_260_821
@@ -53,10 +53,11 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
 
     - paired: whether values at the same position were measured one after the other, in random
       order. If so, only values at the same position are exchanged, so a load that affects both
-      values cancels out. Otherwise, any values are exchanged, which requires independent runs.
+      values cancels out. For unpaired runs, any values are exchanged, which requires independent
+      runs.
 
-    Raises ValueError for fewer than LEAST_REPEATS values, for a value that isn't a positive number,
-    and for paired values that differ in number.
+    Raises ValueError if there are fewer than LEAST_REPEATS values, if a value isn't a positive
+    number, or if the numbers of paired values differ.
     """
     sides = [np.asarray(values, dtype=float) for values in (over, under)]
     for values in sides:

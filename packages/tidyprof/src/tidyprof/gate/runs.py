@@ -1,8 +1,8 @@
 """Read the step time of a run, and the parts and kernels of a step.
 
-A training loop can write its own step times without a profiler. It writes one file per rank and one
-line per step. Times are in seconds, for example `{"rank": 0, "step": 3, "data": 0.002, "forward":
-0.011, ...}`. Lesson 14's code block (snippets/14_instrument_me.py) writes such files if
+A training loop can write its own step times without a profiler. The loop writes one file per rank
+and one line per step. Times are in seconds, for example `{"rank": 0, "step": 3, "data": 0.002,
+"forward": 0.011, ...}`. Lesson 14's code block (snippets/14_instrument_me.py) writes such files if
 STEP_TIMER=times. Similarly, a server can write one line per request, for example `{"rank": 0,
 "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
 """
@@ -58,8 +58,8 @@ def times_files(path: str | PathLike[str]) -> list[Path]:
 def read_times(file: str | PathLike[str]) -> pd.DataFrame:
     """Return one row per step of a rank, with the rank, the step, and the time of each part in ns.
 
-    The columns in NO_PARTS keep their units. Their values are <NA> if a line doesn't contain them.
-    An invalid last line without a newline is ignored, because the job was probably killed while
+    The columns in NO_PARTS keep their units. Values that a line doesn't contain are <NA>. An
+    invalid last line without a newline is ignored, because the job was probably killed while
     writing it. Raises ProfileReadError if the file has no complete lines, if a line isn't a step,
     or if a line isn't later than the previous line.
     """
@@ -120,8 +120,8 @@ def _job(folder: Path) -> pd.Series:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run, judged by its steady steps. These are all steps after the warm-up on all ranks and
-    devices.
+    """One run, judged by its steady steps. Steady steps are all steps after the warm-up on all
+    ranks and devices.
 
     If launches are recorded, steps are measured on the device. Host steps wouldn't reveal a slower
     device, because a host that runs ahead finishes its steps early.

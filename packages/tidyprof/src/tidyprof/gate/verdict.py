@@ -42,7 +42,7 @@ DEFAULT_LIMIT = 0.05
 
 SAME_WORK = DEFAULT_LIMIT
 """The largest relative difference in the number of steps or samples between runs that did the same
-work. It applies even if the limit is larger.
+work. This threshold applies even if the limit of the gate is larger.
 """
 
 INCONCLUSIVE = "inconclusive"
