@@ -649,4 +649,4 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "hang": hang,
     "isa": isa,
 }
-"""The function for each command. It returns an exit code, or None for exit code 0."""
+"""A mapping from each command to its function, which returns an exit code, or None for success."""

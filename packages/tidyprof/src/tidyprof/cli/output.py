@@ -40,8 +40,8 @@ _MIN_TEXT = 8
 """The minimum width of a text column on a narrow terminal."""
 
 MUTED_STYLE = "color(243)"
-"""The style of less important text, which is a gray from xterm's 256 colors. It is readable on
-black and on white backgrounds. NO_COLOR disables the style.
+"""The style of less important text, which is a gray from xterm's 256 colors. The gray is readable
+on black and on white backgrounds. NO_COLOR disables the style.
 """
 
 _AROUND = 2
