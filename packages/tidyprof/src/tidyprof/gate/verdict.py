@@ -194,7 +194,7 @@ def _compared(
             reason = "A few long steps decide the mean."
         reason += f" {'Record' if paired else 'Use --paired, or record'} more and longer runs."
     elif ratio.low <= 1 and metric.column != JOB:
-        reason += f" Steps that are rarer than 1 in {_rarest(base, new):,} may not have occurred."
+        reason += f" Steps rarer than 1 in {_rarest(base, new):,} may not have occurred."
     return word, reason, ratio, median_word
 
 
