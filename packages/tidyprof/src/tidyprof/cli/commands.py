@@ -1,4 +1,4 @@
-"""The commands. Each reads its files, shows a table, and writes the table if requested."""
+"""The commands. Each command reads its files, shows a table, and can write the table to a file."""
 
 from __future__ import annotations
 
@@ -56,10 +56,12 @@ SUMMARY_COLUMNS = {
     "steps": "int64",
     "median_step_ns": "Float64",
 }
-"""The columns of the exported summary, with one row per device or, without devices, per file."""
+"""The columns of the exported summary. The table has one row per device. A file without device
+events has one row.
+"""
 
 TOP_IN_SUMMARY = 5
-"""The number of kernels or operators in a summary."""
+"""The maximum number of kernels or operators in a summary."""
 
 _MAX_DEVICES = 8
 _MEBIBYTE = 2**20
@@ -80,9 +82,9 @@ Facts = list[tuple[str, str]]
 
 
 def _read_selected(path: str, options: Namespace) -> Profile:
-    """Read a profile, and select its steps if the options request this.
+    """Read a profile, and select the steps that the options request.
 
-    Raises UserError for steps that don't exist, and as `read_to_write` does.
+    Raises UserError if the steps don't exist, or for the same reasons as `read_to_write`.
     """
     profile = read_to_write(path, options)
     if not vars(options).get("steps"):
@@ -95,7 +97,7 @@ def _read_selected(path: str, options: Namespace) -> Profile:
 
 
 def _part_of(options: Namespace) -> str:
-    """Return the steps that the options select; "" for the whole profile."""
+    """Return the selected steps as a string, or "" for the whole profile."""
     first, last = vars(options).get("steps") or (None, None)
     if first is None:
         return ""
@@ -107,7 +109,7 @@ def _each_file(
     analyze: Callable[[Profile], pd.DataFrame],
     display: Callable[[Profile, pd.DataFrame], None],
 ) -> None:
-    """Show a table for each file, and write all tables as one."""
+    """Show a table for each file, and export the tables as a single table."""
     check_targets(options)
     tables = []
     for path in options.files:
@@ -130,7 +132,7 @@ def _each_file(
 
 
 def _place_columns(table: pd.DataFrame) -> list[Column]:
-    """Return the columns rank, process and device if the table has them with known values."""
+    """Return the columns rank, process and device if they contain known values."""
     places = [
         name
         for name in ("rank", "process", "device")
@@ -146,18 +148,22 @@ def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
 
 
 def _only_sums(profile: Profile, lacking: str) -> str:
-    """Return a sentence about the tool's statistics in a profile without these events; "" if the
+    """Return a sentence about the statistics in a profile without single events, or "" if the
     profile has no statistics.
     """
     stats = profile.meta.get("stats", {})
     if len(profile.events) and "kernel" not in stats:
         return ""
     held = ", ".join(f"{len(table):,} rows of {subject}" for subject, table in stats.items())
-    return f"The file has only sums by name, no {lacking}: {held} (meta['stats'])." if held else ""
+    return (
+        f"The file contains only totals by name, but no {lacking}: {held} (meta['stats'])."
+        if held
+        else ""
+    )
 
 
 def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
-    """Return the tool's kernel sums over all ranks and processes, with the largest first."""
+    """Return the tool's kernel totals over all ranks and processes, the largest first."""
     table = stated_kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     return columns_of(_top(table, top), headings) if len(table) else []
@@ -218,21 +224,21 @@ _CLOCKS = {
     "host": "the host, which runs ahead; --timeline device shows the steps that triage judges",
     "device": "the device, when it ran the work that each step launched",
 }
-"""A timeline -> a description of its clock, if both timelines are known."""
+"""Descriptions of the clocks of both timelines."""
 
 
 def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None:
     """Show a table of `step_budget` for this timeline.
 
-    linked -- whether launches are known, so the device has separate steps.
+    - linked: whether launches are recorded, so that the device has separate steps.
     """
     if not len(table):
         if timeline == "host":
             say("This profile contains no events.")
         else:
             say(
-                "This profile has no marked steps. With --timeline host, all of it counts as"
-                " one step."
+                "This profile has no marked steps. With --timeline host, the whole profile counts"
+                " as one step."
             )
             say(f"steps: {_UNMARKED}", MUTED_STYLE)
         return
@@ -267,7 +273,7 @@ def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None
 
 
 MAX_RANGES = 5
-"""The number of the script's ranges to name below a table of steps."""
+"""The maximum number of the script's ranges that are listed below a table of steps."""
 
 
 def _compare(options: Namespace) -> None:
@@ -290,24 +296,24 @@ def _compare(options: Namespace) -> None:
         if by == "operator" and on_hosts:
             say(
                 "Neither profile contains kernels. Times are self times of operators on the host,"
-                " without the operators that they call."
+                " excluding the operators that they call."
             )
         say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
     export([with_origin(table)], options)
 
 
 MIN_CHANGE = 0.01
-"""The smallest change, as a share of the larger total, that a comparison shows without --top."""
+"""The minimum change that a comparison shows without --top, as a share of the larger total."""
 
 
 def _show_comparison(
     table: pd.DataFrame, by: str, marked: Sequence[pd.Series], top: int | None
 ) -> None:
-    """Show the totals, the steps, the rows that changed most, and the sum of the others.
+    """Show the totals, the steps, the rows that changed most, and the sum of all other rows.
 
     If both profiles have marked steps, values are per step.
 
-    marked -- the step times of all ranks in ns, before and after.
+    - marked: the step times of all ranks in ns, for the first and the second profile.
     """
     by_the_step = all(map(len, marked))
     numbers = [len(own) for own in marked] if by_the_step else [1, 1]
@@ -345,7 +351,7 @@ def _show_comparison(
 
 
 def _steps_of_both(marked: Sequence[pd.Series]) -> str:
-    """Return the number and length of the steps in both profiles, and the unit of the table."""
+    """Return a sentence about the steps in both profiles and the units of the table."""
     before, after = (
         f"{len(own):,} of {_duration(own.median())}" if len(own) else "none marked"
         for own in marked
@@ -400,7 +406,7 @@ def _convert(options: Namespace) -> None:
         raise cannot_write("OUT", options.target, error) from None
     say(
         f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to"
-        f" their work, {written.samples:,} counter samples. Open it in https://ui.perfetto.dev"
+        f" GPU work, {written.samples:,} counter samples. Open the file in https://ui.perfetto.dev"
     )
 
 
@@ -428,7 +434,7 @@ def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFram
 def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
     """Return the summary of a profile, with SUMMARY_COLUMNS.
 
-    occupancy, marked -- the profile's tables of `busy` and `steps`.
+    - occupancy, marked: the tables that `busy` and `steps` return for the profile.
     """
     table = (occupancy if len(occupancy) else pd.DataFrame([{}])).assign(
         **{key: str(profile.meta[key]) for key in list(SUMMARY_COLUMNS)[:5] if key in profile.meta},
@@ -463,7 +469,7 @@ def _show_summary(
 
 
 def _waiting_fact(profile: Profile) -> str:
-    """Return the rank that the others wait for, based on their devices' collectives."""
+    """Return a sentence about the rank that other ranks wait for, based on device collectives."""
     if on_hosts_only(profile, profile, include=DEVICE_KINDS):
         return "no rank has device events; tidyprof triage compares the hosts"
     return ranks(profile).attrs["evidence"]
@@ -500,12 +506,12 @@ def _events(profile: Profile) -> Facts:
     start, end = start_and_end(profile.events)
     span = f"{_duration(end.max() - start.min())} from the first to the last event of the profile"
     if profile.meta.get("times") == ORDER:
-        span = "unknown: the events have an order but no times"
+        span = "unknown, because the events have an order but no times"
     return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
 
 
 def _memory_facts(profile: Profile) -> Facts:
-    """Return the memory that PyTorch's allocator held at the end, by rank and device.
+    """Return the memory in PyTorch's allocator at the end, by rank and device.
 
     The result is empty unless the file is an allocator snapshot.
     """
@@ -535,7 +541,7 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
                 "busy",
                 (
                     f"{len(occupancy)} devices, between {share.min():.1f}% and {share.max():.1f}%"
-                    " of the time from the first to the last event of each"
+                    " of the time from each device's first event to its last event"
                 ),
             )
         ]
@@ -563,7 +569,7 @@ def _steps_fact(marked: pd.DataFrame) -> str:
 
 
 def _show_top(profile: Profile) -> None:
-    """Show the largest kernels. Without kernels, show operators or a monitor's samples."""
+    """Show the largest kernels. In a profile without kernels, show operators or monitor samples."""
     found = kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     if not len(found):
@@ -581,10 +587,10 @@ def _show_top(profile: Profile) -> None:
 
 
 def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
-    """Return the means of a monitor's samples.
+    """Return a table with the means of monitor samples.
 
-    For several devices, return the smallest and the largest mean, because in a mean over all
-    devices, an idle device would hide a busy one.
+    For several devices, return the smallest and the largest mean. A mean over all devices would
+    hide a busy device if other devices are idle.
     """
     keys = ["name", "unit"]
     counters = _in_gigabytes(counters)
@@ -615,7 +621,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
 
 
 def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples, with large numbers of bytes converted to GB."""
+    """Convert large byte counts in the samples to GB."""
     amounts = counters["unit"].eq("bytes")
     large = counters["name"][amounts & counters["value"].ge(_GIGABYTE)]
     chosen = amounts & counters["name"].isin(large)
@@ -632,7 +638,7 @@ def _duration(nanoseconds: float) -> str:
 
 
 TABLES = {"kernels": _kernels, "busy": _busy, "steps": _steps, "compare": _compare}
-"""The name of a table -> the function that shows it."""
+"""A mapping from the name of a table to the function that shows the table."""
 
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
@@ -643,4 +649,4 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "hang": hang,
     "isa": isa,
 }
-"""A command -> the function that runs it and returns an exit code, or None for 0."""
+"""A mapping from each command to its function, which returns an exit code, or None for success."""

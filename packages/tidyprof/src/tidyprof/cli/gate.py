@@ -35,14 +35,14 @@ from tidyprof.running.report import read_run
 from tidyprof.tables.contract import NOT_STATED
 
 NAMED = 3
-"""The maximum number of copied pairs that an error names."""
+"""The maximum number of copied pairs that an error message names."""
 
 WIDTH = 80
-"""The width of the report in columns. Only lines with names from files can be longer."""
+"""The width of the report in columns. Only lines that contain names from files can be wider."""
 
 
 def gate(options: Namespace) -> int:
-    """Show the verdict and write the reports. Return 1 if the gate fails, otherwise 0."""
+    """Show the verdict, and write the reports. Return 1 if the gate fails, otherwise 0."""
     check_targets(options)
     sides = [repeats_in(path) for path in options.files]
     if set(sides[0]) & set(sides[1]):
@@ -58,7 +58,7 @@ def gate(options: Namespace) -> int:
         verdict = judge(base, new, options.fail_above, options.paired)
     except ValueError as error:
         cause = "a run failed, was renamed, or was recorded in another way"
-        next_step = "record all runs the same way; leave out --paired if they aren't pairs"
+        next_step = "record all runs the same way, and omit --paired if the runs aren't pairs"
         raise UserError(one_line(", ".join(options.files), str(error), cause, next_step)) from None
     _refuse_copies([*base, *new])
     if options.fail_on_inconclusive and verdict.word == INCONCLUSIVE:
@@ -71,9 +71,9 @@ def gate(options: Namespace) -> int:
 
 
 def _with_machine(run: RunTimes) -> RunTimes:
-    """Return the run with its origin.
+    """Return the run with a known origin if possible.
 
-    If the run doesn't state an origin, use the machine that `tidyprof run` recorded.
+    If the run doesn't contain an origin, use the machine that `tidyprof run` recorded.
     """
     watched = read_run(Path(run.path))
     if run.origin != NOT_STATED or not watched.ranks:

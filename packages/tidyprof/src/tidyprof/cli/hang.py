@@ -1,4 +1,4 @@
-"""The command `hang`, which reads a job's flight recorder dumps and finds the missing rank."""
+"""The command `hang`, which finds the missing rank in a job's flight recorder dumps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 
 
 def hang(options: Namespace) -> None:
-    """Show the verdict and the last call of each rank, and write both if requested."""
+    """Show the verdict and the last call of each rank. Write both to a JSON file if requested."""
     check_targets(options)
     found = find_missing_ranks(read_flight_recorder(options.files[0]))
     headings = {
@@ -26,7 +26,7 @@ def hang(options: Namespace) -> None:
     }
     headings |= {"late ms": "after_ns", "line": "line"}
     if _named_by_rank(found.table):
-        # The column would only repeat the ranks, and a terminal would shorten other columns.
+        # The column would only repeat the ranks, and it would leave less space for other columns.
         del headings["dump"]
     with showing(options):
         say(found.sentence, "bold")
@@ -44,7 +44,7 @@ def hang(options: Namespace) -> None:
 
 
 def _named_by_rank(table: pd.DataFrame) -> bool:
-    """Return True if the rank is the only number in the name of each dump."""
+    """Return True if the rank is the only number in the name of every dump."""
     return all(
         pd.isna(dump) or re.findall(r"\d+", str(dump)) == [str(rank)]
         for rank, dump in zip(table["rank"], table["dump"], strict=True)

@@ -1,4 +1,4 @@
-"""The command `isa`, which reads assembly for AMD GPUs and shows the properties of each kernel."""
+"""The command `isa`, which shows the properties of kernels in assembly for AMD GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidyprof.readers.assembly import read_assembly
 
 
 def isa(options: Namespace) -> int:
-    """Show the kernels, and write them if requested.
+    """Show a table of the kernels. Write it to a JSON file if requested.
 
     Return 1 if a kernel spills and --fail-on-spill was passed, otherwise 0.
     """
@@ -50,14 +50,14 @@ def isa(options: Namespace) -> int:
             say("")
             show([name, *known])
         say(
-            "waves: maximum number of wavefronts on each SIMD at a time. Counts are lines of code,"
-            " not executions.",
+            "waves: maximum number of simultaneous wavefronts on each SIMD. Counts are lines of"
+            " code, not executions.",
             "dim",
         )
         if table["loads"].isna().any():
             say(
-                "A code object has no assembly text to count. To see its instructions:"
-                " llvm-objdump --disassemble FILE",
+                "A code object contains no assembly text, so its instructions aren't counted. To"
+                " see the instructions, run: llvm-objdump --disassemble FILE",
                 "dim",
             )
         if unknown := sorted({*table["target"]} - {*COMPUTE_UNITS}):
@@ -75,11 +75,11 @@ def isa(options: Namespace) -> int:
 
 
 def _name(kernel: str, file: str) -> str:
-    """Return the name of a row: the kernel, and its file if the file has a different name."""
+    """Return the kernel name for a row, and add the file name if it differs."""
     place = re.sub(rf"(^|/){re.escape(kernel)}\.\w+(\.gz)?$", "", file)
     return kernel if place in ("", kernel) else f"{kernel} {place}"
 
 
 def _limit(words: str) -> str:
-    """Return the limit of the waves, with the names of the columns."""
+    """Shorten a description of what limits occupancy, and use the column names."""
     return words.replace("registers", "VGPR").replace(" and ", ", ")

@@ -1,5 +1,5 @@
-"""The command line: parse the options, run a command and return an exit code. Each command imports
-only the modules that it needs.
+"""Parse the command line, run a command and return an exit code. Each command imports only the
+modules that it needs.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from tidyprof.gate.metrics import METRICS
 from tidyprof.standard_streams import discard, tell
 
 BUG = 3
-"""Exit code after a bug. Python's exit code is 1, but here 1 means that the gate fails."""
+"""The exit code after a bug. Python uses exit code 1 for exceptions, but here exit code 1 means
+that the gate fails.
+"""
 
 MAX_JOBS = 61
-"""Limit of --jobs: a ProcessPoolExecutor allows this many processes on every system."""
+"""The limit of --jobs. A ProcessPoolExecutor supports this many processes on every system."""
 
 DISTRIBUTION = "tidyprof"
-"""Name of the distribution that installs this package."""
+"""The name of the distribution that installs this package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0 after success, and 1 only if the gate fails or `isa --fail-on-spill` finds a
-    spill. It is 2 after a one-line error that the user can fix, 3 after the traceback of a bug, and
-    130 after Ctrl-C.
+    Exit code 0 means success. Exit code 1 means that the gate fails or that `isa --fail-on-spill`
+    finds a spill. Exit code 2 means an error that the user can fix, 3 a bug, and 130 that the user
+    pressed Ctrl-C.
     """
     try:
         return _run(parsed(build_parser(), arguments))
@@ -57,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands and their options."""
+    """Return the parser for all commands and their options."""
     parser = Parser(
         prog=program("tidyprof", "tidyprof"),
         description=(
@@ -85,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     convert.add_argument("files", nargs=1, metavar="FILE", help="profile: a file or folder")
     convert.add_argument(
-        "target", metavar="OUT", help="file to write; its name ends in .json or .json.gz"
+        "target", metavar="OUT", help="file to write, with a name that ends in .json or .json.gz"
     )
     for name, command in commands.choices.items():
         command.examples = EXAMPLES[name]
@@ -93,14 +95,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _command(commands: Any, name: str, text: str) -> Parser:
-    """Add a command with this description."""
+    """Add a command with the given description."""
     return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
 
 
 def _add(
     commands: Any, name: str, text: str, files: tuple[str, ...] = ()
 ) -> argparse.ArgumentParser:
-    """Add a command that reads files, shows a table and can export it."""
+    """Add a command that reads files, shows a table and can export the table."""
     parser = _command(commands, name, text)
     for file in files:
         parser.add_argument(
@@ -119,7 +121,7 @@ def _add_step_marker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step-marker",
         metavar="NAME",
-        help="start a step at each range, operator or call of this name",
+        help="start a step at each range, operator or call with this name",
     )
 
 
@@ -137,9 +139,11 @@ def _add_tables(commands: Any) -> None:
     kernels = _add(tables, "kernels", "list the kernels by total time")
     _add_top(kernels)
     _add_selection(kernels)
-    busy = _add(tables, "busy", "show the busy time of each device, and the sum of its durations")
+    busy = _add(
+        tables, "busy", "show the busy time of each device, and the total duration of its events"
+    )
     _add_selection(busy)
-    steps = _add(tables, "steps", "list the duration of each training step, and its parts")
+    steps = _add(tables, "steps", "list the duration and the parts of each training step")
     steps.add_argument(
         "--timeline",
         choices=("host", "device"),
@@ -178,7 +182,7 @@ def _add_gate(commands: Any) -> None:
     gate.add_argument(
         "--paired",
         action="store_true",
-        help="compare runs of the same name, recorded one after the other in random order",
+        help="compare runs with the same name, recorded one after the other in random order",
     )
     gate.add_argument(
         "--fail-on-inconclusive",
@@ -222,8 +226,8 @@ def _add_triage(commands: Any) -> None:
         type=_jobs,
         metavar="N",
         help=(
-            "read files in this many processes (default: 1 for small files, otherwise the number of"
-            " available CPU cores, at most 4)"
+            "number of processes that read files (default: 1 for small files, otherwise the number"
+            " of available CPU cores, at most 4)"
         ),
     )
     triage.add_argument(
@@ -251,7 +255,7 @@ def _add_run(commands: Any) -> None:
         type=_at_least(3, "one of them warms up"),
         default=30,
         metavar="N",
-        help="run N steps before the trace: a third as warm-up, the others timed (default: 30)",
+        help="run N steps before the trace, a third as warm-up and the others timed (default: 30)",
     )
     traced = run.add_mutually_exclusive_group()
     traced.add_argument(
@@ -265,7 +269,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--with-stack",
         action="store_true",
-        help="record the Python functions, which takes longer",
+        help="also record Python functions, which takes longer",
     )
     run.add_argument(
         "--record-shapes", action="store_true", help="record the shapes of operator inputs"
@@ -273,7 +277,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument(
         "--step-marker",
         metavar="NAME",
-        help="start a step at each range or function of this name",
+        help="start a step at each range or function with this name",
     )
     run.add_argument(
         "--why", action="store_true", help="show the evidence, other causes, and what is missing"
@@ -283,7 +287,7 @@ def _add_run(commands: Any) -> None:
 
 
 def _add_hang(commands: Any) -> None:
-    text = "find the rank that is missing in a hanging job, from dumps of PyTorch's flight recorder"
+    text = "find the missing rank in a hanging job, from dumps of PyTorch's flight recorder"
     hang = _command(commands, "hang", text)
     hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with one dump per rank")
     hang.add_argument(
@@ -343,7 +347,7 @@ def _count(text: str) -> int:
 
 
 def _at_least(least: int, why: str) -> Callable[[str], int]:
-    """Return the type of an option whose value is a number of at least `least`."""
+    """Return an argument type that accepts only numbers of at least `least`."""
 
     def number(text: str) -> int:
         if (count := _count(text)) < least:

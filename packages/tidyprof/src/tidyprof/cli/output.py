@@ -1,4 +1,4 @@
-"""A command's output: tables for a terminal or a pipe, and the files that the command writes."""
+"""Write a command's output, such as tables for a terminal or a pipe, and exported files."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Origin, Profile, is_identifier
 
 _UNLIMITED = 100_000
-"""The width of a pipe in columns, which is more than any table needs."""
+"""The assumed width of a pipe in columns, which is wide enough for any table."""
 
 _MIN_TEXT = 8
 """The minimum width of a text column on a narrow terminal."""
 
 MUTED_STYLE = "color(243)"
-"""The style of less important text: a gray from xterm's 256 colors that is readable on black and on
-white. NO_COLOR disables it.
+"""The style of less important text, which is a gray from xterm's 256 colors. The gray is readable
+on black and on white backgrounds. NO_COLOR disables the style.
 """
 
 _AROUND = 2
-"""The extra width of each table column on a terminal."""
+"""The extra width of each table column on a terminal, in characters."""
 
 _HEADS = (1 / 2, 1 / 3, 2 / 3)
-"""The possible shares of the beginning in a shortened text. The share that keeps most texts
-different is used, and the first of several equally good shares.
+"""Possible shares of a string's beginning in the shortened string. The best share keeps the most
+strings distinct. If several shares are equally good, the first of these shares is used.
 """
 
 _WRITERS = {
@@ -67,11 +67,10 @@ _MODULES_OF_OPTIONS = {"--parquet": "pyarrow", "--html": "matplotlib"}
 
 @dataclass(frozen=True)
 class Column:
-    """One displayed column, with a heading and a text for each row.
+    """One displayed column, with a heading and a string for each row.
 
-    On a terminal, long texts are shortened in the middle, but numbers never are. If the numbers
-    don't fit, lines are wider than the terminal. A unit at the end of a heading moves to the line
-    below.
+    On a terminal, long strings are shortened in the middle. Numbers are never shortened, so lines
+    may be wider than the terminal. A unit at the end of a heading moves to the next line.
     """
 
     heading: str
@@ -84,14 +83,13 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "µs": lambda nanoseconds: f"{nanoseconds / 1e3:,.1f}",
     "%": lambda share: f"{share:.1f}",
 }
-"""A unit at the end of a heading -> the function that formats a value. Tables contain times in ns.
-"""
+"""For each unit in a heading, the function that formats values. Times in tables are in ns."""
 
 
 def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
-    """Return columns of a table, from heading -> column name.
+    """Return the columns of a table. `headings` maps each heading to a column name.
 
-    A number whose heading has no unit is formatted as a count, unless it is an identifier.
+    If a heading has no unit, format its numbers as counts, unless they are identifiers.
     """
     columns = []
     for heading, name in headings.items():
@@ -103,7 +101,7 @@ def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]
 
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
-    """Return the text of each value; empty for <NA>."""
+    """Return the string for each value, or an empty string for <NA>."""
     return ["" if pd.isna(value) else text(value) for value in values]
 
 
@@ -113,18 +111,18 @@ def on_terminal() -> bool:
 
 
 def _in_words(text: str) -> str:
-    """Return a text to print, with minus signs on a terminal and hyphens for programs."""
+    """Return a printable string, with minus signs on a terminal and hyphens for programs."""
     shown = joined(printable(text))
     return with_minus(shown) if on_terminal() else shown
 
 
 def say(line: str, style: str = "") -> None:
-    """Print a line of text. Only a terminal breaks it."""
+    """Print a line of text. Only a terminal wraps the line."""
     _print(Text(_in_words(line), style), soft_wrap=not on_terminal())
 
 
 def show(columns: Iterable[Column]) -> None:
-    """Print a table. The caller leaves out empty columns."""
+    """Print a table. The caller must omit empty columns."""
     columns = list(columns)
     if on_terminal():
         _show_in_lines(columns)
@@ -140,7 +138,7 @@ def show(columns: Iterable[Column]) -> None:
 def _show_in_lines(columns: Sequence[Column]) -> None:
     """Print a table on a terminal, with one line per row.
 
-    A row takes several lines only if a shortened text would look like another one.
+    A row takes several lines only if two shortened strings would look the same.
     """
     headings = ["\n".join(column.heading.rpartition(" ")[::2]) for column in columns]
     texts = [
@@ -163,13 +161,13 @@ def _show_in_lines(columns: Sequence[Column]) -> None:
         table.add_row(*map(Text, row))
     _print(table, least_width=sum(widths) + _AROUND * len(columns))
     if shortened != texts:
-        say("…: shortened to this width. A pipe receives the whole names.", MUTED_STYLE)
+        say("…: shortened to fit the terminal. A pipe receives the complete names.", MUTED_STYLE)
 
 
 def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:
-    """Return the widths of columns that share `most` columns of text.
+    """Reduce column widths until they add up to at most `most` characters, if possible.
 
-    The widest column shrinks first, and no column shrinks below its floor.
+    The widest column shrinks first. No column shrinks below its minimum width.
     """
     found = list(widths)
     while sum(found) > most:
@@ -181,9 +179,10 @@ def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int
 
 
 def _shortened(texts: Sequence[str], width: int) -> list[str]:
-    """Return the texts, with the middle of long texts removed.
+    """Return the strings, with the middle of long strings removed.
 
-    The cut is placed so that most texts stay different. Texts that would look the same stay whole.
+    Cut the strings so that most of them remain distinct. Don't shorten strings that would look the
+    same.
     """
     ways = [{text: _cut(text, width, share) for text in texts} for share in _HEADS]
     ways.sort(key=lambda way: -len({*way.values()}))
@@ -199,10 +198,10 @@ def _cut(text: str, width: int, share: float) -> str:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print lines with a label and a text.
+    """Print labels, each with a string on one or more lines.
 
-    On a terminal, long texts break between words and stay to the right of the labels. Continuation
-    lines are indented, because a label may have several texts.
+    On a terminal, long strings wrap between words, to the right of the labels. Continuation lines
+    are indented to separate them from other strings with the same label.
     """
     facts = list(facts)
     table = Table.grid(padding=(0, 2))
@@ -218,7 +217,7 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def _hanging(text: str, width: int) -> str:
-    """Return the text in lines. All lines except the first are indented."""
+    """Wrap the text. Indent all lines except the first line."""
     broken = textwrap.wrap(
         text, max(width, _MIN_TEXT), subsequent_indent="  ", break_on_hyphens=False
     )
@@ -226,15 +225,15 @@ def _hanging(text: str, width: int) -> str:
 
 
 def warn(message: str) -> None:
-    """Print a warning to standard error, so it doesn't mix with results in a pipe."""
+    """Print a warning to standard error, so the warning doesn't mix with results in a pipe."""
     tell(f"warning: {printable(message)}")
 
 
-# Standard output, which may close early because its reader ends or the disk is full
+# Standard output. It may close early because the reading program ends or the disk is full.
 
 
 def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
-    """Print an object in the width of the output, with at least `least_width` columns."""
+    """Print an object in the width of the output, but at least `least_width` columns wide."""
     if sys.stdout is None:
         return
     with _to_standard_output():
@@ -248,11 +247,11 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
 
 
 def _write(text: str) -> None:
-    """Write text to standard output, unless it is closed."""
+    """Write text to standard output, unless standard output is closed."""
     if sys.stdout is None:
         return
     with _to_standard_output():
-        # Other streams, such as io.StringIO, accept any character.
+        # Other streams, such as io.StringIO, accept all characters.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")
         sys.stdout.write(text)
@@ -263,8 +262,8 @@ def _write(text: str) -> None:
 def _to_standard_output() -> Iterator[None]:
     """Return a context for writing to standard output.
 
-    Raises UserError if standard output can't be written, and BrokenPipeError if its reader has
-    ended.
+    Raises UserError if writing to standard output fails, and BrokenPipeError if the reading program
+    has ended.
     """
     try:
         yield
@@ -279,15 +278,15 @@ def _to_standard_output() -> Iterator[None]:
 
 
 ANSWERING = {"gate", "isa"}
-"""Commands whose exit code also contains the result."""
+"""Commands whose exit codes also show their results."""
 
 
 @contextmanager
 def showing(options: Namespace) -> Iterator[None]:
     """Return a context for showing results.
 
-    If the reader of standard output ends, a command continues if it also writes files or is one of
-    ANSWERING. If JSON goes to standard output, nothing else is shown.
+    If the program that reads standard output has ended, a command continues only if it also writes
+    files or is one of ANSWERING. If JSON goes to standard output, nothing else is shown.
     """
     try:
         with (
@@ -302,11 +301,11 @@ def showing(options: Namespace) -> Iterator[None]:
         discard(sys.stdout)
 
 
-# Files to write, which are checked before any work, mainly to protect profiles
+# Output files. They are checked before any work starts, mainly to protect profiles.
 
 
 def targets(options: Namespace) -> dict[str, str]:
-    """Return option -> file to write, for the options that were passed.
+    """Return the output file for each option that was passed.
 
     The options are `--csv`, `--json`, `--parquet` and `--html`, and `OUT` for `convert`.
     """
@@ -318,7 +317,9 @@ def targets(options: Namespace) -> dict[str, str]:
 
 
 def check_targets(options: Namespace) -> None:
-    """Raise UserError before any work if a file can't be written or would replace an input file."""
+    """Raise UserError if the command can't write an output file, or if an output file would replace
+    an input file.
+    """
     wanted = targets(options)
     for option, module in _MODULES_OF_OPTIONS.items():
         if option in wanted and find_spec(module) is None:
@@ -340,9 +341,9 @@ def check_targets(options: Namespace) -> None:
 def read_to_write(
     path: str | os.PathLike[str], options: Namespace, **reading: Unpack[ReadOptions]
 ) -> Profile:
-    """Read a profile with these options of its reader.
+    """Read a profile with the given reader options.
 
-    Raises UserError if an output file is among the files that were read.
+    Raises UserError if the profile includes an output file.
     """
     profile = read(path, **reading)
     refuse_targets(options, profile.meta.get("files", ()))
@@ -358,30 +359,32 @@ def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
 
 
 def origin_of(run: Run) -> Origin:
-    """Return the origin of a run: `measured` on this machine, otherwise `recorded`."""
+    """Return the origin of a run, which is `measured` on this machine and `recorded` elsewhere."""
     machine = next(iter(run.ranks.values()))["machine"]
     kind = "measured" if machine["host"] == platform.node() else "recorded"
     return Origin(kind, machine_of(run))
 
 
 def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
-    """Return the table with the profile's path as first column and its origin as last column."""
+    """Add the profile's path as the first column of the table, and the profile's origin as the last
+    column.
+    """
     placed = with_origin(table)
     placed.insert(0, "file", pd.Series(path, index=table.index, dtype="string"))
     return placed
 
 
 def with_origin(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with its origin as last column, because files have no other place for it."""
+    """Add the origin as the last column, so that exported files contain it."""
     return table.assign(
         origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string")
     )
 
 
 def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
-    """Join the tables, and write the result to each requested file.
+    """Combine the tables, and write the result to each requested file.
 
-    Raises UserError if a file can't be written, and for tables with different columns.
+    Raises UserError if a file can't be written, or if the tables have different columns.
     """
     wanted = targets(options)
     if not wanted:
@@ -389,7 +392,7 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
     try:
         table = join(tables)
     except ValueError:
-        found = "the tables of these files have different columns, so they can't be joined"
+        found = "the tables of these files have different columns, so they can't be combined"
         cause, next_step = (
             "some runs used a GPU and some didn't",
             "pass files of one kind at a time",
@@ -408,7 +411,7 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
 
 
 def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with texts escaped for spreadsheets and terminals. Numbers don't change."""
+    """Escape strings in the table for spreadsheets and terminals. Numbers don't change."""
     words = table.select_dtypes(exclude=["number", "bool"])
     return table.assign(
         **words.map(lambda value: csv_text(value) if isinstance(value, str) else value)
@@ -416,10 +419,9 @@ def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_report(option: str, path: str, text: str) -> None:
-    """Write a text to the file that an option names, or to standard output.
+    """Write a string to the file that an option names, or to standard output.
 
-    Raises UserError if the text can't be written, except if the reader of standard output has
-    ended.
+    Raises UserError if writing fails. However, a closed pipe doesn't count as an error.
     """
     try:
         if path == STDOUT:
@@ -433,17 +435,17 @@ def write_report(option: str, path: str, text: str) -> None:
 
 
 def cannot_write(option: str, path: str, finding: str | OSError) -> UserError:
-    """Return the error about a file that can't be written."""
+    """Return the error for a file that can't be written."""
     finding = str(finding.strerror or finding) if isinstance(finding, OSError) else finding
     cause = "a typo, a full disk, or a folder without write permission"
     return UserError(one_line(path, finding, cause, f"pass another file to {option}"))
 
 
 def _belongs_to(target: str, source: Path) -> bool:
-    """Return True if an existing output file belongs to the source.
+    """Return True if an existing output file is also part of the input.
 
-    It is the source, it is inside the source folder, or its name starts with the source's name if
-    the source is a common prefix of several names.
+    The output file may be the input file itself, or a file in the input folder. If the input is a
+    common prefix of several file names, the output file's name may start with this prefix.
     """
     if not os.path.exists(target):
         return False

@@ -1,7 +1,8 @@
 """The command `run`, which runs a program and reports what limits it.
 
-This module doesn't import anything large before the program has ended. Many of these commands may
-run at the same time, and imports would take memory from the program.
+This module doesn't import large modules before the program has ended. Many instances of this
+command may run at the same time, and large imports would reduce the memory that is left for the
+programs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from tidyprof.running.launch import NOT_FOUND, NOT_RUN, Asked, end_as, launch
 from tidyprof.standard_streams import tell
 
 ABOUT = "run.json"
-"""The file that the command writes to a run's folder. Two commands can't both create it."""
+"""The file that the command writes to a run's folder. If several commands use the same folder, only
+one command can create this file.
+"""
 
 
 def run(options: Namespace) -> int:
-    """Run the program, report what limits it, and return the program's exit code."""
+    """Run the program, report its bottleneck, and return its exit code."""
     rank = launched(RANKS)
     folder = _folder(options, rank)
     asked = Asked(
@@ -55,12 +58,12 @@ def run(options: Namespace) -> int:
 
 
 def _folder(options: Namespace, rank: int | None) -> Path:
-    """Create the folder of this run, and check the other files that the report writes.
+    """Create the folder for this run, and check the paths of other output files.
 
-    Raises UserError if another run uses the folder, or if it isn't writable.
+    Raises UserError if another run uses the folder, or if the folder isn't writable.
     """
     folder = _from_here(Path(options.out)) if options.out else _new_folder(rank)
-    # Other ranks may have started already, so a rank checks only for its own file.
+    # Other ranks may have started already, so each rank checks only for its own file.
     if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
         raise _taken(folder)
     try:
@@ -93,7 +96,7 @@ def _taken(folder: Path) -> UserError:
 
 
 def _clear(folder: Path) -> None:
-    """Remove the files of a run without results."""
+    """Delete the folder of a run that has no results."""
     about = folder / ABOUT
     try:
         if about.stat().st_size == 0:
@@ -104,7 +107,7 @@ def _clear(folder: Path) -> None:
 
 
 def _from_here(folder: Path) -> Path:
-    """Return the folder as a relative path if it is inside the current folder."""
+    """Return a relative path for a folder inside the current folder."""
     here = Path.cwd()
     return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
@@ -112,7 +115,7 @@ def _from_here(folder: Path) -> Path:
 def _new_folder(rank: int | None) -> Path:
     """Create and return a new folder for this run.
 
-    Raises UserError for ranks that were launched together, because they can't agree on a folder.
+    Raises UserError if a launcher started several ranks, because they can't agree on a folder.
     """
     if rank is not None:
         found = f"a launcher started rank {rank}, and all ranks must use the same folder"
@@ -133,8 +136,8 @@ def _new_folder(rank: int | None) -> Path:
 
 
 def _watch(folder: Path) -> Callable[[], None]:
-    """Return a function that reports once when the recording is complete, because programs may run
-    for days.
+    """Return a function that prints one message when the trace is complete, because programs may
+    then run for days.
     """
     told: list[bool] = []
 
@@ -143,7 +146,10 @@ def _watch(folder: Path) -> Callable[[], None]:
         if told or not about.is_file() or _stage(about) != "done":
             return
         told.append(True)
-        tell(f"tidyprof: the trace is done; the program continues. Next: tidyprof triage {folder}")
+        tell(
+            f"tidyprof: the trace is done, and the program is still running. Next:"
+            f" tidyprof triage {folder}"
+        )
 
     return look
 
@@ -156,4 +162,4 @@ def _stage(about: Path) -> str | None:
 
 
 COMMANDS = {"run": run}
-"""A command -> its function, as in cli/commands.py."""
+"""The function for each command, as in cli/commands.py."""

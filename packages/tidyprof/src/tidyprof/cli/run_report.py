@@ -31,18 +31,18 @@ from tidyprof.triage.printers import as_dict, labeled
 from tidyprof.triage.verdict import Diagnosis
 
 PATIENCE_S = 60.0
-"""The longest time that the first rank waits for the files of other ranks."""
+"""The maximum time in seconds that the first rank waits for the files of other ranks."""
 
 SIGNS = ("torch_imported", "torch_compiled", "python_*")
-"""Empty files that show how far the program ran."""
+"""The names of empty files that show how far the program got."""
 
 
 def report(options: Namespace, folder: Path, ended: Ended, waits: bool) -> None:
     """Show the result on standard error, and write the requested files.
 
-    Standard output belongs to the program.
+    Standard output is reserved for the program.
 
-    waits -- whether each rank has its own command, so some ranks may still be running.
+    - waits: whether to wait for other ranks, because each rank was started by a separate command.
     """
     run = _wait_for_ranks(folder) if waits else read_run(folder)
     signs = _remove_signs(folder)
@@ -90,7 +90,7 @@ def _show(
 
 
 def job_line(job: dict[str, float]) -> str:
-    """Return one line with the time of the whole job by part."""
+    """Return a line with the time of the whole job and the time of each part."""
     whole = sum(job.values())
     parts = [
         f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
@@ -109,7 +109,7 @@ def _remove_signs(folder: Path) -> list[str]:
 
 
 def _wait_for_ranks(folder: Path) -> Run:
-    """Return the results of all ranks. Files from other nodes may appear a moment later."""
+    """Return the results of all ranks. Wait for files from other nodes, which may appear later."""
     began = time.monotonic()
     while True:
         found = read_run(folder)
@@ -122,7 +122,7 @@ def _wait_for_ranks(folder: Path) -> Run:
 def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
     if not run.traces:
         return None, why_no_trace(run)
-    # The hooks have marked the steps, so no --step-marker is needed.
+    # The hooks have marked the steps, so the diagnosis doesn't need --step-marker.
     asked = {"files": [str(run.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
     try:
         return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
@@ -131,7 +131,7 @@ def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
 
 
 def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
-    """Return the reason why the hooks saw no step."""
+    """Return the reason why the hooks detected no steps."""
     end = f"exit code {code}" if code > 0 else f"signal {-code}"
     if "torch_imported" not in signs:
         old = [sign.removeprefix("python_") for sign in signs]
@@ -140,31 +140,33 @@ def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
         if code:
             return f"the program ended with {end} before it imported torch"
         return (
-            "no process of the program imported torch. PYTHONPATH doesn't load the hooks in Python"
-            f" with -E or -I, or in a container that can't see {FIRST}"
+            "no process of the program imported torch. PYTHONPATH can't load the hooks if Python"
+            f" runs with -E or -I, or in a container without {FIRST}"
         )
     if code:
-        return f"the program ended with {end} before it took a step"
+        return f"the program ended with {end} before the first step"
     if options.step_marker:
         return (
-            f"nothing named {options.step_marker} ran. Pass the name of a range or of a function"
-            " in the program to --step-marker"
+            f"no range or function named {options.step_marker} ran. Pass the name of a range or"
+            " function in the program to --step-marker"
         )
     if "torch_compiled" in signs:
         return (
-            "torch.compile compiled the whole step, so the hooks can't see it. Pass --step-marker"
-            " NAME with an uncompiled function that runs once per step"
+            "torch.compile compiled the whole step, so the hooks can't detect it. Pass"
+            " --step-marker NAME with an uncompiled function that runs once per step"
         )
     return (
         "no PyTorch optimizer took a step, and no module was called. Pass --step-marker NAME with"
-        " a function of the program that runs once per step"
+        " a function in the program that runs once per step"
     )
 
 
 def _write_about(
     folder: Path, options: Namespace, run: Run, code: int, job: dict[str, float]
 ) -> None:
-    """Write how the program ended. Arguments may contain secrets, so keep only the script."""
+    """Write the metadata of the run. Keep only the script name, because arguments may contain
+    secrets.
+    """
     scripts = [word for word in options.program[1:] if Path(word).is_file()]
     about: dict[str, Any] = {
         "command": [options.program[0], *scripts[:1]],

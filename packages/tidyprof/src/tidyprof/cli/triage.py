@@ -49,20 +49,20 @@ from tidyprof.triage.verdict import (
 )
 
 MIN_BYTES_FOR_PROCESSES = 8 * 2**20
-"""The number of bytes that justifies another process. Starting a process takes about as long as
-reading ten ranks of 170 kB each.
+"""The minimum number of bytes to read per additional process. Starting a process takes about as
+long as reading ten files of 170 kB each.
 """
 
 
 @dataclass(frozen=True)
 class ReadFile:
-    """The data that is kept from a file or folder.
+    """The data that triage keeps from a file or folder.
 
-    recording       -- the facts that the file adds to the run.
-    error           -- the reason why the file can't be judged; empty if it can.
-    member          -- the facts that the file adds to its folder; None for a format without
-                       separate ranks.
-    files, warnings -- the entries of `Profile.meta`.
+    - recording: the facts that the file contributes to the run.
+    - error: the reason why the file can't be judged, or an empty string.
+    - member: the facts that the file contributes to its folder, or None if the format has no
+      separate ranks.
+    - files, warnings: the entries with the same names in `Profile.meta`.
     """
 
     recording: Recording
@@ -73,7 +73,7 @@ class ReadFile:
 
 
 Broken = dict[str, str]
-"""The name of a rank whose file can't be read -> the reason."""
+"""A mapping from the name of each unreadable rank to the reason."""
 
 
 def recordings_of(
@@ -82,10 +82,11 @@ def recordings_of(
     jobs: int | None,
     broken: Broken | None = None,
 ) -> list[ReadFile]:
-    """Return the data of all files in the order of paths. In a folder, files are in rank order.
+    """Return the data of all files in the order of `paths`. Files in a folder are in rank order.
 
-    jobs   -- the number of processes; None chooses a number based on the file size.
-    broken -- receives the ranks that can't be read, if at least one other rank can be read.
+    - jobs: the number of processes. If the number is None, it depends on the file sizes.
+    - broken: a dictionary to which the function adds unreadable ranks, if at least one other rank
+      is readable.
 
     Raises ProfileReadError as `read` does.
     """
@@ -103,7 +104,7 @@ def recordings_of(
 
 
 def _places(paths: Sequence[str], broken: Broken) -> list[tuple[Path, ReadOptions]]:
-    """Do the same as `together`, but leave out ranks whose files are damaged at the start."""
+    """Return the result of `together` without ranks whose files are damaged at the start."""
     try:
         return together(paths)
     except ProfileReadError as error:
@@ -130,7 +131,7 @@ def _of_folder(
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
     ranks = [rank for member in members for rank in member.extent.ranks]
-    # Consecutive files of one rank form one timeline, so read the folder as a whole.
+    # Several files of one rank form a single timeline, so read the folder as a whole.
     if len(set(ranks)) < len(ranks):
         return [*_read([folder], mark, 1, {}).values()]
     host_events = sum(one.recording.kind.host_events for one in found)
@@ -140,7 +141,7 @@ def _of_folder(
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         kind = one.recording.kind._replace(host_events=host_events)
         recording = replace(one.recording, kind=kind, ignored=ignored)
-        # The warnings belong to the folder, so only its first file has them.
+        # The warnings apply to the folder, so attach them only to its first file.
         files_read.append(
             replace(one, recording=recording, warnings=() if files_read else warnings)
         )
@@ -154,9 +155,9 @@ def _read(
     broken: Broken,
     **options: Any,
 ) -> dict[Path, ReadFile]:
-    """Return the ReadFile of each path.
+    """Return the ReadFile object for each path.
 
-    If some ranks can't be read but others can, leave them out and add them to `broken`.
+    If only some ranks are readable, exclude the unreadable ranks and add them to `broken`.
     """
     if not paths:
         return {}
@@ -185,7 +186,9 @@ def _read(
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return one row with the ReadFile of a profile. Runs in the process that reads the profile."""
+    """Return one row with the ReadFile object for a profile. The process that reads the profile
+    should call this function.
+    """
     kind, error = kind_of(profile), ""
     try:
         recording = recording_of(profile, kind, kind.has_timeline or kind.on_host, mark)
@@ -212,23 +215,23 @@ def triage(options: Namespace) -> None:
 
 
 def show_report(diagnosis: Diagnosis, run: Run | None, why: bool) -> None:
-    """Print the report of a diagnosis, with the results of the hooks of `tidyprof run`."""
+    """Print the report of a diagnosis, with any results of `tidyprof run`."""
     notes, details = (notes_of(run), details_of(run)) if run else ((), ())
     for line, style in report(diagnosis, why, notes, details):
         say(line, style)
 
 
 def _run_beside(files: Sequence[str]) -> Run | None:
-    """Return the results of `tidyprof run` next to the trace; None if there are none."""
+    """Return the results of `tidyprof run` next to the trace, or None if there are none."""
     folders = [Path(file) for file in files if any(Path(file).glob("run_rank*.json"))]
     run = read_run(folders[0]) if len(folders) == 1 else None
     return run if run and run.ranks else None
 
 
 def diagnosed(options: Namespace) -> Diagnosis:
-    """Return the diagnosis of the files, write the page of --html, and print warnings.
+    """Return the diagnosis of the files, write the --html page, and print warnings.
 
-    Raises UserError or ProfileReadError if there is no diagnosis.
+    Raises UserError or ProfileReadError if the files can't be diagnosed.
     """
     refuse_times(options.files)
     page = None if options.html is None else import_module("tidyprof.triage.page").page
@@ -259,7 +262,7 @@ def diagnosed(options: Namespace) -> Diagnosis:
         warn(f"{name} is left out: {error}")
     diagnosis = without_ranks(diagnosis, list(broken))
     if run := _run_beside(options.files):
-        # The hooks record the machine. A trace names at most its GPU.
+        # The hooks record the machine, while a trace contains at most the name of the GPU.
         origins = [
             str(origin_of(run)) if one.startswith("recorded") else one for one in diagnosis.origins
         ]
@@ -270,11 +273,11 @@ def diagnosed(options: Namespace) -> Diagnosis:
 
 
 TIMES = "times_rank*.jsonl"
-"""The names of the files that STEP_TIMER=times writes."""
+"""The name pattern of the files that STEP_TIMER=times writes."""
 
 
 def refuse_times(files: Sequence[str]) -> None:
-    """Raise UserError for a times file, which isn't a profile but belongs to a trace next to it."""
+    """Raise UserError for a times file, which isn't a profile but only supplements a trace."""
     for file in files:
         if Path(file).match(TIMES) and not Path(file).is_dir():
             raise _of_times(file)
@@ -283,15 +286,20 @@ def refuse_times(files: Sequence[str]) -> None:
 def _of_times(path: str) -> UserError:
     cause, next_step = (
         "STEP_TIMER=times wrote it",
-        "pass a trace by STEP_TIMER=trace, or compare times with tidyprof gate",
+        "pass a trace that STEP_TIMER=trace wrote, or compare times with tidyprof gate",
     )
     return UserError(
-        one_line(path, "step times alone, which don't explain a bottleneck", cause, next_step)
+        one_line(
+            path,
+            "the file contains only step times, which don't explain a bottleneck",
+            cause,
+            next_step,
+        )
     )
 
 
 def _whole(options: Namespace, broken: Broken) -> list[Profile]:
-    """Return the profiles of all files. Add ranks that can't be read to `broken`."""
+    """Return the profiles of all files, and add unreadable ranks to `broken`."""
     whole = partial(read_to_write, options=options, python_functions=True)
     try:
         return [whole(path, **chosen) for path, chosen in together(options.files)]
@@ -318,7 +326,7 @@ def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
 
 
 def _of_files(options: Namespace, broken: Broken) -> Diagnosis:
-    """Return the diagnosis of files that are read one by one, without keeping whole profiles."""
+    """Diagnose the files, reading one at a time, without keeping whole profiles in memory."""
     found = recordings_of(options.files, options.step_marker, options.jobs, broken)
     refuse_targets(options, [file for one in found for file in one.files])
     for one in found:

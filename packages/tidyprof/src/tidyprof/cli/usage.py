@@ -1,12 +1,14 @@
-"""Definitions that options and commands share: defaults, export formats and examples."""
+"""Definitions for options and commands, such as defaults, export formats and examples."""
 
 from __future__ import annotations
 
 TOP_IN_TERMINAL = 20
-"""Number of rows that a terminal shows of a long table. A pipe or a file gets all rows."""
+"""The default number of table rows on a terminal. Pipes and files receive all rows."""
 
 STDOUT = "-"
-"""The argument of --json for standard output. Commands then print nothing else."""
+"""The --json argument that selects standard output. With this argument, commands print nothing
+else.
+"""
 
 JSON = "as JSON (-: to standard output, instead of the report)"
 """Help text of --json."""
@@ -16,7 +18,7 @@ EXPORTS = {
     "json": JSON,
     "parquet": "as Parquet (needs tidyprof[rocm])",
 }
-"""Export format, which is also the name of its option -> its help text."""
+"""The help text for each export format. Each format has an option with the same name."""
 
 EXAMPLES = {
     "summary": ("trace.json.gz", "traces_of_ranks", "trace.json.gz --steps 10-12"),
@@ -35,4 +37,4 @@ EXAMPLES = {
     "isa": ("kernel.amdgcn", "~/.triton/cache --fail-on-spill"),
     "convert": ("run.rpd run.json.gz", "results.db trace.json"),
 }
-"""Command -> examples of its arguments."""
+"""Example arguments for each command."""

@@ -1,3 +1,3 @@
-"""The gate: compare the runs of two versions, decide whether the new version is slower, and report
-what changed.
+"""The gate compares the runs of two versions, decides whether the new version is slower, and
+reports what changed.
 """

@@ -1,14 +1,14 @@
-"""Intervals for a ratio of total times, computed by exchanging runs between two versions.
+"""Compute intervals for a ratio of total times by exchanging runs between two versions.
 
-Suppose that a change makes every run `ratio` times as long and does nothing else. Then a new run
-divided by `ratio` could have been a run of the base version, so exchanging the two gives a data set
-that is equally likely. The interval contains every ratio for which the observed totals aren't
-among the most extreme 5% of all exchanges. This permutation test is exact for any distribution of
-the runs (E. J. G. Pitman: Significance Tests Which May be Applied to Samples From any Populations,
-Supplement to the Journal of the Royal Statistical Society 4, 1937, pages 119 to 130). The ends of
-the interval are themselves ratios of totals over exchanged runs (J. A. Hartigan: Using Subsample
-Values as Typical Values, Journal of the American Statistical Association 64, 1969, pages 1303 to
-1317).
+Suppose that a change makes every run `ratio` times as long and has no other effect. Then a new run
+divided by `ratio` could just as well be a run of the base version. Therefore, exchanging two such
+runs gives an equally likely data set. The interval contains every ratio for which the observed
+totals aren't among the most extreme 5% of all exchanges. This permutation test is exact for any
+distribution of run times (E. J. G. Pitman: Significance Tests Which May be Applied to Samples From
+any Populations, Supplement to the Journal of the Royal Statistical Society 4, 1937, pages 119 to
+130). Both ends of the interval are also ratios of totals over exchanged runs (J. A. Hartigan: Using
+Subsample Values as Typical Values, Journal of the American Statistical Association 64, 1969, pages
+1303 to 1317).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ import numpy as np
 CONFIDENCE = 0.95
 
 MAX_EXCHANGES = 10_000
-"""The maximum number of exchanges. If there are more, this many random ones represent them, and the
-confidence level at the ends of the interval varies by about 0.2%.
+"""The maximum number of exchanges. If more exchanges are possible, this many random exchanges are
+used, and the confidence level at the ends of the interval varies by about 0.2%.
 """
 
 SEED = 20_260_821
-"""A fixed seed, so the same runs give the same interval on every machine."""
+"""The seed is fixed so that the same runs produce the same interval on every machine."""
 
 LEAST_REPEATS = 5
-"""The minimum number of runs of each version. With five paired runs, the widest interval has a
-level of 93.8%. With at least six, the level is at least CONFIDENCE.
+"""The minimum number of runs of each version. With five pairs of runs, the widest interval has a
+confidence level of 93.8%. With at least six pairs, the level is at least CONFIDENCE.
 """
 
 
 class Ratio(NamedTuple):
-    """A ratio with the ends and the confidence level of its interval. The level is the share of
-    cases (0 to 1) in which the interval contains the true ratio.
+    """A ratio with the ends and the confidence level of its interval. The level is the probability
+    (0 to 1) that the interval contains the true ratio.
     """
 
     ratio: float
@@ -49,14 +49,15 @@ class Ratio(NamedTuple):
 
 
 def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool = False) -> Ratio:
-    """Return the mean of `over` divided by the mean of `under`, one positive value per run.
+    """Return the mean of `over` divided by the mean of `under`. Each run has one positive value.
 
-    paired -- whether values at the same position were measured one after the other, in random
-    order. If so, only these two values are exchanged, so a load that affects both cancels out.
-    Otherwise, any runs are exchanged, which requires that all runs are independent.
+    - paired: whether values at the same position were measured one after the other, in random
+      order. If so, only values at the same position are exchanged, so a load that affects both
+      values cancels out. For unpaired runs, any values are exchanged, which requires independent
+      runs.
 
-    Raises ValueError for fewer than LEAST_REPEATS values, for a value that isn't a positive number,
-    and for paired values that differ in number.
+    Raises ValueError if there are fewer than LEAST_REPEATS values, if a value isn't a positive
+    number, or if the numbers of paired values differ.
     """
     sides = [np.asarray(values, dtype=float) for values in (over, under)]
     for values in sides:
@@ -81,10 +82,10 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
 def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: float) -> bool:
     """Return True if the means of two versions differ beyond doubt.
 
-    The values may be 0. Otherwise, the same rules apply as in `ratio_of_totals`.
+    In contrast to `ratio_of_totals`, the values may be 0.
 
-    error -- the acceptable share (0 to 1) of equal versions for which the result is True. If there
-    are too few runs for this share, the result is always False.
+    - error: the acceptable false-positive rate (0 to 1). If there are too few runs for this rate,
+      the result is always False.
     """
     gains = np.subtract(*_exchanged_totals(np.asarray(over), np.asarray(under), paired))
     extreme = 1 + min((gains <= 0).sum(), (gains >= 0).sum())
@@ -92,7 +93,7 @@ def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: 
 
 
 def fewest_runs(error: float, paired: bool) -> int:
-    """Return how many runs of each version `differs` needs before it can return True."""
+    """Return the minimum number of runs per version for which `differs` can return True."""
     runs = LEAST_REPEATS
     while error * (2**runs if paired else comb(2 * runs, runs)) < 2:
         runs += 1
@@ -100,16 +101,16 @@ def fewest_runs(error: float, paired: bool) -> int:
 
 
 def _exchanged_totals(over: np.ndarray, under: np.ndarray, paired: bool) -> tuple[np.ndarray, ...]:
-    """Return the total of the values that leave each version, for each exchange."""
+    """Return the total of the exchanged values of each version, for each exchange."""
     moved = _exchanges(len(over), len(under), paired)
     return moved[0] @ over, moved[1] @ under
 
 
 @cache
 def _exchanges(over: int, under: int, paired: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return which values leave each version, as an array of 0 and 1 with one row per exchange.
+    """Return arrays of zeros and ones that mark the values to exchange, with one row per exchange.
 
-    The exchange that moves nothing is left out.
+    The arrays omit the exchange that moves no values.
     """
     random, runs = np.random.default_rng(SEED), over + under
     if paired:

@@ -1,7 +1,7 @@
 """The metrics that the gate can judge.
 
-This module imports no part of tidyprof, because the command line lists the metrics before it
-reads anything.
+This module doesn't import other parts of tidyprof, because the command line lists the metrics
+before it reads any files.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 JOB = "job_s"
-"""The key in run.json with the seconds of each part of a job."""
+"""The key in run.json that contains the time of each part of a job in seconds."""
 
 SCALES = {"ms": 1e6, "s": 1e9, "MiB": 2.0**20}
-"""A unit in a report -> its size in ns or bytes."""
+"""The size of each unit in a report, in ns or bytes."""
 
 
 class Metric(NamedTuple):
     """One metric.
 
-    column   -- the column in the times files; "" for steps, and JOB for a part of the job.
-    words    -- the name of the value in a report.
-    quantile -- the quantile (0 to 1) to judge; None for the mean.
-    unit     -- the unit in a report.
+    - column: the column in the times files. The field is "" for steps and JOB for a part of the
+      job.
+    - words: the name of the metric in a report.
+    - quantile: the quantile (0 to 1) to judge, or None to judge the mean.
+    - unit: the unit in a report.
     """
 
     column: str
@@ -43,4 +44,6 @@ METRICS = {
         for part in ("startup", "training", "validation", "checkpoints", "shutdown")
     },
 }
-"""A value of `--metric` -> the metric. Without a GPU, `memory` means `host-memory`."""
+"""A mapping from each value of `--metric` to its metric. Without a GPU, `memory` means
+`host-memory`.
+"""

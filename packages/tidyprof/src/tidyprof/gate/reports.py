@@ -1,4 +1,4 @@
-"""Reports of a verdict, as text for a terminal and as JSON for programs."""
+"""Report a verdict as text for a terminal and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ TEXTS = "part of the job", "part of a step", "confident", "kernel", "why"
 """The headings of text columns."""
 
 UNPAIRED = (
-    "Not paired. If noise lasts for several runs, this comparison calls 27% to 59% of equal"
-    " versions slower or faster. Record pairs and use --paired."
+    "The runs aren't paired. If noise lasts for several runs, this comparison reports 27% to 59% of"
+    " equal versions as slower or faster. Record pairs and use --paired."
 )
-"""The note on unpaired runs. benchmarks/bench_gate.py simulates these shares; see docs/gate.md."""
+"""The note about unpaired runs. These percentages come from simulations by
+benchmarks/bench_gate.py; see docs/gate.md.
+"""
 
 
 def headline(verdict: Verdict) -> str:
@@ -39,7 +41,7 @@ def headline(verdict: Verdict) -> str:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Return a line with the values, a line with the medians if they disagree, and the reason."""
+    """Return lines with the values, the medians if they lead to another verdict, and the reason."""
     metric = METRICS[verdict.metric]
     lines = [f"{metric.words}: {_before_and_now(metric, verdict.base_value, verdict.new_value)}."]
     if verdict.median_word:
@@ -58,7 +60,7 @@ def _before_and_now(metric: Metric, *values: float) -> str:
 
 
 def footnote(verdict: Verdict) -> list[str]:
-    """Return lines that explain the numbers."""
+    """Return lines that explain the numbers in the report."""
     few = min(map(len, verdict.values)) < verdict.fewest_runs
     needed = f", which takes {verdict.fewest_runs} runs of each version" if few else ""
     per = "per step, and of the job per run" if len(verdict.job) else "per step"
@@ -76,16 +78,16 @@ def footnote(verdict: Verdict) -> list[str]:
 
 
 def sources(verdict: Verdict) -> list[str]:
-    """Return the origin of the numbers, and the files that weren't read."""
+    """Return lines with the origins of the numbers, and with the files that weren't read."""
     ignored = [f"Not read in {line}" for line in verdict.ignored]
     return ["Origin: " + "; ".join(verdict.origins), *ignored]
 
 
 def part_tables(verdict: Verdict) -> list[dict[str, list[str]]]:
-    """Return the tables of the job and of a step, as heading -> cells.
+    """Return the tables for the job and for a step. Each table maps a heading to cells.
 
-    Each table lists the parts that take time, with their sum in the last row. A table without parts
-    is empty.
+    Each table lists the parts that take time, with the sum in the last row. A table without such
+    parts is empty.
     """
     return [
         _part_table(verdict.job, "part of the job", "s"),
@@ -109,7 +111,7 @@ def _part_table(table: pd.DataFrame, heading: str, unit: str) -> dict[str, list[
 
 
 def kernel_table(verdict: Verdict) -> tuple[dict[str, list[str]], str]:
-    """Return heading -> cells of the ROWS kernels that changed most, and a line on the others."""
+    """Return a table of the ROWS kernels that changed most, and a line about the other kernels."""
     kernels, floor_ns = verdict.kernels, least_difference(verdict.values, verdict.paired)
     size = kernels["difference_ns"].abs()
     changed = kernels[(size > 0) & (size >= floor_ns)]
@@ -132,7 +134,7 @@ def _cells(nanoseconds: Iterable[float], heading: str, unit: str) -> list[str]:
 
 
 def as_json(verdict: Verdict) -> str:
-    """Return the verdict as JSON. Values are in `unit`; times of parts and kernels are in ns."""
+    """Return the verdict as JSON. Values are in `unit`. Times of parts and kernels are in ns."""
     names = ["fails", "reason", "metric", "unit", "limit", "paired", "base_value", "new_value"]
     names += ["values", "medians", "origins", "ignored"]
     facts = {

@@ -1,10 +1,10 @@
-"""One run in the form that the gate uses: its step time, and the parts and kernels of a step.
+"""Read the step time of a run, and the parts and kernels of a step.
 
-A training loop can write its times without a profiler. It writes one file per rank with one line
-per step, such as `{"rank": 0, "step": 3, "data": 0.002, "forward": 0.011, ...}`, in seconds. Lesson
-14's code block (snippets/14_instrument_me.py) does so with STEP_TIMER=times. In the same way, a
-server can write one line per request, such as
-`{"rank": 0, "step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
+A training loop can write its own step times without a profiler. The loop writes one file per rank
+and one line per step. Times are in seconds, for example `{"rank": 0, "step": 3, "data": 0.002,
+"forward": 0.011, ...}`. Lesson 14's code block (snippets/14_instrument_me.py) writes such files if
+STEP_TIMER=times. Similarly, a server can write one line per request, for example `{"rank": 0,
+"step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from tidyprof.tables.profiles import ignored_lines
 
 NAMES = "times_rank*.jsonl"
 LONGEST_S, MOST_BYTES = 1e9, 1e18
-"""The upper limits for a part of a step or a job (about 30 years), and for memory."""
+"""The upper limits for the time in a part of a step or job (about 30 years), and for memory."""
 
 NOTHING = pd.Series(dtype=float)
-"""The parts of a metric without parts."""
+"""An empty series for metrics that have no parts."""
 
 LANE = ["rank", "process", "device"]
-"""The columns that identify a lane. Steps in the same lane run one after the other."""
+"""The columns that identify a lane. Steps in the same lane never overlap."""
 
 LEAST_FOR_P99 = 100
-"""The minimum number of requests for a 99th percentile. With fewer requests, the percentile is
-equal or close to the longest request.
+"""The minimum number of requests for a 99th percentile. With fewer requests, the percentile nearly
+equals the longest request.
 """
 
 
 def times_files(path: str | PathLike[str]) -> list[Path]:
-    """Return this file if its name matches NAMES, or the files in this folder that do."""
+    """Return the files with names that match NAMES in this folder, or this file if it matches."""
     path = Path(path)
     return sorted(path.glob(NAMES)) if path.is_dir() else [path] if path.match(NAMES) else []
 
 
 @guarded
 def read_times(file: str | PathLike[str]) -> pd.DataFrame:
-    """Return one row per step of a rank, with rank, step, and the time of each part in ns.
+    """Return one row per step of a rank, with the rank, the step, and the time of each part in ns.
 
-    NO_PARTS keep their units and are <NA> if a line doesn't contain them. An invalid last line
-    without a newline is left out, because the job was probably killed while it wrote the line.
-    Raises ProfileReadError for a file without a complete line, and for a line that isn't a step or
-    isn't later than the previous line.
+    The columns in NO_PARTS keep their units. Values that a line doesn't contain are <NA>. An
+    invalid last line without a newline is ignored, because the job was probably killed while
+    writing it. Raises ProfileReadError if the file has no complete lines, if a line isn't a step,
+    or if a line isn't later than the previous line.
     """
     *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
@@ -77,7 +77,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
                 "run it again, with a separate STEP_TIMER_DIR for each run",
             )
     if not rows:
-        raise ProfileReadError(file, "the file has no complete line", *DAMAGED)
+        raise ProfileReadError(file, "the file contains no complete lines", *DAMAGED)
     table = pd.DataFrame(rows)
     parts = table.columns.difference(NO_PARTS)
     table[parts] = table[parts].fillna(0) * 1e9
@@ -85,7 +85,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _step(line: bytes) -> dict[str, float] | None:
-    """Return the content of a line, or None if the line is neither a step nor a request."""
+    """Return the content of a line, or None if the line describes neither a step nor a request."""
     try:
         step = json.loads(line)
     except ValueError:
@@ -109,7 +109,7 @@ def _possible(number: Any, limit: float) -> bool:
 
 
 def _job(folder: Path) -> pd.Series:
-    """Return the time of each part of a job in ns from run.json; empty if the file has no parts."""
+    """Return the time in ns of each part of a job from run.json. The result may be empty."""
     try:
         parts = dict(json.loads((folder / "run.json").read_text(encoding="utf-8"))[JOB])
     except (OSError, ValueError, KeyError, TypeError):
@@ -120,29 +120,29 @@ def _job(folder: Path) -> pd.Series:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """One run, judged by its steady steps. These are all steps after the warm-up, on all ranks and
-    devices.
+    """One run, judged by its steady steps. Steady steps are all steps after the warm-up on all
+    ranks and devices.
 
-    If launches are recorded, the steps are measured on the device. A host that runs ahead ends its
-    steps early, so the host's steps wouldn't show a slower device.
+    If launches are recorded, steps are measured on the device. Host steps wouldn't reveal a slower
+    device, because a host that runs ahead finishes its steps early.
 
-    value    -- the mean steady step, or the value of another metric, in ns or bytes.
-    median   -- the median steady step or request; `value` if the metric isn't a mean.
-    steps    -- the number of steady steps or requests.
-    parts    -- part -> its mean time in ns per steady step. The parts come from
-                `tidyprof.step_budget` or from the loop. They add up to `value`, and are empty if
-                the metric has no parts.
-    kernels  -- a table by short name. The columns calls and total_ns are per step of one device.
-                The column full_name contains the name that the kernel's developers use.
-    profiled -- whether a profiler ran, which makes steps longer.
-    ignored  -- the files in the run's folder that weren't read; see `ignored_lines`.
-    work     -- the work of the whole run: the steps or requests of all ranks, and the samples if
-                the files contain them.
-    lanes    -- a digest of all steps of each rank and device. If two runs share a digest, one run
-                is a copy of the other.
-    metric   -- one of METRICS.
-    job      -- part of the job -> its time in ns. The parts add up to the wall time. The series is
-                empty for requests and memory, and if the parts weren't recorded.
+    - value: the mean steady step time, or the value of another metric, in ns or bytes.
+    - median: the median steady step or request time, or `value` if the metric isn't a mean.
+    - steps: the number of steady steps or requests.
+    - parts: the mean time in ns of each part per steady step. The parts come from
+      `tidyprof.step_budget` or from the training loop. They add up to `value`. The series is empty
+      if the metric has no parts.
+    - kernels: a table by short kernel name. The values in the columns calls and total_ns are per
+      step of one device. The column full_name contains the developers' name for the kernel.
+    - profiled: whether a profiler ran, which makes steps longer.
+    - ignored: the files in the run's folder that tidyprof didn't read; see `ignored_lines`.
+    - work: the number of steps or requests in the whole run, and the number of samples if it is
+      known.
+    - lanes: a hash of all step times of each rank and device. If two runs have the same hash, one
+      run is a copy of the other.
+    - metric: one of METRICS.
+    - job: the time in ns of each part of the job. The parts add up to the wall time. The series is
+      empty for requests, for memory, and if the parts of the job weren't recorded.
     """
 
     path: str
@@ -165,9 +165,9 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
     """Return the runs of one version.
 
     If a folder has several subfolders, each subfolder is a run. Otherwise, the file or folder
-    itself is the run. A folder with times files is also one run, and its subfolders belong to other
-    processes of that run. Raises ProfileReadError if the subfolders contain profiles from several
-    tools, because such profiles show the same run.
+    itself is the run. A folder with times files is always one run, and its subfolders belong to
+    other processes of that run. Raises ProfileReadError if the subfolders contain profiles from
+    several tools, because such profiles belong to the same run.
     """
     folder = Path(path)
     inside = (
@@ -191,19 +191,20 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
 
 
 def copies_among(runs: Iterable[RunTimes]) -> list[tuple[RunTimes, RunTimes]]:
-    """Return pairs of runs in which a rank has exactly the same times. One run is a copy of the
-    other, or a link to it.
+    """Return pairs of runs in which a rank has exactly the same step times. In such a pair, one run
+    is a copy of the other, or a link to it.
     """
     return [(one, other) for one, other in combinations(runs, 2) if {*one.lanes} & {*other.lanes}]
 
 
 @guarded
 def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = "step") -> RunTimes:
-    """Read one run from the times that its loop wrote (`times_files`), otherwise from its profile.
+    """Read one run from its times files (see `times_files`), or otherwise from its profile.
 
-    mark   -- the range or operator that starts each step of a profile; see `tidyprof.steps`.
-    metric -- one of METRICS. All except `step` need times files.
-    Raises ProfileReadError for a run that can't be read, lacks the metric, or has a rank twice.
+    - mark: the range or operator that starts each step of a profile; see `tidyprof.steps`.
+    - metric: one of METRICS. All metrics except `step` require times files.
+
+    Raises ProfileReadError if the run can't be read, lacks the metric, or contains a rank twice.
     """
     if METRICS[metric].column == JOB:
         return _part_of_job(run_times(path, mark), metric)
@@ -220,7 +221,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
     if not len(budget):
         raise ProfileReadError(
             path,
-            "the profile has no marked steps, so runs of different length can't be compared",
+            "the profile has no marked steps, so runs of different lengths can't be compared",
             "the script called neither the profiler's step() nor a range",
             "pass --step-marker NAME with a range or operator that runs once per step",
         )
@@ -241,20 +242,23 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
 
 
 def _part_of_job(run: RunTimes, metric: str) -> RunTimes:
-    """Return the run, with one part of its job as its value."""
+    """Return the run with the time of one part of its job as its value."""
     spent = run.job.get(metric, 0)
     if not spent:
         cause = "the program has no such part, or tidyprof run didn't record the job"
         raise ProfileReadError(
-            run.path, f"its run.json has no time for {metric}", cause, "choose another --metric"
+            run.path,
+            f"its run.json contains no time for {metric}",
+            cause,
+            "choose another --metric",
         )
     return replace(run, value=spent, median=spent, parts=NOTHING, metric=metric)
 
 
 def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> RunTimes:
-    """Return a run of all ranks without a profiler.
+    """Return a run from the times files of all ranks.
 
-    The first step of each rank is left out, as in a profile.
+    Exclude the first step of each rank, as in a profile.
     """
     tables = [read_times(file) for file in files]
     for (file, table), (other, same) in combinations(zip(files, tables, strict=True), 2):
@@ -269,7 +273,7 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
     is_request, is_peak = column.endswith("_ms"), column in MEMORY
     scale = 1e6 if is_request else 1
     values = scale * table[column] if column in table else parts.sum(axis=1)
-    # A file may contain both requests and steps. Lines of the other kind don't count.
+    # A file may contain both requests and steps, so ignore lines of the other kind.
     stated = values.notna() if is_request else values > 0
     if column not in ("", *table) or not stated.any():
         raise _not_stated(path, column)
@@ -278,7 +282,7 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
         found = f"{len(table)} requests are too few for a 99th percentile"
         next_step = f"record at least {LEAST_FOR_P99} requests, or judge the mean"
         raise ProfileReadError(path, found, "the run is too short", next_step)
-    # The warm-up also needs memory.
+    # For memory, include the warm-up, because it also allocates memory.
     steady = (
         table if is_peak else steady_steps(table[["rank", "step"]].assign(process=0, device=0))
     ).index
@@ -301,9 +305,10 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
 
 
 def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the time of each request until its first token and the rest, in ns.
+    """Return each request's time to the first token and its remaining time, in ns.
 
-    Return no parts unless the metric is the mean latency and all requests contain both values.
+    If the metric isn't the mean latency, or if some requests lack one of the values, the table has
+    no columns.
     """
     if metric != "latency" or "ttft_ms" not in table or table["ttft_ms"].isna().any():
         return pd.DataFrame(index=table.index)
@@ -315,7 +320,10 @@ def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def _not_stated(path: str | PathLike[str], column: str) -> ProfileReadError:
     if not column:
-        found, cause = "the file has only requests, and no steps with parts", "a server wrote it"
+        found, cause = (
+            "the file contains only requests, and no steps with parts",
+            "a server wrote it",
+        )
         return ProfileReadError(path, found, cause, "pass --metric latency or --metric ttft")
     found, cause = f"no file {NAMES} contains {column}", "another program wrote the files"
     return ProfileReadError(path, found, cause, "leave out --metric, or record this column")
@@ -324,9 +332,9 @@ def _not_stated(path: str | PathLike[str], column: str) -> ProfileReadError:
 def _lanes(
     path: str | PathLike[str], lanes: Iterable[pd.DataFrame], files: Iterable[str | Path]
 ) -> tuple[str, ...]:
-    """Return a digest of the steps of each rank and device.
+    """Return a hash of all step times of each rank and device.
 
-    Raises ProfileReadError if two digests are equal because one file is a copy of another.
+    Raises ProfileReadError if two hashes are equal because one file is a copy of another.
     """
     digests = [
         hashlib.sha256(rows.select_dtypes("number").astype(float).to_numpy().tobytes()).hexdigest()
@@ -352,7 +360,7 @@ def _timeline(profile: Profile) -> str:
 
 
 def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels that started within the steady steps, per step of one device."""
+    """Return kernel calls and times within the steady steps, per step of one device."""
     begin = steady["start_ns"].min()
     end = (steady["start_ns"] + steady["duration_ns"]).max()
     inside = profile.events[profile.events["start_ns"].between(begin, end, inclusive="left")]

@@ -1,4 +1,4 @@
-"""The verdict on two versions, and the parts and kernels that changed."""
+"""Compare two versions, and find the parts and kernels that changed."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ KERNEL_COLUMNS = (
 )
 
 SMALL = 0.1
-"""A part isn't to blame if its change is less than this share of the step's change."""
+"""The minimum change of a part that may be to blame, as a share of the step's change."""
 
 DEFAULT_LIMIT = 0.05
-"""The largest slowdown that passes by default, as a fraction."""
+"""The largest slowdown that the gate allows by default, as a fraction."""
 
 SAME_WORK = DEFAULT_LIMIT
-"""Runs did different work if their numbers of steps or samples differ by more than this fraction,
-even if the limit is larger.
+"""The largest relative difference in the number of steps or samples between runs that did the same
+work. This threshold applies even if the limit of the gate is larger.
 """
 
 INCONCLUSIVE = "inconclusive"
@@ -50,17 +50,20 @@ INCONCLUSIVE = "inconclusive"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison of the runs of two versions. In each pair of values, base comes first.
+    """The result of comparing the runs of two versions. In each pair of values, the base version
+    comes first.
 
-    paired      -- whether runs of the same name were compared with each other.
-    word        -- slower, faster, no difference or inconclusive; for memory, larger or smaller.
-    fails       -- whether the gate fails.
-    reason      -- the reason for the verdict, as a sentence.
-    ratio       -- new divided by base; None with too few runs or different work.
-    median_word -- the verdict based on median steps alone; "" if it agrees with the mean.
-    parts, job  -- the tables of `parts_to_blame` for a step and for the job. The job's table is
-                   empty unless all runs recorded their jobs.
-    kernels     -- the table of `kernels_to_blame`.
+    - paired: whether runs with the same name were compared with each other.
+    - word: the verdict, which is slower, faster, no difference or inconclusive. For memory, the
+      words are larger and smaller instead of slower and faster.
+    - fails: whether the gate fails.
+    - reason: the reason for the verdict, as a sentence.
+    - ratio: the new value divided by the base value, or None if there are too few runs or the runs
+      did different work.
+    - median_word: the verdict based on median steps alone, or "" if it agrees with the mean.
+    - parts, job: the tables of `parts_to_blame` for a step and for the job. The job table is empty
+      unless all runs recorded job times.
+    - kernels: the table of `kernels_to_blame`.
     """
 
     base: Sequence[RunTimes]
@@ -103,24 +106,24 @@ class Verdict:
 
     @property
     def medians(self) -> list[float]:
-        """The median steps of each version, as means over its runs."""
+        """The median step time of each version, as a mean over its runs."""
         sides = self.base, self.new
         return [float(np.mean([run.median for run in side])) for side in sides]
 
     @property
     def fewest_runs(self) -> int:
-        """The number of runs of each version that any part needs to be confident."""
+        """The minimum number of runs per version for any part to be confident."""
         error = min(_error_per_part(table) for table in (self.parts, self.job))
         return fewest_runs(error, self.paired)
 
     @property
     def origins(self) -> list[str]:
-        """The origins of the runs, each listed once."""
+        """The origins of the runs, without duplicates."""
         return list(dict.fromkeys(str(run.origin) for run in (*self.base, *self.new)))
 
     @property
     def ignored(self) -> list[str]:
-        """The files that weren't read, each with its run and the reason."""
+        """The files that tidyprof didn't read, with their runs and the reasons."""
         return [f"{run.path}: {line}" for run in (*self.base, *self.new) for line in run.ignored]
 
 
@@ -130,17 +133,17 @@ def judge(
     limit: float = DEFAULT_LIMIT,
     paired: bool = False,
 ) -> Verdict:
-    """Compare the runs of two versions by their mean steps.
+    """Compare the runs of two versions by their mean step times.
 
-    For equal work, this compares the total times. The gate fails if even the low end of the
-    interval is above the limit. The verdict is inconclusive if a version has fewer than
-    LEAST_REPEATS runs, or if the versions did different work (SAME_WORK).
+    If all runs did the same work, the comparison is equivalent to a comparison of total times. The
+    gate fails if even the low end of the interval exceeds the limit. The verdict is inconclusive if
+    a version has fewer than LEAST_REPEATS runs, or if the runs did different work (SAME_WORK).
 
-    paired -- whether runs of the same name were made one after the other. If so, they are compared
-    with each other.
+    - paired: whether runs with the same name were recorded one after the other. If so, runs with
+      the same name are compared with each other.
 
-    Raises ValueError for a version without runs, if only some runs were profiled, and for paired
-    runs with different names.
+    Raises ValueError if a version has no runs, if only some runs were profiled, or if paired runs
+    have different names.
 
     >>> from tidyprof.gate.runs import run_times
     >>> once = [run_times("trace.json.gz")]
@@ -174,7 +177,7 @@ def judge(
 def _compared(
     base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float, paired: bool
 ) -> tuple[str, str, Ratio, str]:
-    """Return the verdict, its reason, the ratio, and the verdict by medians if it differs."""
+    """Return the verdict, its reason, the ratio, and the verdict based on medians if it differs."""
     ratio, typical = (
         ratio_of_totals(
             *([getattr(run, name) for run in side] for side in (new, base)), paired=paired
@@ -220,7 +223,7 @@ def _reason(ratio: Ratio, limit: float) -> str:
     if ratio.low > 1 + limit:
         return f"Even the low end of the interval exceeds {percent}."
     if ratio.low > 1:
-        return f"The gate passes, because the interval reaches below {percent}."
+        return f"The gate passes, because the interval extends below {percent}."
     if ratio.high < 1:
         return "The whole interval is below 0%."
     if ratio.high <= 1 + limit:
@@ -229,25 +232,25 @@ def _reason(ratio: Ratio, limit: float) -> str:
 
 
 def _rarest(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> int:
-    """Return N so that these runs contain a step that occurs once in N steps, with 95% probability.
+    """Return N such that the runs contain a step that occurs once in N steps with 95% probability.
 
-    By the rule of three, N is a third of the steps of one rank.
+    According to the rule of three, N is one third of the number of steps per rank.
     """
     steps = [sum(run.steps // max(1, len(run.lanes)) for run in side) for side in (base, new)]
     return max(1, min(steps) // 3)
 
 
 def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
-    """Return a sentence if a version has too few runs; "" otherwise."""
+    """Return a sentence if a version has too few runs, otherwise an empty string."""
     if (runs := min(len(base), len(new))) >= LEAST_REPEATS:
         return ""
-    least = f"Record at least {LEAST_REPEATS} of each, alternating, and use --paired."
+    least = f"Record at least {LEAST_REPEATS} runs of each version, alternating, and use --paired."
     return f"one version has only {runs} run{'s' * (runs > 1)}. {least}"
 
 
 def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """Return a sentence if the work of any two runs differs by more than the limit or SAME_WORK; ""
-    otherwise. Work that a run doesn't report isn't compared.
+    """Return a sentence if the work of any two runs differs by more than the limit or SAME_WORK,
+    otherwise an empty string. If a run doesn't report some kind of work, that work isn't compared.
     """
     for name in base[0].work:
         before, now = ([run.work.get(name, np.nan) for run in side] for side in (base, new))
@@ -268,12 +271,12 @@ def parts_to_blame(
 ) -> pd.DataFrame:
     """Return the parts in PART_COLUMNS, with the largest difference first.
 
-    Times are in ns. They are means over the runs, so the parts add up. The column confident is True
-    if a part differs beyond doubt, and by enough to matter (`least_difference`). The parts share an
-    error of 5% (Bonferroni correction): if nothing changed, at most 5% of comparisons have a
-    confident part.
+    Times are in ns. The values are means over the runs, so the parts add up. The column confident
+    is True if a difference is beyond doubt and large enough to matter (see `least_difference`). A
+    Bonferroni correction limits the total error of all parts to 5%. Therefore, if nothing changed,
+    at most 5% of comparisons contain a confident part.
 
-    base, new -- part -> its time in ns, for each run.
+    - base, new: the time in ns of each part, for each run.
     """
     sides = [pd.concat(side, axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
@@ -296,13 +299,14 @@ def _error_per_part(parts: pd.DataFrame) -> float:
 
 
 def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
-    """Return the smallest difference in ns that can be to blame.
+    """Return the smallest difference in ns for which a part can be to blame.
 
-    The difference must be at least the share SMALL of the difference between the totals, and at
-    least as large as the noise. Noise is the median distance of the totals from the mean of their
-    version. For paired runs, it is the median distance of the paired differences from their mean.
+    The difference must be at least SMALL times the difference between the mean totals, and at least
+    as large as the noise. The noise is the median absolute deviation of the totals from the mean of
+    their version. For paired runs, the noise is the median absolute deviation of the paired
+    differences from their mean.
 
-    totals -- the step time or job time of each run, for both versions.
+    - totals: the step time or job time of each run, in one list per version.
     """
     sides = [np.array(values) for values in totals]
     noise = [
@@ -315,13 +319,13 @@ def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
 def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
     """Return the kernels in KERNEL_COLUMNS, with the largest difference first.
 
-    Calls and times (ns) are per step, as means over the runs.
+    Calls and times (in ns) are per step, as means over the runs.
 
-    more_calls_ns -- the part of the difference that comes from more (or fewer) calls at the old
-                     duration.
-    blame         -- new, gone, more calls, fewer calls, longer or shorter.
-    kernel        -- the short name.
-    full_name     -- the tool's name for the kernel, from the new version if it has the kernel.
+    - more_calls_ns: the part of the difference that comes from a different number of calls, based
+      on the old time per call.
+    - blame: the kind of change, which is new, gone, more calls, fewer calls, longer or shorter.
+    - kernel: the short kernel name.
+    - full_name: the tool's name for the kernel, preferably from the new version.
     """
     sides = [
         _per_run(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
@@ -342,7 +346,7 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
 def _per_run(side: Sequence[RunTimes]) -> pd.DataFrame:
     """Return calls and total_ns by kernel, as means over the runs.
 
-    A run without the kernel counts as 0.
+    If a run doesn't contain a kernel, its values are 0.
     """
     runs = pd.concat([run.kernels[["calls", "total_ns"]] for run in side])
     return runs.groupby(level=0).sum() / len(side)

@@ -1,3 +1,3 @@
-"""Programs that run with hooks. `launch` starts a program, `inside` contains the hooks, and
-`report` describes the results.
+"""Run a program with hooks. The module `launch` starts the program, the package `inside` contains
+the hooks, and the module `report` describes the results.
 """

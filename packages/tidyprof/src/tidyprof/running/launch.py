@@ -1,4 +1,4 @@
-"""Start a program with hooks, pass signals on to it, and end with its exit code or signal."""
+"""Start a program with hooks, forward signals to it, and exit with its exit code or signal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST = HERE / "first"
 """The folder that comes first on the program's PYTHONPATH."""
 
 JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT}
-"""Signals that a shell uses to stop and continue a job. They also affect this process."""
+"""Signals with which a shell stops and continues a job. They also affect this process."""
 
 FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGWINCH}
 """Signals that a terminal sends to the command and the program at the same time."""
@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1
 """The prctl option that sends a signal when the parent process ends (Linux, linux/prctl.h)."""
 
 POLL_S = 0.5
-"""The time between two checks of the folder while the program runs."""
+"""The time in seconds between two checks of the folder while the program runs."""
 
 NOT_FOUND, NOT_RUN = 127, 126
 """A shell's exit codes for a command that doesn't exist, and for a command that can't run."""
@@ -45,11 +45,11 @@ NOT_FOUND, NOT_RUN = 127, 126
 class Asked:
     """The options for the hooks.
 
-    out            -- the output folder.
-    after, steps   -- the number of steps before the trace and in the trace.
-    stacks, shapes -- whether the trace contains call stacks and input shapes.
-    mark           -- the range or function that marks a step.
-    launched_ns    -- when the program was started, in ns since 1970.
+    - out: the output folder.
+    - after, steps: the number of steps before the trace, and the number of steps in the trace.
+    - stacks, shapes: whether to record call stacks, and whether to record input shapes.
+    - mark: the name of the range or function that marks a step.
+    - launched_ns: the start time of the program in ns since 1970.
     """
 
     out: str
@@ -87,9 +87,9 @@ def _users_path() -> dict[str, str]:
 class Ended:
     """The end of a program.
 
-    code        -- the exit code, or the negative number of the signal that ended the program.
-    launched_ns -- the start time in ns since 1970.
-    ended_ns    -- the end time in ns since 1970.
+    - code: the exit code, or the negative signal number if a signal ended the program.
+    - launched_ns: the start time in ns since 1970.
+    - ended_ns: the end time in ns since 1970.
     """
 
     code: int
@@ -98,10 +98,10 @@ class Ended:
 
 
 def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> Ended:
-    """Run the command to its end. Call `look` every POLL_S seconds while the command runs.
+    """Run the command until it ends. Meanwhile, call `look` every POLL_S seconds.
 
-    The program inherits the signals and open files of this process. While it runs, every signal
-    that this process receives is sent to the program. Raises OSError if the command can't start.
+    The program inherits the signal settings and open files of this process. While the program runs,
+    this process forwards every signal that it receives. Raises OSError if the command can't start.
     """
     waited = signal.valid_signals() - JOB_CONTROL
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
@@ -138,7 +138,7 @@ def _pass_on(got: signal.struct_siginfo, process: subprocess.Popen[bytes], folde
     if got.si_code == SI_KERNEL and number in FROM_TERMINAL:
         return
     if number == signal.SIGUSR2 and not _handles(process.pid, number):
-        # The program is a launcher, which the signal would end.
+        # The program is a launcher, and the signal would terminate it.
         _record_again(folder)
     else:
         process.send_signal(number)
@@ -155,7 +155,7 @@ def _handles(pid: int, number: int) -> bool:
 
 
 def _record_again(folder: Path) -> None:
-    """Signal the processes on this machine whose hooks wrote to the folder."""
+    """Send a signal to the processes on this machine whose hooks wrote to the folder."""
     ranks = []
     for file in folder.glob("run_rank*.json"):
         try:
@@ -184,14 +184,14 @@ def _is_here(rank: dict[str, object]) -> bool:
 
 
 def end_as(code: int) -> int:
-    """Return the exit code, or end this process with the signal that ended the program."""
+    """Return the exit code. If a signal ended the program, end this process by that signal."""
     if code >= 0:
         return code
     sys.stdout.flush()
     sys.stderr.flush()
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
-    # Only the program's core file is useful, but this process would also write one.
+    # Prevent this process from writing a core file, because only the program's core file is useful.
     _no_core_file()
     os.kill(os.getpid(), -code)
     return 128 - code

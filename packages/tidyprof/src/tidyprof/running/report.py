@@ -1,4 +1,4 @@
-"""The results of a run's hooks on all ranks: step times, parts of a step, and the hooks' cost."""
+"""The results of the hooks on all ranks, such as step times, parts of a step, and overhead."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ import numpy as np
 from tidyprof.triage.precision import precision_note
 
 ABOUT = "run_rank*.json"
-"""The files in which each rank describes itself."""
+"""The name pattern of the files with the metadata of each rank."""
 
 KEYS = {"rank", "world", "stage", "source", "marks", "backwards", "machine", "all_steps", "needed"}
-"""The keys that each rank's file always contains."""
+"""The keys that the metadata file of each rank always contains."""
 
 WINDOWS = ("before", "after")
-"""The periods in which steps were timed, before and after the trace."""
+"""The periods before and after the trace in which steps were timed."""
 
 DRIFT = 0.15
-"""The smallest relative change of step times after the trace that is reported."""
+"""The minimum relative change of step times after the trace that the report mentions."""
 
 INDIRECT = 1.6
-"""The hooks cost this many times the time that they measure, because they displace the program's
-data from the CPU's caches. The value is the median of eight ratios (1.1 to 2.0) from two runs of
-benchmarks/bench_hooks.py with 3 to 300 modules on two cores (November 2026).
+"""The ratio of the hooks' overhead to the time that they measure. The ratio exceeds 1 because the
+hooks evict the program's data from the CPU caches. The value is the median of eight ratios (1.1 to
+2.0) from two runs of benchmarks/bench_hooks.py with 3 to 300 modules on two cores (November 2026).
 """
 
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
-"""The parts of a job that the hooks time (inside/job.py). The shutdown is the remaining time."""
+"""The parts of a job that the hooks measure (inside/job.py). The remaining time is the shutdown."""
 
 VALIDATION = 0.1
-"""The smallest share of the time after the first step for which a validation is reported."""
+"""The minimum share of validation in the time after the first step that the report mentions."""
 
 MEMORY = ("Resident memory", "The peak of the GPU's allocator")
-"""The columns of the memory samples that follow the step number (inside/job.py)."""
+"""The columns after the step number in the memory samples (inside/job.py)."""
 
 LEAST_SAMPLES, GROWTH_PIECES = 12, 4
 LEAST_GROWTH_BYTES, LEAST_GROWTH = 8e6, 0.01
-"""The smallest number of samples and the smallest growth, absolute and relative, that are reported.
+"""The minimum number of samples, absolute growth and relative growth for a report of memory growth.
 Allocators grow by a few MB in any program.
 """
 
 PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
-"""The parts in the order of the report."""
+"""The parts of a step in the order of the report."""
 
 
 @dataclass(frozen=True)
 class Run:
     """The contents of a run's folder.
 
-    ranks  -- rank -> the data that its hooks wrote (inside/recorder.py).
-    traces -- the trace files of the ranks.
-    others -- the folders of other processes that took steps.
+    - ranks: the data that the hooks of each rank wrote (inside/recorder.py).
+    - traces: the trace files of the ranks.
+    - others: the folders of other processes that ran steps.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def step_ns(self) -> float | None:
-        """The mean unprofiled step time of all ranks; None if no step was timed."""
+        """The mean unprofiled step time of all ranks, or None if no step was timed."""
         lengths = [_mean_step(about) for about in self.ranks.values()]
         known = [length for length in lengths if length is not None]
         return float(np.mean(known)) if known else None
@@ -74,8 +74,8 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Return the data that the processes of a run wrote.
 
-    If a program starts itself again or starts another program, the new process writes to a
-    subfolder. If only one process has a trace, the run describes that process.
+    If a program restarts itself or starts another program, the new process writes to a subfolder.
+    If the first process recorded no trace, describe the first other process that did.
     """
     others = tuple(sorted(folder.glob("program-*"), key=lambda path: int(path.name[8:] or 0)))
     first = _traces(folder)
@@ -91,8 +91,8 @@ def _traces(folder: Path) -> tuple[Path, ...]:
 def _ranks(folder: Path) -> dict[int, Mapping[str, Any]]:
     """Return the data that each rank wrote.
 
-    An incomplete file of a killed process counts as missing, and so does a file that these hooks
-    didn't write.
+    A file counts as missing if it is incomplete because the process was killed. A file also counts
+    as missing if other software wrote it.
     """
     ranks = {}
     for file in sorted(folder.glob(ABOUT)):
@@ -112,7 +112,7 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
 
 
 def notes_of(run: Run) -> list[str]:
-    """Return the notes on a run that every reader of a report should see."""
+    """Return the notes about a run that every reader of the report should see."""
     return [
         *_notes(run),
         *_prefill(run),
@@ -124,16 +124,16 @@ def notes_of(run: Run) -> list[str]:
 
 
 def details_of(run: Run) -> list[str]:
-    """Return lines about the definition of a step, the host's time by part, and the hooks' cost."""
+    """Return lines about the definition of a step, the host time by part, and the overhead."""
     shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
     parts = [f"The host's time without the profiler: {shares}."] if shares else []
     return [_what_is_a_step(run), *parts, _cost(run)]
 
 
 def times_of(run: Run) -> str:
-    """Return a sentence on the unprofiled step time."""
+    """Return a sentence about the unprofiled step time."""
     if run.step_ns is None:
-        return "No step was timed."
+        return "The hooks didn't time any steps."
     return f"A step takes {run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)."
 
 
@@ -142,8 +142,8 @@ def _what_is_a_step(run: Run) -> str:
     marks, passes = " or ".join(about["marks"]), about["backwards"]
     what = {
         "optimizer": f"one step of {marks}",
-        "backward": "one backward pass, because no optimizer of PyTorch took a step,",
-        "module": f"one call of {marks}, because no optimizer and no backward pass ran,",
+        "backward": "one backward pass, because no PyTorch optimizer took a step,",
+        "module": f"one call to {marks}, because no optimizer and no backward pass ran,",
         "replay": "one graph replay, because no other kind of step ran,",
         "mark": f"one {marks}",
     }[about["source"]]
@@ -157,7 +157,7 @@ def _timed(run: Run) -> int:
 
 
 def _prefill(run: Run) -> list[str]:
-    """Return a line if a language model generated text, because its first calls take longer."""
+    """Return a line about prefill calls if a language model generated text."""
     windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
     calls = sum(window["prefill"]["steps"] for window in windows)
     spent = sum(window["prefill"]["ns"] for window in windows)
@@ -178,7 +178,7 @@ def _drift(run: Run) -> list[str]:
 
 
 def _validation(run: Run) -> list[str]:
-    """Return a line if a large part of the time after the first step isn't training."""
+    """Return a line if validation takes much of the time after the first step."""
     job = next(iter(run.ranks.values())).get("job", {})
     training, validation = job.get("training_ns", 0), job.get("validation_ns", 0)
     if validation < VALIDATION * (training + validation) or not validation:
@@ -191,7 +191,7 @@ def _validation(run: Run) -> list[str]:
 
 
 def _growth(run: Run) -> list[str]:
-    """Return a line for each kind of memory that grows steadily on a rank."""
+    """Return a line for each kind of memory that grows steadily on some rank."""
     lines = {}
     for rank, about in run.ranks.items():
         samples = np.array(about.get("job", {}).get("memory", ()), dtype=float)
@@ -210,12 +210,13 @@ def _growth(run: Run) -> list[str]:
 
 
 def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, float] | None:
-    """Return the slope per step, the first value and the last value of a steadily growing quantity;
-    None if it doesn't grow steadily.
+    """Return the slope per step, the first value and the last value of a steadily growing quantity.
+    Return None for other quantities.
 
-    Only the last two thirds of the samples count. The quantity must grow from each quarter of these
-    samples to the next, by at least half of the mean growth. A single jump, such as a new cache,
-    doesn't count. The slope is the Theil-Sen estimate.
+    The function considers only the last two thirds of the samples. Between consecutive quarters of
+    these samples, the quantity must grow by at least half of the mean growth. Therefore, a single
+    jump doesn't count as growth, for example because of a new cache. The slope is the Theil-Sen
+    estimate.
     """
     steps, values = steps[len(steps) // 3 :], values[len(values) // 3 :]
     if len(steps) < LEAST_SAMPLES:
@@ -234,8 +235,8 @@ def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, 
 
 
 def _weights(run: Run) -> list[str]:
-    """Return a note if most weights are float64. Other types aren't conclusive, because autocast
-    multiplies float32 weights in 16 bits.
+    """Return a note if most weights are float64. Other weight types aren't conclusive, because
+    autocast multiplies float32 weights in 16 bits.
     """
     weights = next(iter(run.ranks.values())).get("weights", {})
     whole = sum(weights.values())
@@ -245,7 +246,7 @@ def _weights(run: Run) -> list[str]:
 
 
 def _parts(run: Run) -> dict[str, float]:
-    """Return the share (0 to 1) of each part in the host's time without the profiler."""
+    """Return the share (0 to 1) of each part in the unprofiled host time."""
     sums: dict[str, float] = {}
     windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
     for window in windows:
@@ -262,29 +263,29 @@ def _notes(run: Run) -> Iterable[str]:
     worlds = {about["world"] for about in run.ranks.values()}
     missing = sorted({*range(max(worlds))} - {*run.ranks})
     if missing:
-        yield f"The hooks saw no step on rank {', '.join(map(str, missing))}."
+        yield f"The hooks didn't detect any step on rank {', '.join(map(str, missing))}."
     if run.others:
         names = ", ".join(folder.name for folder in run.others)
         yield (
-            "Other processes also took steps, but this report describes only one process. Files of"
+            "Other processes also ran steps, but this report describes only one process. Files of"
             f" the other processes: {names}."
         )
 
 
 def _cost(run: Run) -> str:
-    """Return a sentence on the cost of the hooks, based on their measurements."""
+    """Return a sentence about the overhead of the hooks, based on their measurements."""
     windows = [about.get("before") or about.get("after") for about in run.ranks.values()]
     shares = [INDIRECT * window["hooks_ns"] / window["step_ns"] for window in windows if window]
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
     share = f"{100 * max(shares):.2g}% of a step" if shares else "an unknown share of a step"
     once = f" Writing the trace took {max(writing) / 1e9:,.2g} s once." if writing else ""
-    return f"The hooks cost {share}.{once}"
+    return f"The hooks take {share}.{once}"
 
 
 def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
-    """Return the time from launch to exit on the first rank, in seconds by part.
+    """Return the first rank's time in seconds for each part of the job, from launch to exit.
 
-    If the program was killed, the job ends within the training.
+    If the program was killed, the remaining time counts as training.
     """
     about = next(iter(run.ranks.values()), {})
     job = about.get("job")
@@ -299,7 +300,7 @@ def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
 
 
 def machine_of(run: Run) -> str:
-    """Return the first rank's host, GPU, PyTorch and ROCm versions, if the hooks know them."""
+    """Return the first rank's host name, GPU, PyTorch version, and ROCm version if known."""
     machine = next(iter(run.ranks.values()))["machine"]
     named = [machine["host"], machine["gpu"] or "no GPU", f"PyTorch {machine['torch']}"]
     if machine["rocm"]:
@@ -308,7 +309,7 @@ def machine_of(run: Run) -> str:
 
 
 def why_no_trace(run: Run) -> str:
-    """Return the reason why a run with steps has no verdict, and the remedy."""
+    """Return the reason why a run with steps has no verdict, and a way to get a verdict."""
     about = next(iter(run.ranks.values()))
     if notes := about.get("notes"):
         return "; ".join(notes)
@@ -321,10 +322,11 @@ def why_no_trace(run: Run) -> str:
             f" needs {needed}"
         )
     if seen < needed:
-        # Reserve the trace and the step before it. Subtract one more step, because the last step
-        # may have ended with the program. A third of --skip-steps is warm-up: use multiples of 3.
+        # Reserve the steps of the trace and the step before it. Subtract another step, because the
+        # last step may have ended with the program. Use a multiple of 3, because a third of
+        # --skip-steps is warm-up.
         of_trace = needed - about["asked_after"]
         sooner = 3 * ((seen - 1 - of_trace) // 3)
         help_ = f"pass --skip-steps {sooner}" if sooner >= 3 else "let it run longer"
         return f"it ended after {seen} steps, but a trace needs {needed}: {help_}"
-    return "the program ended during the trace: let it run a few steps longer"
+    return "the program ended during the trace, so let it run a few steps longer"

@@ -1,1 +1,1 @@
-"""The diagnosis of a run: facts from its files, rules that explain them, and printers."""
+"""Diagnose a run with facts from its files and rules that explain the facts."""

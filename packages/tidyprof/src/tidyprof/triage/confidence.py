@@ -1,4 +1,4 @@
-"""The reasons why a verdict is inconclusive, and the doubts about a verdict."""
+"""The reasons for an inconclusive verdict, and the doubts about a verdict."""
 
 from __future__ import annotations
 
@@ -22,60 +22,66 @@ from tidyprof.triage.rules import (
 )
 
 NO_BOTTLENECK, INCONCLUSIVE = "no-bottleneck", "inconclusive"
-"""Verdicts that name no cause."""
 
 MARGIN = 1.5
-"""A verdict is confident if every other cause that limits the run is smaller by this factor. The
-budgets of two tools, or with and without a profiler, differ by less.
+"""The minimum ratio between the two largest shares in a confident verdict. The step budgets of two
+tools differ by a smaller factor, and so do budgets with and without a profiler.
 """
 
 CLEAR = 1.25
-"""The factor by which a share must differ from LIMIT. Shares are means of only a few steps."""
+"""The minimum ratio between a share and LIMIT in a confident verdict. Shares are uncertain, because
+they are means of only a few steps.
+"""
 
 ONE_STEP = 0.4
-"""The share that a cause must take if the trace has one step, because that step may be unusual."""
+"""The minimum share for a confident verdict on a trace with a single step. A single step may be
+unusual.
+"""
 
 COMPUTING = 0.7
-"""A run without a bottleneck computes for at least this share of its time. Below it, several small
-causes may add up.
+"""The minimum share of computing time in a run without a bottleneck. In a run that computes less,
+several small causes may add up.
 """
 
 WARN, TOO_MANY = WARN_LOST, LOST
-"""Two limits for the share of launches or events that contradict each other. At the first limit,
-the report warns. At the second limit, the verdict is inconclusive.
+"""Two limits for the share of launches or events that contradict each other. The report adds a
+warning at the first limit. The verdict becomes inconclusive at the second limit.
 """
 
 KEEPS_UP = 0.55
-"""If the device works for this share of the step, the host nearly keeps up with it. A larger batch
-or a faster CPU then ends a launch-bound run.
+"""The busy share of a device above which the host nearly keeps up with the device. A larger batch
+or a faster CPU is then enough to fix a launch-bound run.
 """
 
 DEVICES_DIFFER = 0.3
-"""Devices whose busy shares differ by this much have no common bottleneck."""
+"""The minimum difference between the busy shares of devices that don't share a bottleneck."""
 
 CAPTURED = 0.5
-"""If a graph recorded this share of the launches without running them, ignore idle time."""
+"""The share of captured launches that makes a verdict inconclusive. Captured launches don't run."""
 
 UNEQUAL = 2
-"""If the largest replay has this many times the median number of kernels, the file may lack kernels
-of other replays. For comparison, the pieces of one model had 4, 12 and 15 kernels.
+"""Kernels may be missing if the largest graph replay has this many times as many kernels as the
+median replay. For comparison, the graphs of one model had 4, 12 and 15 kernels.
 """
 
 MEANWHILE = ("outside-torch", "input-bound", "launch-bound")
-"""Causes that can also appear if the thread only waits for a CPU core."""
+"""Causes that triage may also report if the thread is only waiting for a CPU core."""
 
 FORWARD = PHASE_PATTERNS["forward"]
-"""The ranges in which PyTorch compiles. Some files show a compilation only as silence."""
+"""The ranges in which PyTorch compiles. In some files, the host seems to do nothing during a
+compilation.
+"""
 
 BETWEEN = "between steps"
-"""The range in which `tidyprof run` puts the time from an optimizer step to the next model call."""
+"""The name of the range that `tidyprof run` records from an optimizer step to the next model call.
+"""
 
 
 def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
     """Return the rows that limit the run, the largest first.
 
     Rows that describe a computing device come last. Shares exclude the time lost to other programs,
-    so this time can't hide a cause.
+    so lost time can't hide a cause.
     """
     length = view.step.length_ns - view.step.parts.get(CPU_STEAL, 0.0)
     fired = [
@@ -85,12 +91,13 @@ def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
 
 
 def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
-    """Return why the files don't show what limits the run; empty if they do.
+    """Return the reason why the files don't show the bottleneck, or an empty string if they show
+    it.
 
-    Reasons to distrust all parts of the step come first. Time without a known cause comes next.
+    Possible reasons are unreliable measurements and too much time without a known cause.
     """
     if not view.step.length_ns:
-        return "all device events have length 0, so the step can't be divided into parts"
+        return "all device events have zero length, so the step can't be divided into parts"
     idle = 0.0 if view.run.on_host else 1 - view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     return _unreliable_parts(view, idle) or _unexplained_time(view, blamed, idle)
 
@@ -102,7 +109,7 @@ def _unreliable_parts(view: View, idle: float) -> str:
         return f"other programs had the CPU for {steal} of the traced steps"
     if facts.number("captured_share") >= CAPTURED:
         captured = percent(facts.number("captured_share"))
-        return f"a graph only recorded {captured} of the launches, so they didn't run"
+        return f"a graph captured {captured} of the launches without running them"
     if facts.number("lost_launches_share") >= TOO_MANY:
         return f"{_lost_words(view)}, so the work of the GPU is unknown"
     if facts.number("clock_conflict_share") >= TOO_MANY:
@@ -110,7 +117,7 @@ def _unreliable_parts(view: View, idle: float) -> str:
     if 2 * facts.number("empty_replays") >= max(facts.number("graph_replays"), 1) and idle >= LIMIT:
         return f"{replay_words(view)}, so the work of the GPU is unknown"
     if graphs_may_lack_kernels(view):
-        return "the GPU idles while graphs should run, so their kernels may be missing"
+        return "the GPU is idle while graphs should run, so the file may lack their kernels"
     return ""
 
 
@@ -120,7 +127,7 @@ def _unexplained_time(view: View, blamed: Sequence[Row], idle: float) -> str:
     unlinked = view.run.facts.number("unlinked_share")
     if unlinked >= TOO_MANY and idle >= LIMIT and needs_launches:
         text = f"{percent(unlinked)} of the GPU's work has no launch in the file"
-        return f"{text}, so the cause of idle time is unknown"
+        return f"{text}, so the reason for idle time is unknown"
     open_parts = {name: view.step.parts.get(name, 0.0) for name in REASONS}
     if view.run.on_host:
         open_parts[CPU_STEAL] = 0.0
@@ -136,18 +143,18 @@ def _unexplained_time(view: View, blamed: Sequence[Row], idle: float) -> str:
 
 
 REASONS = {
-    "unseen": "the traced steps lack {} of a step without the profiler",
-    "waiting_ranks": "ranks wait for changing ranks for {} of the step",
+    "unseen": "the traced steps lack {} of an unprofiled step",
+    "waiting_ranks": "ranks wait for {} of the step, but not always for the same rank",
     "other": "the GPU is idle for {} of the time, and the files don't show why",
     CPU_STEAL: "other programs had the CPU for {} of the step",
 }
-"""A part without a known cause -> the reason why it makes the verdict inconclusive."""
+"""For each part without a known cause, the reason why the verdict is inconclusive."""
 
 
 def _why_waiting(view: View, reason: str) -> str:
-    """Return why the wait for ranks can't be blamed on one rank.
+    """Return the reason why no single rank can be blamed for the wait.
 
-    reason -- the text to return if no rank is known to be late.
+    - reason: the string to return if the late rank is unknown.
     """
     facts = view.run.facts
     if not facts.known("straggler"):
@@ -179,7 +186,7 @@ def _clock_words(view: View) -> str:
 
 
 def replay_words(view: View) -> str:
-    """Return which graph kernels are or may be missing from the file; empty if none seem to be."""
+    """Return a description of missing graph kernels, or an empty string if none seem missing."""
     facts = view.run.facts
     launches, empty = facts.number("graph_replays"), facts.number("empty_replays")
     if empty:
@@ -194,8 +201,9 @@ def replay_words(view: View) -> str:
 
 
 def graphs_may_lack_kernels(view: View) -> bool:
-    """Return True if graphs launched much of the work, but the device idles although work is queued
-    or the host waits for it. A call that waits returns microseconds after the work has ended.
+    """Return True if kernels that graphs launched may be missing from the file. In such a file,
+    graphs launched much of the work, but the device is idle while work is queued or the host waits.
+    Normally, a waiting call returns microseconds after the work has ended.
     """
     graphs = view.run.facts.number("graph_share")
     return graphs >= LIMIT and max(view.share("other"), view.share("blocked_host")) >= LIMIT
@@ -204,7 +212,7 @@ def graphs_may_lack_kernels(view: View) -> bool:
 def doubts_of_cause(
     view: View, rows: Sequence[Row], blamed: Sequence[Row], share: float
 ) -> Iterator[str]:
-    """Yield why the largest cause isn't certain."""
+    """Yield the reasons to doubt the largest cause."""
     run, facts, length = view.run, view.run.facts, view.step.length_ns
     best = blamed[0].rule
     assert best is not None
@@ -213,16 +221,16 @@ def doubts_of_cause(
     if share < MARGIN * near:
         yield f"{name} comes close, with {percent(near)}."
     if share < CLEAR * LIMIT:
-        yield f"{percent(share)} is barely more than the {percent(LIMIT)} that a cause must take."
+        yield f"{percent(share)} is barely above the minimum share of {percent(LIMIT)} for a cause."
     working = 0.0 if run.on_host else view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     if best.cause == "launch-bound" and waits_often(run):
-        calls = view.count("waiting_calls", "calls that wait")
-        yield f"The host makes {calls}, so it can't run ahead: remove the waits first."
+        calls = view.count("waiting_calls", "waiting calls")
+        yield f"The host makes {calls}, so it can't run ahead. Remove these calls first."
     if best.cause == "launch-bound" and working >= KEEPS_UP:
-        yield f"The GPU works for {percent(working)} of the step, so a larger batch may fix this."
+        yield f"The GPU is busy for {percent(working)} of the step, so a larger batch may help."
     is_step = best.cause not in ("startup", *COMPUTE_RULES)
     if is_step and facts.number("judged_steps") < 2 and share < ONE_STEP:
-        yield "Only one step was judged."
+        yield "The verdict is based on a single step."
     if view.step.untypical:
         yield "The traced steps lack time that other steps have. Record more steps."
     if best.is_idle and not run.on_host and replay_words(view):
@@ -233,16 +241,16 @@ def doubts_of_cause(
         known = facts.known("cpu_steal_share")
         taken = facts.number("cpu_steal_share" if known else "off_cpu_share", -1.0)
         if silent and taken < 0:
-            yield "Other programs may have used the CPU. The file doesn't show whether they did."
+            yield "Other programs may have used the CPU, but the file doesn't show it."
         elif (known or silent) and share - max(taken - view.share(CPU_STEAL), 0.0) < CLEAR * LIMIT:
             yield "Other programs may have used the CPU at that time."
     waiting = sum(view.step.parts.get(f"waiting_{kind}", 0.0) for kind in ("launch", "ranks"))
     if best.cause != "straggler" and facts.known("always_last") and waiting >= LIMIT * length:
         last = facts.text("always_last")
-        yield f"Rank {last} always arrives last but works as much as the others. Try another GPU."
+        yield f"Rank {last} always arrives last but does as much work as others. Try another GPU."
     measured = facts.number("measured_data_share", 1.0)
     if best.cause == "input-bound" and measured < share / MARGIN:
-        yield f"The timed steps waited for data for only {percent(measured)}."
+        yield f"The timed steps spent only {percent(measured)} of the time waiting for data."
     yield from doubts_of_links(view)
     if best.is_idle:
         yield from _doubts_of_devices(view)
@@ -257,11 +265,11 @@ def _doubt_of_steal(view: View) -> Iterator[str]:
 def _doubts_of_devices(view: View) -> Iterator[str]:
     least, most = (view.run.facts.number(f"{end}_busy_device") for end in ("least", "most"))
     if most - least >= DEVICES_DIFFER:
-        yield f"Devices differ. They work for {percent(least)} to {percent(most)} of the step."
+        yield f"Devices differ. They are busy for {percent(least)} to {percent(most)} of the step."
 
 
 def _nearest(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> tuple[float, str]:
-    """Return the largest share of the step outside the main cause, and its name."""
+    """Return the largest share of the step that the main cause doesn't explain, and its name."""
     length, best = view.step.length_ns, blamed[0]
     shares = [(like_communication(view), "Kernels with names like communication")]
     shares += [
@@ -281,16 +289,16 @@ def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
     if cause != "outside-torch":
         return
     if measured is not None and measured < SILENT_NS:
-        yield "Without the profiler, a step is shorter than 1 ms, the least silence that counts."
+        yield "Without the profiler, a step takes less than 1 ms, the shortest silence that counts."
     if facts.holds("compiled") and re.fullmatch(FORWARD, facts.text("outside_part")):
-        yield "The compiler may be at work there. To find out, set TORCH_LOGS=recompiles."
+        yield "The compiler may be running at that time. To find out, set TORCH_LOGS=recompiles."
     knows_loading = facts.known("loading_share") or facts.holds("outside_function")
     if facts.text("outside_part") == BETWEEN and not knows_loading:
         yield "A loop without a DataLoader builds its batches there. Record with --with-stack."
 
 
 def doubts_of_links(view: View) -> Iterator[str]:
-    """Yield sentences on launches and events that contradict each other."""
+    """Yield warnings about launches and events that contradict each other."""
     facts = view.run.facts
     if facts.number("lost_launches_share") >= WARN:
         yield f"{capital(_lost_words(view))}."
@@ -299,7 +307,7 @@ def doubts_of_links(view: View) -> Iterator[str]:
 
 
 def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield reasons why a run without a known cause may still have one."""
+    """Yield the reasons why a run without a known bottleneck may still have one."""
     facts, length = view.run.facts, view.step.length_ns
     lost = [(row.ns / length, row.rule.cause) for row in rows if row.rule and not is_compute(row)]
     lost += [(view.share(part), part.replace("_", " ")) for part in REASONS if part != CPU_STEAL]
@@ -312,10 +320,10 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
     computing = view.share(*(HOST_COMPUTE if view.run.on_host else ("compute",)))
     yield from _doubts_of_devices(view)
     if computing < COMPUTING * (1 - view.share(CPU_STEAL)):
-        yield "Several small causes add up."
+        yield "Several small causes add up to a large share of the step."
     if view.run.on_host and facts.number("collective_share") >= LIMIT:
         share = percent(facts.number("collective_share"))
-        yield f"Collectives run for {share} of the step, on the CPU that also computes."
+        yield f"Collectives take {share} of the step on the CPU, which also computes."
     if view.step.untypical:
         yield "The traced steps lack time that other steps have. Record more steps."
     for name, part in (("measured_data_share", "data"), ("measured_between_share", BETWEEN)):
@@ -326,7 +334,7 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def like_communication(view: View) -> float:
-    """Return the share of the step in kernels whose names look like unknown communication."""
+    """Return the share of the step in kernels with names that look like communication."""
     return view.run.facts.number("unknown_collective_amount") * view.share("compute")
 
 

@@ -1,4 +1,4 @@
-"""The time in which the host's threads had no CPU core, and the time lost to other programs."""
+"""Measure how long the host's threads had no CPU core, and how much time other programs took."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 CPU_STEAL = "other_programs"
-"""The part of a step in which other programs had the CPU although the host was ready to run."""
+"""The part of a step in which the host was ready to run, but other programs had the CPU."""
 
 BUSY_MACHINE = 0.55
-"""If threads wait for a CPU core for this share of the steps, the host's own work is unknown. With
-one other program, the share is one half, and two clocks measure it within a few hundredths.
+"""The share of time waiting for a CPU core that hides the host's own work. If one other program
+competes for the core, the share is one half, and two clocks measure it within a few hundredths.
 """
 
 COLUMNS = (("processor_time", "lost_ns"), ("processor_queue", "waited_ns"))
-"""Names in `Profile.counters`, with the columns that hold their values."""
+"""The counter names in `Profile.counters`, each with the column for its values."""
 
 
 def thread_times(
@@ -31,15 +31,16 @@ def thread_times(
     finish: np.ndarray,
     parts: Mapping[str, Intervals],
 ) -> dict[str, Any]:
-    """Return how long each step's thread had no CPU core, in ns (Float64).
+    """Return how long the thread of each step had no CPU core, in ns (Float64).
 
-    lost_ns is the time without a core, and waited_ns is the time that the thread waited for one.
-    For each part, the result also contains the part's share of waited_ns in ns, under its name.
+    The key lost_ns contains the time without a core. The key waited_ns contains the time that the
+    thread waited for a core. For each part, the key with the part's name contains the waiting time
+    in ns.
 
-    begin, finish -- the start and end of each step in ns.
-    parts         -- part -> the times when the host was in it.
+    - begin, finish: the start and end times of each step in ns.
+    - parts: a mapping from each part to the intervals in which the host was in that part.
 
-    The script took the samples (readers/torch/meta.py). The waiting time of a sample is spread
+    The samples come from the script (readers/torch/meta.py). The waiting time of a sample is spread
     evenly over the sample. Without samples, the times are <NA> and the parts are 0.
     """
     times = dict.fromkeys(("lost_ns", "waited_ns"), pd.array([pd.NA] * len(begin), "Float64"))
@@ -55,9 +56,9 @@ def thread_times(
             continue
         start, length = (of_name[key].to_numpy(np.int64) for key in ("time_ns", "duration_ns"))
         value = of_name["value"].to_numpy(float)
-        # The value of a sample is the time with a CPU core, or the time spent waiting for one.
+        # Each value is either the time on a CPU core or the time spent waiting for a core.
         value = np.maximum(length - value, 0) if column == "lost_ns" else value
-        # A sample belongs to the step that contains its middle.
+        # A sample belongs to the step that contains the sample's midpoint.
         middle = start + length // 2
         step = np.searchsorted(begin, middle, side="right") - 1
         inside = (step >= 0) & (middle < finish[np.maximum(step, 0)])
@@ -73,9 +74,9 @@ def thread_times(
 def without_steal(
     columns: Mapping[str, np.ndarray], times: Mapping[str, Any], parts: Mapping[str, Intervals]
 ) -> dict[str, Any]:
-    """Move the time that other programs took from the parts (`_ns`) to the part CPU_STEAL.
+    """Move the time lost to other programs from the parts (`_ns`) to the part CPU_STEAL.
 
-    Also return lost_ns and waited_ns. times -- the result of `thread_times`.
+    Also return lost_ns and waited_ns from `times`, which is the result of `thread_times`.
     """
     stolen = {part: np.minimum(times[part], columns[f"{part}_ns"]) for part in parts}
     rest = {f"{part}_ns": columns[f"{part}_ns"] - taken for part, taken in stolen.items()}

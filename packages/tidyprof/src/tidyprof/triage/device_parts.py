@@ -1,4 +1,4 @@
-"""The parts of each step in a run with a GPU, based on launches, calls and ranges."""
+"""Divide the steps of a run with a GPU into parts, based on launches, calls and ranges."""
 
 from __future__ import annotations
 
@@ -58,40 +58,45 @@ from tidyprof.triage.profiler_overhead import cost_of
 from tidyprof.triage.recomputation import recomputed
 
 SILENT_NS = 1_000_000
-"""A host that makes no call and runs no operator for this long isn't just launching kernels.
+"""The minimum time without calls and operators after which the host counts as silent.
 
-A launch takes microseconds (10 in a trace of four ranks on MI300X). Under a profiler, an operator
-takes at most a few hundred microseconds.
+A launch takes microseconds, for example 10 µs in a trace of four ranks on MI300X. A profiled
+operator takes at most a few hundred microseconds.
 """
 
 ELSEWHERE_NS = 5_000_000
-"""The same limit for a host that runs operators but makes no call. A hundred operators that launch
-nothing take less time.
+"""The minimum time without calls after which a host that runs operators counts as silent. Even a
+hundred operators without a launch take less time.
 """
 
 SLOW_LAUNCH = 100
-"""A kernel's first launch loads or compiles code if it takes this many times the median launch."""
+"""The minimum ratio of a slow first launch to the median launch time. Slow first launches load or
+compile code.
+"""
 
 SEARCH_NS, SEARCHED_KERNELS = 30_000_000, 5
-"""Limits for a library search, in which a library tries out its kernels (cuDNN's benchmark or
-MIOpen's find).
+"""Limits for a library search, which benchmarks the library's kernels (cuDNN's benchmark mode or
+MIOpen's find mode).
 
-An ATen operator is a search if it takes this long and itself launches this many different kernels.
-A search occurs once per input size. On an H200, it took 38 to 660 ms for 6 to 17 kernels.
+An ATen operator counts as a search if it reaches both the minimum duration in ns and the minimum
+number of different kernels that it launches directly. A search occurs once per input size. On an
+H200, searches took 38 to 660 ms for 6 to 17 kernels.
 """
 
 BLOCKING_NS = 100_000
-"""A call to an asynchronous copy blocks if it takes this long and returns only after the copy has
-ended. The reason is pageable memory.
+"""The minimum duration of an asynchronous copy call that blocks the host. Copy calls block until
+the copy has ended if the copy uses pageable memory.
 """
 
 CLOCK_NS = 10_000
-"""If work starts this long before its launch, the clocks disagree. In the course's recordings, the
-difference is at most a few microseconds.
+"""If GPU work starts earlier than its launch by more than this time, the clocks disagree. In the
+course's recordings, clocks differ by at most a few microseconds.
 """
 
 APART = 10
-"""Work and launches have different clocks if their distance is this many times their span."""
+"""The ratio of the launch delay to the time span of the trace above which the clocks count as
+unrelated.
+"""
 
 PARTS = (
     "compute",
@@ -109,35 +114,36 @@ PARTS = (
     "other",
     CPU_STEAL,
 )
-"""The parts of a step on a device, which add up to the step. They are the parts of `step_budget`,
-but copies and idle time are split further.
+"""The parts of a step on a device, which add up to the step. The parts come from `step_budget`, but
+copies and idle time are divided further.
 
-fetching     -- exposed copies to the host.
-exposed_copy -- all other exposed copies.
-allocation   -- idle time in calls that allocate or free memory.
-blocked_host -- idle time in other calls that wait.
-start_up     -- idle time in slow first launches, and while a library tries out kernels.
-compiling    -- idle time while PyTorch's compiler ran.
-silent       -- idle time while the host made no call for SILENT_NS.
-exposed_communication -- also contains idle time during a gloo or MPI collective, because these
-                collectives run on the host.
-other        -- idle time although work was queued. If the file contains no calls and no operators
-                of the host, this is all idle time except for data loading.
-stalled      -- idle time between the end of a waiting call and the next work, and between copies
-                to the host.
-CPU_STEAL    -- see cpu_time.
+- fetching: exposed copies to the host.
+- exposed_copy: all other exposed copies.
+- allocation: idle time in calls that allocate or free memory.
+- blocked_host: idle time in other calls that wait.
+- start_up: idle time in slow first launches and in library searches.
+- compiling: idle time while PyTorch's compiler is running.
+- silent: idle time in which the host makes no call for SILENT_NS.
+- exposed_communication: communication that no computation hides, including idle time during gloo
+  and MPI collectives, which run on the host.
+- other: idle time although work is queued. If the file contains no host calls and no operators, the
+  part `other` contains all idle time except data loading.
+- stalled: idle time from the end of a waiting call to the next GPU work, and idle time between
+  copies to the host.
+- CPU_STEAL: time lost to other programs; see cpu_time.
 """
 
 DEVICE_BUSY_PARTS = PARTS[:4]
-"""The parts in which the device works."""
 
 OF_THE_CPU = ("data_wait", "compiling", "silent", "stalled", "launch_bound")
-"""The parts that other programs can lengthen. A call that waits doesn't need a CPU core."""
+"""Parts that other programs can lengthen. The time in waiting calls isn't among these parts,
+because a waiting call doesn't need a CPU core.
+"""
 
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
 QUERY_CALLS = r"(hip|cuda|cu)(Event|Stream)Query\w*"
-"""Calls that query whether work has finished. A thread that watches collectives makes them all the
-time.
+"""Calls that query whether work has finished. A thread that monitors collectives makes such calls
+constantly.
 """
 
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
@@ -145,9 +151,9 @@ COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
 def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
-    """Return the facts of a rank with a GPU. Raises ValueError as `steps` does.
+    """Return the facts about a rank with a GPU. Raises ValueError as `steps` does.
 
-    stacks -- the rank's Python functions.
+    - stacks: the rank's Python functions.
     """
     slow, values = slow_launches(profile)
     search, values["library_search"] = library_search(profile)
@@ -187,7 +193,7 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
 def _devices(
     profile: Profile, slow: Intervals, traced: Intervals, mark: str | None
 ) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
-    """Yield the rows of RankFacts.budget and the time intervals of each part, for each device."""
+    """For each device, yield its rows of RankFacts.budget and the time intervals of each part."""
     host, calls = plain_steps(profile, mark=mark), waiting_calls(profile)
     linked = has_launches(plain_events(profile, DEVICE_KINDS))
     # Device steps follow the launches. Without launch records, use the host's steps.
@@ -232,12 +238,13 @@ def _sets(
     slow: Intervals,
     traced: Intervals,
 ) -> dict[str, Intervals]:
-    """Return the time intervals of PARTS for one device, and of `earlier`, `idle` (outside data
-    loading) and `dry`.
+    """Return the time intervals of all parts for one device. The result also contains the intervals
+    `earlier`, `dry`, and `idle`, which excludes data loading.
 
-    traced -- when the host recorded the trace. The program isn't silent at these times.
+    - traced: the intervals in which the host recorded the trace, which don't count as silent time.
     """
-    # Loading code at its first use happens once, and not in each step, whichever call loads it.
+    # Code is loaded once, at its first use, and not in each step. It doesn't matter which call
+    # loads the code.
     first = idle.dry & slow
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
     data = phase_time(profile, owner, "data")
@@ -280,8 +287,8 @@ def _sets(
 
 
 def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
-    """Return True if the file contains any calls or operators of the host. Without them, the file
-    doesn't show why a device was idle.
+    """Return True if the file contains any host calls or operators. Without such events, the reason
+    for idle time is unknown.
     """
     return any(
         len(events_of_process(plain_host_events(profile, kind), owner))
@@ -290,9 +297,9 @@ def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
 
 
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
-    """Return the part of this idle time in which the host started no work.
+    """Return the idle time in which the host launched no work.
 
-    In this time, the host ran no operator and made no call, or it ran operators that make no call.
+    During this time, the host either ran no operators or ran only operators that make no calls.
     """
     operators, runtime = (
         events_of_process(plain_host_events(profile, kind), owner)
@@ -303,21 +310,25 @@ def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Interv
     silent = long_ones(late - calling - occupied(operators), SILENT_NS)
     if not len(calls):
         return silent
-    # An outer operator contains the calls of all inner operators, so it would hide their silence.
+    # An outer operator contains the calls of all inner operators, so it would hide silent inner
+    # operators.
     inner = innermost(operators)
     busy = calling | occupied(inner, calls_within(inner, calls) > 0)
     return silent | long_ones(late - busy, ELSEWHERE_NS)
 
 
 def _after_waits(dry: Intervals, ends: np.ndarray) -> Intervals:
-    """Return the time from each end of a wait to the next work, if no work is queued then."""
-    # The device was idle at the end of a wait if it was idle in the last nanosecond of the wait.
+    """Return the time from the end of each wait to the next work, if no work is queued at that
+    time.
+    """
+    # Check the last nanosecond of each wait to find out whether the device was idle when the wait
+    # ended.
     ends = ends[dry.contains(ends - 1)]
     return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
 
 
 def blocking_copies(profile: Profile) -> PlainEvents:
-    """Return the calls to asynchronous copies that made the host wait; see BLOCKING_NS."""
+    """Return the asynchronous copy calls that made the host wait; see BLOCKING_NS."""
     work, calls = _launches(profile)
     start, end = start_and_end(calls)
     chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
@@ -336,7 +347,7 @@ def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) ->
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:
-    """Return the intervals that last at least this long."""
+    """Return the intervals with at least this length in ns."""
     long = times.ends - times.starts >= least_ns
     return Intervals(times.starts[long], times.ends[long])
 
@@ -349,20 +360,20 @@ def _together(sets: Iterable[dict[str, Intervals]], name: str) -> Intervals:
 
 
 def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
-    """Return device events, and the calls that launched them in the same order."""
+    """Return the device events and, in the same order, the calls that launched them."""
     work, calls = (PlainEvents(event_arrays(profile), places) for places in launches_of(profile))
     return work, calls
 
 
 def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
-    """Return when the host loaded code or was in the slow first launch of a kernel, and the facts
-    about these launches.
+    """Return the intervals in which the host loaded code or waited for a kernel's slow first
+    launch, and the facts about these launches.
 
-    A launch is slow if it takes at least SILENT_NS and SLOW_LAUNCH times the median of all launches
-    that started a single event.
+    A launch is slow if it takes at least SILENT_NS and at least SLOW_LAUNCH times the median launch
+    time. The median covers all launches that started a single event.
     """
     work, calls = _launches(profile)
-    # The launch of a graph starts many events, so it isn't comparable with a single launch.
+    # A graph launch starts many events, so its duration can't be compared with a single launch.
     single = (np.bincount(calls.rows)[calls.rows] == 1) & names_matching(calls, LAUNCH)
     work, calls = work[single], calls[single]
     length = calls["duration_ns"]
@@ -377,8 +388,8 @@ def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
 
 
 def library_search(profile: Profile) -> tuple[Intervals, Most]:
-    """Return when an operator tried out the kernels of a library (see SEARCH_NS), and the operator
-    that did so for the longest time, in ns.
+    """Return the intervals of library searches (see SEARCH_NS), the name of the operator that
+    searched longest, and its time in ns.
     """
     operators = plain_host_events(profile, "operator")
     (begin, end), threads = start_and_end(operators), operators["thread"]
@@ -390,7 +401,8 @@ def library_search(profile: Profile) -> tuple[Intervals, Most]:
     for row in long:
         children = (threads == threads[row]) & (begin >= begin[row]) & (end <= end[row])
         children[row] = False
-        # Count only the kernels that the operator itself launches: a whole model launches many.
+        # Count only kernels that the operator launches directly, because any large operator
+        # launches many kernels indirectly.
         own = (calls["thread"] == threads[row]) & (calls["start_ns"] >= begin[row])
         own &= (calls["start_ns"] < end[row]) & is_one_of(work["kind"], ["kernel"])
         own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
@@ -400,7 +412,9 @@ def library_search(profile: Profile) -> tuple[Intervals, Most]:
 
 
 def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Intervals:
-    """Return the time of the judged steps, on the host if they are marked there."""
+    """Return the intervals of the judged steps. If steps are marked on the host, use the host's
+    intervals.
+    """
     steady, host = budget["steady"].to_numpy(bool), plain_steps(profile, mark=mark)
     if len(host):
         return occupied(host, np.isin(host["step"], whole_numbers(budget["step"])[steady]))
@@ -413,10 +427,10 @@ def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Interva
 def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
     """Return the counts of kernels, copies, batches and calls per judged step.
 
-    count -- the number of steps, added up over devices.
+    - count: the total number of steps on all devices.
     """
     work = plain_events(profile, DEVICE_KINDS)
-    # Marked steps are judged on the host, where work belongs to the step that launched it.
+    # Marked steps are judged on the host, so GPU work belongs to the step that launched it.
     by_launch = len(plain_steps(profile, mark=mark)) and has_launches(work)
     work = work[judged.contains(launch_times(work) if by_launch else work["start_ns"])]
     calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
@@ -434,8 +448,9 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
 
 
 def _link_values(profile: Profile) -> dict[str, float]:
-    """Return how many launches have no work in the file, and for how much work the clock differs
-    from the clock of its launch. Return nothing if no launch is linked to work.
+    """Return the number of launches without GPU work in the file, and the share of GPU work with
+    times that contradict the launch times. Return an empty dictionary if no launch is linked to
+    work.
     """
     work, calls = _launches(profile)
     if not len(work):
@@ -457,8 +472,8 @@ def _link_values(profile: Profile) -> dict[str, float]:
 
 
 def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | None:
-    """Return the longest idle interval between the first and the last event on any device, outside
-    data loading.
+    """Return the longest idle interval between the first and the last device event, excluding data
+    loading.
     """
     work = plain_events(profile, DEVICE_KINDS)
     start, end = start_and_end(work)
@@ -471,7 +486,8 @@ def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | No
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
     (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
-    # Several events may end it together. It is enough if one of them is the first of its name.
+    # Several events may end the interval at once. At least one of them must be the first event with
+    # its name.
     names = work["name"].codes
     is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
     inside = {
@@ -490,8 +506,8 @@ def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | No
 
 
 def _longest_wait(profile: Profile, dry: Intervals) -> Most:
-    """Return the call in which the host waited longest while the devices had no work, with its time
-    in ns. Calls that allocate memory are left out, because they are a separate part.
+    """Return the call in which the host waited longest while the devices had no work, and the
+    waiting time in ns. Allocation calls don't count, because they belong to a separate part.
     """
     calls = waiting_calls(profile)
     calls = calls[of_each_name(calls, category_of_call, object) != "allocation"]
@@ -500,8 +516,8 @@ def _longest_wait(profile: Profile, dry: Intervals) -> Most:
 
 
 def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
-    """Return the largest kernel whose name looks like a kind of communication that tidyprof doesn't
-    recognize, with the share (0 to 1) of all such kernels in the total kernel time.
+    """Return the largest kernel that may be communication, based on its name. The amount is the
+    share (0 to 1) of kernel time in all kernels of this kind.
     """
     kernels = plain_events(profile, ("kernel",))
     total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
@@ -512,7 +528,7 @@ def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
 
 
 def _graph_share(profile: Profile) -> float:
-    """Return the share of device events that a graph launched."""
+    """Return the share of device events that graphs launched."""
     _, calls = _launches(profile)
     return float(
         names_matching(calls, GRAPH_LAUNCH).sum() / len(plain_events(profile, DEVICE_KINDS))
@@ -522,13 +538,14 @@ def _graph_share(profile: Profile) -> float:
 def _replays(profile: Profile) -> Replays:
     """Return the replays of graphs.
 
-    If only the last replay has no device event, it doesn't count, because the trace ended before.
+    If only the last replay has no device events, ignore that replay. The trace may have ended
+    before the kernels of the last replay ran.
     """
     runtime = plain_host_events(profile, "runtime")
     graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]
     if not len(graphs):
         return Replays()
-    # The number of device events that each graph launch started, by row of the profile's events.
+    # Count the device events that each graph launch started. Rows refer to the profile's events.
     _, calls = _launches(profile)
     started = np.bincount(calls.rows, minlength=graphs.rows.max() + 1)[graphs.rows]
     started = started[np.argsort(graphs["start_ns"], kind="stable")]
@@ -540,7 +557,7 @@ def _replays(profile: Profile) -> Replays:
 
 
 def _captured(profile: Profile) -> float:
-    """Return the share of launches that a graph only recorded, so they didn't run."""
+    """Return the share of launches that a graph captured without running them."""
     calls = plain_host_events(profile, "runtime")
     launching = names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)
     inside = capturing(profile).contains(calls["start_ns"][launching])

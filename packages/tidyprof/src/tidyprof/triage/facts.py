@@ -1,4 +1,4 @@
-"""The facts of a run. Each has a value, a unit, the rank it comes from, and a source table."""
+"""The facts about a run. Each fact has a value, a unit, its rank, and a source table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import numpy as np
 import pandas as pd
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
-"""Values of the fact `vendor`."""
 
 
 class Most(NamedTuple):
-    """The name with the largest amount of something; the name is empty if all amounts are 0."""
+    """The name with the largest amount. The name is empty if all amounts are 0."""
 
     name: str = ""
     amount: float = 0.0
 
 
 class Fact(NamedTuple):
-    """One fact. rank is empty for a fact about the whole run. source names the table behind it."""
+    """One fact. The rank is empty if the fact describes the whole run. The source is a table."""
 
     name: str
     value: Any
@@ -31,10 +30,10 @@ class Fact(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """The unit and source table of a fact, and the way to combine the values of several ranks.
+    """The unit and source table of a fact, and the method for combining values of several ranks.
 
-    combine is a key of COMBINE or CHOOSE, or `leading`. If it is empty, the fact describes the run
-    and not a rank.
+    The field `combine` is a key of COMBINE, a key of CHOOSE, or `leading`. If `combine` is empty,
+    the fact describes the whole run and not a rank.
     """
 
     unit: str
@@ -125,14 +124,14 @@ DEFINITIONS: dict[str, Definition] = {
     "measured_data_share": Definition("of the step", "meta"),
     "measured_between_share": Definition("of the step", "meta"),
 }
-"""Every fact that a rule or a printer can use. Times are in ns, and shares are from 0 to 1."""
+"""All facts that rules and printers can use. Times are in ns. Shares range from 0 to 1."""
 
 
 class Facts:
-    """The facts of one run by name. Methods raise KeyError for a name that isn't in DEFINITIONS."""
+    """The facts about one run. Methods raise KeyError for a name that isn't in DEFINITIONS."""
 
     def __init__(self, values: Mapping[str, Any], ranks: Mapping[str, str] | None = None) -> None:
-        """Keep the values that are not None. ranks maps the name of a fact to its rank."""
+        """Keep the values that aren't None. `ranks` maps the name of a fact to its rank."""
         self._values: dict[str, Any] = {}
         self._ranks = dict(ranks or {})
         for name, value in values.items():
@@ -144,7 +143,7 @@ class Facts:
                 self._values[name] = value
 
     def known(self, name: str) -> bool:
-        """Return True if the run has this fact."""
+        """Return True if the fact is known for the run."""
         DEFINITIONS[name]
         return name in self._values
 
@@ -154,12 +153,12 @@ class Facts:
         return float(self._values.get(name, default))
 
     def text(self, name: str) -> str:
-        """Return the value of a fact as a string; empty if it is unknown."""
+        """Return the value of a fact as a string, or an empty string if it is unknown."""
         DEFINITIONS[name]
         return str(self._values.get(name, ""))
 
     def holds(self, name: str) -> bool:
-        """Return True if a fact is known and isn't False, 0 or an empty string."""
+        """Return True if a fact is known and its value isn't False, 0 or an empty string."""
         DEFINITIONS[name]
         return bool(self._values.get(name, False))
 
@@ -181,12 +180,12 @@ class Facts:
 class Gap(NamedTuple):
     """The longest idle interval of a rank.
 
-    ns          -- its length.
-    share       -- its share of all idle time.
-    over_second -- its ratio to the second-longest interval.
-    call        -- the runtime call that fills it.
-    is_first    -- True if the event that ends the interval is the first event of its name.
-    parts       -- part of the step -> how much of the interval belongs to it, in ns.
+    - ns: the length of the interval.
+    - share: the interval's share of all idle time.
+    - over_second: the ratio of the longest interval to the second-longest interval.
+    - call: the runtime call that covers most of the interval.
+    - is_first: whether the event that ends the interval is the first event with its name.
+    - parts: the time in ns that each part of the step takes within the interval.
     """
 
     ns: float
@@ -198,8 +197,8 @@ class Gap(NamedTuple):
 
 
 class Replays(NamedTuple):
-    """The number of graph launches, the number of launches without a device event in the file, and
-    the number of device events in the median launch and in the largest launch.
+    """Counts of graph launches, launches without device events, device events in the median launch,
+    and device events in the largest launch.
     """
 
     launches: int = 0
@@ -209,17 +208,17 @@ class Replays(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """The cost of profiling one rank, per judged step.
+    """The profiler overhead per judged step on one rank.
 
-    events       -- the number of recorded operators, runtime calls and Python functions.
-    cost_ns      -- the time that the profiler is expected to add; None if unknown for the tool.
-    data_cost_ns -- the part of cost_ns in the phase `data`.
-    data_ns      -- the time in the phase `data` of the traced steps, first without and then with
-                    the time lost to other programs; None if most of it is inside other parts.
-    timed        -- the steps timed without the profiler (profiler_overhead.Timed); None if there
-                    are none.
-    log_step_ns  -- the step time according to a times file; None without such a file.
-    is_open      -- True if the unprofiled step time is unknown because the cost is unknown.
+    - events: the number of recorded operators, runtime calls and Python functions.
+    - cost_ns: the expected profiler overhead, or None if the tool's overhead is unknown.
+    - data_cost_ns: the part of the overhead that occurs in the phase `data`.
+    - data_ns: the time that the traced steps spend in the phase `data`. The first value excludes
+      the time lost to other programs, and the second value includes it. The field is None if other
+      parts contain most of the phase.
+    - timed: the steps that were timed without the profiler (profiler_overhead.Timed), if any.
+    - log_step_ns: the step time from a times file, or None without such a file.
+    - is_open: whether the unprofiled step time is unknown because the overhead is unknown.
     """
 
     events: float
@@ -233,18 +232,18 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class RankFacts:
-    """The facts of one rank, which are small even for a long trace.
+    """The facts about one rank. Even for a long trace, the facts take little memory.
 
-    rank     -- `rank 3`, or empty if unknown.
-    budget   -- a table with one row per device and step. Its columns are rank, process, device,
-                step, start_ns and duration_ns, a column ending in `_ns` for each part, `steady`
-                and `apart` (host_activity.flag_steady_steps), and `lost_ns` and `waited_ns`
-                (cpu_time). Rows with a device also have `unlinked_ns`, `earlier_ns` and
-                `by_launch`.
-    parts    -- the names of the parts, which add up to duration_ns.
-    values   -- the facts by name.
-    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and
-                `kernel_totals`.
+    - rank: the name of the rank, such as `rank 3`, or an empty string if the rank is unknown.
+    - budget: a table with one row per device and step. The table has the columns rank, process,
+      device, step, start_ns, duration_ns, and one column ending in `_ns` for each part. The
+      function host_activity.flag_steady_steps adds the columns `steady` and `apart`, and the module
+      cpu_time adds `lost_ns` and `waited_ns`. If the rank has a GPU, the table also has the columns
+      `unlinked_ns`, `earlier_ns` and `by_launch`.
+    - parts: the names of the parts, which add up to duration_ns.
+    - values: the value of each fact by name.
+    - overlaps, entries, kernels: the tables that `overlap`, `collective_entries` and
+      `kernel_totals` return.
     """
 
     rank: str
@@ -264,13 +263,13 @@ COMBINE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "mean": lambda values: float(np.mean(values)),
     "any": any,
 }
-"""The functions that combine the values of several ranks into one value for the run."""
+"""Functions that combine the values of several ranks into one value for the run."""
 
 CHOOSE: Mapping[str, Callable[[Sequence[Any]], int]] = {
     "max": lambda values: int(np.argmax(values)),
     "largest": lambda values: int(np.argmax([value.amount for value in values])),
 }
-"""The functions that choose the rank whose value counts for the run."""
+"""Functions that select the rank whose value represents the run."""
 
 
 def _knows_most(one: RankFacts) -> tuple[bool, bool, float]:
@@ -280,9 +279,9 @@ def _knows_most(one: RankFacts) -> tuple[bool, bool, float]:
 
 
 def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of the run by name, and the rank that each value comes from.
+    """Return the value of each fact for the whole run, and the rank that each value comes from.
 
-    A fact with `leading` comes from the rank with the most information about its host.
+    The value of a `leading` fact comes from the rank with the most information about its host.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -302,14 +301,15 @@ def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]
 
 
 def share_of(part: float, whole: float) -> float:
-    """Return part / whole, limited to the range 0 to 1, or 0 if whole isn't positive."""
+    """Return part / whole, clipped to the range from 0 to 1, or 0 if whole isn't positive."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
 def largest_sum(names: Iterable[str | None], amounts: np.ndarray) -> Most:
-    """Return the name whose amounts have the largest sum.
+    """Return the name with the largest total amount.
 
-    If sums are equal, return the alphabetically first name. Amounts without a name are ignored.
+    If several totals are equal, return the alphabetically first name. Ignore amounts without a
+    name.
     """
     table = pd.DataFrame({"name": list(names), "amount": amounts}).dropna(subset=["name"])
     if table.empty:

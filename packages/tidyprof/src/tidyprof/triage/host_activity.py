@@ -1,4 +1,4 @@
-"""The steps that count, and the facts that host events show, with or without a GPU."""
+"""Select the steps to judge, and derive facts from host events, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -33,26 +33,28 @@ from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.facts import Most, largest_sum
 
 LONG_STEP = 1.5
-"""A step is long if it takes this many times the median step (plots.stepping also marks it)."""
+"""The minimum ratio of a long step to the median step time."""
 
 EXPLAINED = 0.5
-"""The share of a long step's time beyond the median that a range must cover to explain it."""
+"""A range explains a long step if it covers at least this share of the time beyond the median step
+time.
+"""
 
 STARTUP_RANGE = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
-"""Words in the names of startup ranges, which occur once. Validation, checkpoints and reports occur
-repeatedly.
+"""Words in the names of startup ranges. Startup occurs once, while validation, checkpoints and
+reports occur repeatedly.
 """
 
 PLACE = ["rank", "process", "device"]
 
 COMPILATION = r".*\(dynamo_timed\)"
-"""The ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
+"""Ranges that torch._dynamo.utils.dynamo_timed writes around the phases of a compilation."""
 
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
-"""Kernels and ranges of a program that torch.compile built."""
+"""Kernels and ranges that occur only in programs compiled by torch.compile."""
 
 BACKWARD = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
-"""Operators and ranges that only a training run has."""
+"""Operators and ranges that occur only in training runs."""
 
 LOADER = r"enumerate\(DataLoader\)#.*"
 WORKERS = "in worker processes"
@@ -60,16 +62,18 @@ LOADERS = {
     "_SingleProcessDataLoaderIter": "in the training process",
     "_MultiProcessingDataLoaderIter": WORKERS,
 }
-"""Part of the range name that torch.profiler writes for each batch -> the loader's process."""
+"""A mapping from the name of a DataLoader iterator to the process in which the loader runs.
+torch.profiler writes the iterator's name for each batch.
+"""
 
 OF_TORCH = (
     rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*"
     rf"|{COMPILATION}|{COMPILED}|nn\.Module: .*"
 )
-"""Ranges that PyTorch writes, and not the script."""
+"""Ranges that PyTorch writes itself, as opposed to ranges that the script writes."""
 
 COVERING = 0.5
-"""The share of a time interval that a function or range must cover to be named."""
+"""The minimum share of a time interval that a function or range must cover to be reported."""
 
 _LIBRARY = Path(os.__file__).parent
 _MODULES = "|".join(rf"{name}\.py\(" for name in sorted(sys.stdlib_module_names))
@@ -79,25 +83,28 @@ _PACKAGES = "|".join(
 TRACING = (
     r"(?:.*[/\\])?(?:tidyprof[/\\]running[/\\]inside[/\\]\w+|(?:14_)?instrument_me)\.py\(\d+\): .*"
 )
-"""Functions that recorded the trace: the hooks of `tidyprof run` and lesson 14's code block."""
+"""Functions that record the trace. The hooks of `tidyprof run` and lesson 14's code block contain
+such functions.
+"""
 
 OWN_CODE = re.compile(
     rf"(?!{TRACING}|{_MODULES}|{_PACKAGES}|torch[/\\]|.*(site|dist)-packages"
     r"|.*lib[/\\]python\d|<|nn\.Module).+\(\d+\): "
 )
-"""Names of Python functions (`file(line): name`) that belong to neither a library nor TRACING.
+"""Names of Python functions (`file(line): name`) from the program itself. Library functions and
+functions in TRACING don't match.
 
-PyTorch omits the folder of every file on Python's path. Therefore, only module names identify the
-standard library.
+PyTorch omits the folder for every file on Python's module path. Therefore, only the module name
+shows that a function belongs to the standard library.
 """
 
 
 def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return the table of rank, process, device, step and duration_ns with two more columns.
+    """Return the budget table with two additional columns.
 
-    apart  -- the range that makes the step longer and that most other steps lack; empty if none.
-    steady -- False for rows with `apart`, and for the first row of each device if at least two
-              others remain. Only the other rows count.
+    - apart: the rare range that makes the step long, or an empty string if there is none.
+    - steady: whether to judge the step. Steps with a range in `apart` don't count. The first step
+      of each device doesn't count if at least two other steps remain.
     """
     reasons = dict(_long_steps(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
@@ -113,7 +120,9 @@ def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) 
 
 
 def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
-    """Yield each long step of the host with the range that explains it."""
+    """Yield the number of each long host step, and a description of the range that makes the step
+    long.
+    """
     marked = plain_steps(profile, mark=mark)
     for owner in owners_of(marked):
         steps = events_of_process(marked, owner)
@@ -126,7 +135,7 @@ def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]
             others = np.delete(inside.to_numpy(), long, axis=1)
             is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2
             spent = inside.loc[is_rare, long]
-            # Startup is a cause that triage looks for, so its step isn't left out.
+            # Triage reports startup as a cause, so keep steps that contain startup.
             spent = spent[[not STARTUP_RANGE.search(name) for name in spent.index]]
             if len(spent) and spent.max() >= EXPLAINED * (length[long] - median):
                 name, most = spent.idxmax(), four_digits(spent.max() / 1e6)
@@ -134,9 +143,9 @@ def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]
 
 
 def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
-    """Return the time in ns in the ranges of each name, with one column per step.
+    """Return the time in ns by range name, with one column per step.
 
-    Numbers in names are ignored, so `epoch 3` and `epoch 4` are the same range.
+    Numbers in names are ignored, so `epoch 3` and `epoch 4` count as the same range.
     """
     ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
     names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
@@ -151,11 +160,11 @@ def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
 def host_values(
     profile: Profile, stacks: PlainEvents, silence: Intervals, loading: Intervals
 ) -> dict[str, Any]:
-    """Return the facts about a profile's host, by name.
+    """Return the facts about the host that recorded a profile.
 
-    stacks  -- the profile's Python functions.
-    silence -- when the file shows no activity of the host.
-    loading -- when the work waited for data.
+    - stacks: the profile's Python functions.
+    - silence: the intervals in which the file shows no host activity.
+    - loading: the intervals in which the work waited for data.
     """
     operators, ranges, calls = (
         plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime")
@@ -185,20 +194,20 @@ def host_values(
 
 def _loader(ranges: PlainEvents) -> str:
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
-    # Worker processes come last in LOADERS, so a single loader with workers decides.
+    # Worker processes are the last entry of LOADERS, so a single loader with workers is decisive.
     found = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
     return found[-1] if found else ""
 
 
 def compiling(profile: Profile) -> Intervals:
-    """Return when PyTorch's compiler ran on the host."""
+    """Return the intervals in which PyTorch's compiler ran on the host."""
     events = plain_host_events(profile, ("annotation", "operator"))
     return occupied(events, names_matching(events, COMPILATION))
 
 
 def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
-    """Return the operators by thread and start. For each operator except the first, also return
-    whether it starts within the previous one.
+    """Return the operators sorted by thread and start time. For each operator after the first, also
+    return whether it starts within the previous operator.
     """
     ordered = operators[
         np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))
@@ -208,13 +217,13 @@ def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
 
 
 def innermost(operators: PlainEvents) -> PlainEvents:
-    """Return operators that contain no other operator of their thread, by thread and start."""
+    """Return operators that contain no other operator on their thread, by thread and start time."""
     ordered, within = nested(operators)
     return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
 
 
 def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
-    """Return how many calls start within each operator on its thread."""
+    """Return the number of calls that start within each operator on the same thread."""
     order = np.lexsort((calls["start_ns"], calls["thread"]))
     starts, threads = calls["start_ns"][order], calls["thread"][order]
     begin, end = start_and_end(operators)
@@ -229,7 +238,7 @@ def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
 
 
 def outermost(operators: PlainEvents) -> PlainEvents:
-    """Return operators that aren't inside another operator of their thread, in order of start."""
+    """Return operators that aren't inside another operator on their thread, by start time."""
     ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"]))]
     (begin, end), threads = start_and_end(ordered), ordered["thread"]
     keep = np.zeros(len(ordered), bool)
@@ -241,14 +250,15 @@ def outermost(operators: PlainEvents) -> PlainEvents:
 
 
 def profiler_time(stacks: PlainEvents) -> Intervals:
-    """Return when the host ran functions that recorded the trace, if call stacks show it."""
+    """Return the intervals in which functions that match TRACING ran, based on call stacks."""
     return occupied(stacks, names_matching(stacks, TRACING))
 
 
 def function_in(stacks: PlainEvents, time: Intervals) -> str:
-    """Return the innermost Python function that covers the share COVERING of this time.
+    """Return the innermost Python function that covers most of the given time (see COVERING).
 
-    If it belongs to a library, also return the innermost such function outside libraries.
+    If this function belongs to a library, also return the innermost such function outside
+    libraries.
     """
     covering = _covering(stacks, time)
     of_script = [name for name in covering if OWN_CODE.match(name)]
@@ -258,10 +268,10 @@ def function_in(stacks: PlainEvents, time: Intervals) -> str:
 
 
 def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
-    """Return the functions that `function_in` finds for the wait for data.
+    """Return the function that runs while the program waits for data.
 
-    Only functions that spend more than half of their time in the wait count. This excludes a main
-    function, which contains everything.
+    Ignore functions that spend less than half of their time waiting for data. Otherwise, the main
+    function would match, because it contains everything.
     """
     begin, end = start_and_end(stacks)
     return function_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
@@ -272,12 +282,13 @@ def largest_operator(
 ) -> dict[str, Any]:
     """Return the facts about the operator with the most self time.
 
-    They are its name, its share of all self time, and the Python function outside libraries that
-    contains most of its time.
+    The facts are the operator's name, its share of all self time, and the Python function outside
+    libraries that contains most of its time.
     """
     started = operators[judged.contains(operators["start_ns"])]
     begin, end = start_and_end(started)
-    # Both follow the nesting: `caller` contains positions in `order`, which are rows of `started`.
+    # The values in `caller` are positions in `order`, and the values in `order` are rows of
+    # `started`.
     order, caller = callers(begin, end, started["thread"])
     self_ns, is_called = end - begin, caller >= 0
     np.subtract.at(self_ns, order[caller[is_called]], (end - begin)[order[is_called]])
@@ -292,9 +303,9 @@ def largest_operator(
 
 
 def _covering(events: PlainEvents, time: Intervals) -> list[str]:
-    """Return the names whose events on one thread together cover the share COVERING of this time.
+    """Return the names of events that cover most of the given time on one thread (see COVERING).
 
-    The shortest comes first. Functions that match TRACING are left out.
+    Sort the names by total duration, the shortest first. Exclude functions that match TRACING.
     """
     if not len(events) or not time.length:
         return []

@@ -1,4 +1,4 @@
-"""The parts of each step in a run without a GPU, based on PyTorch's operators and ranges."""
+"""Divide the steps of a run without a GPU into parts, based on operators and ranges."""
 
 from __future__ import annotations
 
@@ -51,39 +51,41 @@ SETS = (
     "silent",
 )
 PARTS = (*SETS, CPU_STEAL)
-"""The parts of a step, which add up to it. Each moment belongs to the first part that applies:
+"""The parts of a step, which add up to the whole step. Each moment belongs to the first matching
+part in this list:
 
-data_wait -- in the phase `data`, including the loader's operators. If the phase contains a loader's
-             range, the part begins at the start of that range.
-compiling -- in ranges of PyTorch's compiler.
-small     -- in and after the small operators of a Python loop; see `in_loops`.
-forward, backward, optimizer -- in an operator in that phase.
-compute   -- in any other operator that isn't communication.
-exposed_communication -- in a gloo or MPI collective.
-between   -- no operator runs for less than SILENT_NS.
-silent    -- no operator runs for at least SILENT_NS.
-CPU_STEAL -- see cpu_time.
+- data_wait: the phase `data`, including the loader's operators. If the phase contains a loader
+  range, the part begins at the start of that range.
+- compiling: the ranges of PyTorch's compiler.
+- small: small operators in Python loops, including the gap after each operator; see `in_loops`.
+- forward, backward, optimizer: the operators in the phase with the same name.
+- compute: all other operators except communication.
+- exposed_communication: gloo and MPI collectives.
+- between: gaps between operators that are shorter than SILENT_NS.
+- silent: gaps between operators that last at least SILENT_NS.
+- CPU_STEAL: time lost to other programs; see cpu_time.
 """
 
 PHASES = {"forward": ("forward", "loss"), "backward": ("backward",), "optimizer": ("optimizer",)}
-"""A part -> the phases of analyses.steps that it covers."""
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
 """Operators that request communication and may wait for it."""
 
 SMALL_NS = 20_000
-"""Below this length, Python and the profiler take about as long as the operator itself."""
+"""The maximum duration of a small operator. At this duration, Python and the profiler take about as
+long as the operator itself.
+"""
 
 LONGEST_ROUND, ROUNDS = 16, 20
-"""Limits for a Python loop, which has at least ROUNDS rounds in a row of at most LONGEST_ROUND
-operators. The layers of a model form longer and fewer rounds.
+"""Limits for a Python loop. A loop has at least ROUNDS consecutive rounds, and each round has at
+most LONGEST_ROUND operators. The layers of a model form fewer and longer rounds.
 """
 
 
 def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
-    """Return the facts of a rank without a GPU. Raises ValueError as `step_budget` does.
+    """Return the facts about a rank without a GPU. Raises ValueError as `step_budget` does.
 
-    stacks -- the rank's Python functions.
+    - stacks: the rank's Python functions.
     """
     steps = step_budget(profile, mark=mark)
     steps = steps[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
@@ -131,14 +133,14 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
 def _sets(
     profile: Profile, owner: dict[str, Any], whole: Intervals, traced: Intervals
 ) -> tuple[dict[str, Intervals], list[str]]:
-    """Return the time intervals of PARTS in the steps of one process, and the names of the small
-    operators in loops.
+    """Return the time intervals of all parts in one process, and the names of small operators in
+    loops.
 
-    traced -- when the host recorded the trace. The program isn't silent at these times.
+    - traced: the intervals in which the host recorded the trace, which don't count as silent time.
     """
     operators = events_of_process(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
-    # A collective runs on a separate thread, so it is exposed only outside computation.
+    # Collectives run on a separate thread, so they are exposed only when nothing else computes.
     data = whole & _loading(profile, owner)
     compiled = (whole & compiling(profile)) - data
     working = (whole & occupied(operators, ~handing)) - data - compiled
@@ -166,22 +168,22 @@ def _sets(
 
 
 def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
-    """Return the time intervals of the phase `data`.
+    """Return the intervals of the phase `data`.
 
-    If an interval contains a loader's range, it starts with that range. The time before the range,
-    such as a report or a validation, belongs to the previous step.
+    If an interval contains a loader range, the interval starts at that range. The time before the
+    range belongs to the previous step, because a report or a validation may run then.
     """
     data = phase_time(profile, owner, "data")
     ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
     starts = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
     following = np.searchsorted(starts, data.starts)
-    # The appended maximum represents a range without a later loader.
+    # The appended maximum stands for intervals without a later loader range.
     first = np.append(starts, np.iinfo(np.int64).max)[following]
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
 
 
 def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Intervals]:
-    """Return the names of the small operators in loops, and the time in and after them."""
+    """Return the names of small operators in loops, and the time in and after these operators."""
     operators = outermost(operators)
     codes, names = operators["name"].codes, operators["name"].categories
     begin, end = start_and_end(operators)
@@ -193,14 +195,14 @@ def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Inte
 
 
 def in_loops(codes: np.ndarray) -> np.ndarray:
-    """Return a mask of the numbers that are in rounds.
+    """Return a mask that is True for each number inside a loop.
 
-    A round has at most LONGEST_ROUND numbers and repeats at least ROUNDS times in a row.
+    In a loop, a sequence of at most LONGEST_ROUND numbers repeats at least ROUNDS times in a row.
     """
     looped = np.zeros(len(codes), bool)
     for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
-        # Find numbers that repeat one round later. No round follows the last one, so
-        # each sequence is one round shorter than the loop that it represents.
+        # Find numbers that repeat one round later. The last round has no successor, so each
+        # sequence is one round shorter than its loop.
         same = np.concatenate(([False], codes[length:] == codes[:-length], [False]))
         edges = np.flatnonzero(same[1:] != same[:-1])
         for first, last in edges.reshape(-1, 2):
@@ -210,9 +212,9 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the columns of `overlap` for the CPU's computation.
+    """Return the equivalent of the table from `overlap` for computation on the CPU.
 
-    Idle time is everything except computation and exposed communication.
+    Everything except computation and exposed communication counts as idle time.
     """
     columns = [*(f"{part}_ns" for part in PARTS), "duration_ns"]
     total = budget.groupby("rank", dropna=False)[columns].sum().reset_index()

@@ -1,6 +1,6 @@
-"""A diagnosis as one HTML file with the report, a bar for each part, and figures of the trace.
+"""Write a diagnosis as one HTML file with the report, a bar for each part, and figures.
 
-The file doesn't load anything from other places.
+The file is self-contained and loads nothing from the network.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tidyprof.triage.recording import judged_ones, kind_of, ran_on_host, ranks_a
 from tidyprof.triage.verdict import Diagnosis
 
 MAX_FILES = 5
-"""The maximum number of files that the page names."""
 
 
 def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None) -> str:
-    """Return the whole page. Raises ValueError as `step_budget` does.
+    """Return the HTML page. Raises ValueError as `step_budget` does.
 
-    This module escapes every string that comes from a file. In figures, Matplotlib does so.
+    This module escapes every string that comes from a file. Matplotlib escapes the strings in
+    figures.
     """
     title = _text(headline(found))
     judged = judged_ones([kind_of(profile) for profile in profiles])
@@ -73,7 +73,7 @@ def _list(lines: Sequence[tuple[str, str]]) -> str:
 
 
 def _bars(found: Diagnosis) -> str:
-    """Return the table of parts with a bar for each share."""
+    """Return the HTML table of parts, with a bar for each share."""
     if not found.parts:
         return ""
     rows = []
@@ -87,7 +87,7 @@ def _bars(found: Diagnosis) -> str:
 
 
 def _file(profile: Profile) -> str:
-    """Return which files were read and how they were recorded, for readers of the page alone."""
+    """Return a description of the files, because readers may have only the page."""
     files = [Path(name).name for name in profile.meta.get("files", [])]
     known = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
     known += [
@@ -100,20 +100,21 @@ def _file(profile: Profile) -> str:
 
 
 def _text(words: str) -> str:
-    """Return escaped text that keeps each number and its unit on one line."""
+    """Escape text for HTML, and keep each number and its unit on one line."""
     return typeset(html_text(words))
 
 
 def _figures(
     found: Diagnosis, ranks: Sequence[Profile], mark: str | None
 ) -> Iterator[tuple[str, TidyFigure]]:
-    """Yield figures with their titles: the timeline of the longest judged step, the kernels (or
-    operators, without a GPU), and the ranks.
+    """Yield titles and figures. The figures show the timeline of the longest judged step, the
+    largest kernels (or operators, without a GPU), and the ranks.
     """
     timelines, budgets = zip(*(judged_part(own, mark) for own in ranks), strict=True)
     budget = join(budgets)
     worst = steady_steps(budget)["duration_ns"].idxmax()
-    # Read single columns: a mixed row becomes floats, too coarse for times since 1970.
+    # Read columns one at a time. A row with mixed types would become floats, which are too
+    # imprecise for times since 1970.
     rank, begin, length = (
         budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns")
     )
@@ -131,9 +132,9 @@ def _figures(
 
 
 def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
-    """Return the profile and its `step_budget`, for the device's steps if launches are recorded.
+    """Return the profile and its `step_budget`. If launches are recorded, use the device's steps.
 
-    If a GPU worked and no steps are marked, the profile is cut to the time between the first and
+    If a GPU was used but no steps are marked, clip the profile to the time between the first and
     the last device event.
     """
     linked = len(steps(profile, mark=mark)) and has_launches(profile.device_events)
@@ -145,7 +146,7 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
         start_and_end(profile.device_events),
     )
     first, last = begin.min(), finish.max()
-    # Keep an event without a duration at the very start, although it overlaps nothing.
+    # Keep zero-length events at the very start, although they don't overlap the interval.
     inside = (start < last) & (end > first) | ((start == first) & (end == first))
     clipped = {
         "start_ns": np.maximum(start, first),
@@ -156,8 +157,8 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
 
 
 def _figure(title: str, figure: TidyFigure, number: int) -> str:
-    """Return a figure as SVG below its title. Its text alternative is a visible caption."""
-    # Thousands of vector boxes would take megabytes. The viewer still shows each of them.
+    """Return a figure as HTML, with its title and its text alternative as a visible caption."""
+    # Thousands of vector boxes would take megabytes. The viewer still shows each box.
     for axes in figure.axes:
         for collection in axes.collections:
             collection.set_rasterized(True)

@@ -1,4 +1,4 @@
-"""The data type of a run's matrix products, and whether a shorter type would be faster."""
+"""Find the data type of a run's matrix products, and whether a smaller type would be faster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from tidyprof.triage.facts import Most, share_of
 from tidyprof.triage.host_activity import outermost
 
 MOST = 0.5
-"""The report adds a note only if one type has more than this share."""
+"""The share that a data type must exceed before the report mentions it."""
 
 MATTERS = 0.1
-"""If matrix products take less than this share of the work, faster ones hardly matter."""
+"""The minimum share of the work in matrix products. Below this share, a faster data type hardly
+helps.
+"""
 
 PRODUCTS = (
     r"aten::(add|b|badd|_scaled_)?mm|aten::addbmm|aten::convolution_backward"
     r"|aten::(cudnn|miopen|mkldnn)_convolution|aten::(_slow|thnn)_conv\w+"
 )
-"""Operators that multiply matrices themselves instead of calling another operator."""
+"""Operators that multiply matrices directly, without calling another operator."""
 
 _INPUT_TYPES = {
     "double": "float64",
@@ -40,19 +42,19 @@ _FAST_IN_16_BITS = re.compile(
     r"|\b(V100|GV100|T4|A\d+G?|L\d+S?|H\d+|B\d+|G[HB]\d+|RTX|TITAN (V|RTX))\b",
     re.IGNORECASE,
 )
-"""GPUs that are faster in 16 bits: AMD GPUs with matrix cores (MI100, CDNA, and newer) and NVIDIA
-GPUs with tensor cores (Volta and newer).
+"""The names of AMD GPUs with matrix cores (MI100, CDNA, and newer) and of NVIDIA GPUs with tensor
+cores (Volta and newer). Both are faster with 16-bit types.
 """
 
 
 def precision_note(
     shares: Mapping[str, float], gpu: str, what: str = "time in matrix products"
 ) -> str:
-    """Return a note if most of `what` is float64, or float32 on a GPU that is faster in 16 bits;
-    otherwise, return an empty string.
+    """Return a note if a smaller data type would be faster, otherwise an empty string. The note
+    concerns float64 on any device, and float32 on GPUs that are faster with 16-bit types.
 
-    shares -- type -> its share (0 to 1) of `what`. Without autocast, parameters show the type of
-              the products; with autocast, they don't.
+    - shares: the share (0 to 1) of each type in `what`. Parameter types show the types of matrix
+      products only if the program doesn't use autocast.
     """
     double, single = shares.get("float64", 0.0), shares.get("float32", 0.0)
     if double > MOST:
@@ -62,20 +64,21 @@ def precision_note(
         )
     if single > MOST and _FAST_IN_16_BITS.search(gpu):
         return (
-            f"float32: {single:.0%} of the {what}. This GPU is faster in 16 bits: try"
+            f"float32: {single:.0%} of the {what}. This GPU is faster in 16 bits, so try"
             " torch.autocast."
         )
     return ""
 
 
 def kernels_type(profile: Profile) -> Most:
-    """Return the type that most of the kernel time for matrix products is in.
+    """Return the data type of most matrix products, weighted by kernel time.
 
-    If the file has no times, count kernels instead. Return nothing if no known type has the share
-    MOST, or if the products take less than MATTERS of the work.
+    If the file has no times, count kernels instead. The result is empty if no known type exceeds
+    the share MOST, or if matrix products take less of the work than the share MATTERS.
 
-    The kernel's name decides first, because it shows TF32. Otherwise, the type of the operator's
-    inputs decides, except for a convolution on an NVIDIA GPU, which may use TF32.
+    The kernel name has priority, because it shows TF32. If the name shows no type, the operator's
+    input types determine the result. Input types don't count for convolutions on NVIDIA GPUs,
+    because such convolutions may use TF32.
     """
     kernels = plain_events(profile, "kernel")
     linked = "operator" in profile.events.columns
@@ -99,7 +102,7 @@ def kernels_type(profile: Profile) -> Most:
 
 
 def operators_type(profile: Profile) -> Most:
-    """Return this type for a run without a GPU, based on the inputs of its operators."""
+    """Return the data type of most matrix products in a run without a GPU."""
     operators = plain_host_events(profile, "operator")
     products = operators[names_matching(operators, PRODUCTS)]
     inputs = _input_types(profile)
@@ -119,7 +122,7 @@ def _largest(types: list[str], amounts: np.ndarray, work: float) -> Most:
 
 
 def _input_types(profile: Profile) -> dict[str, str]:
-    """Return operator -> its input type, for operators whose calls all have the same type."""
+    """Return the input type of each operator that is always called with the same type."""
     operators = plain_host_events(profile, "operator")
     if "input_types" not in profile.events.columns:
         return {}

@@ -1,4 +1,4 @@
-"""A diagnosis as lines of text and as JSON. Printers show its content and compute nothing."""
+"""Convert a diagnosis to lines of text or to JSON. These functions don't compute anything."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from tidyprof.triage.rules import Part, percent
 from tidyprof.triage.verdict import Diagnosis
 
 WIDTH = 80
-"""The width of the report in columns. A narrower terminal breaks its lines."""
+"""The width of the report in columns. Narrower terminals wrap its lines."""
 
 LABEL = 9
-"""The width of the labels in columns."""
 
 NAME, MS, PERCENT = 22, 9, 6
-"""The widths of the columns in the table of parts."""
 
 PAGE = "docs/triage.md"
-"""The page that explains each cause and shows its fix in code, with an anchor for each cause."""
+"""The page that explains each cause and shows a fix in code. Each cause has an anchor."""
 
 Line = tuple[str, str]
-"""A line of the report, and its style: bold or empty."""
+"""A line of the report and its style, which is `bold` or empty."""
 
 
 def headline(found: Diagnosis) -> str:
@@ -37,7 +35,7 @@ def headline(found: Diagnosis) -> str:
 
 
 def where_to_read(found: Diagnosis) -> str:
-    """Return the page that explains the cause and the lesson that teaches it."""
+    """Return a sentence that names the page and the lesson about the cause."""
     lesson = f"lesson {found.lesson} and " if found.lesson else ""
     return f"Read {lesson}{PAGE}#{found.cause}."
 
@@ -47,9 +45,9 @@ def report(
 ) -> Iterator[Line]:
     """Yield the lines of the report.
 
-    why     -- whether to include the evidence.
-    notes   -- notes on the run for every reader.
-    details -- notes on the run that belong to the evidence.
+    - why: whether to include the evidence.
+    - notes: remarks about the run that every reader should see.
+    - details: remarks about the run that are part of the evidence.
     """
     for label, text in summary(found):
         for line in labeled(label, text):
@@ -69,7 +67,7 @@ def report(
 
 
 def summary(found: Diagnosis) -> list[Line]:
-    """Return the labels and texts before the table of parts."""
+    """Return the labels and sentences that precede the table of parts."""
     return [
         ("Verdict", headline(found)),
         ("Why", found.why),
@@ -79,7 +77,7 @@ def summary(found: Diagnosis) -> list[Line]:
 
 
 def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
-    """Return the labels and texts after the table of parts."""
+    """Return the labels and sentences that follow the table of parts."""
     texts = {
         "Doubt": found.doubts if found.cause != "inconclusive" else found.doubts[1:],
         "Note": (*found.notes, *notes),
@@ -93,7 +91,7 @@ def remarks(found: Diagnosis, notes: Sequence[str] = ()) -> list[Line]:
 
 
 def labeled(label: str, text: str) -> list[str]:
-    """Return the lines of a text that starts with a label."""
+    """Wrap a text into lines, with a label at the start of the first line."""
     return textwrap.wrap(
         text,
         WIDTH,
@@ -105,7 +103,7 @@ def labeled(label: str, text: str) -> list[str]:
 
 
 def table(found: Diagnosis) -> list[str]:
-    """Return the lines of the table of parts, with the sum at the end."""
+    """Return the lines of the table of parts. The last row is the sum."""
     lines = [_row("part", "ms", "%")]
     for part in found.parts:
         lines.append(_row(*cells(part)) + ("  <- cause" if part.is_cause else ""))
@@ -128,8 +126,8 @@ def _ms(ns: float) -> str:
 
 
 def evidence(found: Diagnosis) -> Iterator[str]:
-    """Yield the lines of the evidence: other causes, unusual findings, facts with their tables, and
-    everything that the files can't show.
+    """Yield the lines of the evidence, such as other causes, unusual findings, facts with their
+    source tables, and facts that the files can't show.
     """
     for title, blamed in (("Also limits the run", True), ("Ruled out", False)):
         causes = [one for one in found.alternatives if one.blamed == blamed]
@@ -163,7 +161,7 @@ def _section(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def value_of(fact: Fact) -> str:
-    """Return the value of a fact as text, with times in ms and shares in percent."""
+    """Return the value of a fact as a string. Times are in ms, and shares are in percent."""
     if isinstance(fact.value, str | bool):
         return str(fact.value)
     if fact.unit == "ns":
@@ -174,7 +172,7 @@ def value_of(fact: Fact) -> str:
 
 
 def as_dict(found: Diagnosis) -> dict[str, Any]:
-    """Return the diagnosis for JSON, with shares from 0 to 1 and times in ms.
+    """Return the diagnosis as a dictionary for JSON, with shares from 0 to 1 and times in ms.
 
     Facts keep their units.
     """

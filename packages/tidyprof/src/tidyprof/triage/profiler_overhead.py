@@ -1,8 +1,8 @@
-"""The cost of the profiler, and the parts of a step without the profiler.
+"""Estimate the profiler overhead, and the parts of a step without the profiler.
 
 torch.profiler slows down the host, but not the devices. Therefore, a traced step is longer than an
-unprofiled step if the host limits it. This module finds the unprofiled step time or estimates its
-range, and removes the excess from the parts of the step.
+unprofiled step if the host limits the step. This module finds or estimates the unprofiled step
+time, and subtracts the extra time from the parts of the step.
 """
 
 from __future__ import annotations
@@ -27,67 +27,78 @@ from tidyprof.triage.facts import Cost
 from tidyprof.triage.host_activity import nested
 
 TOOL = "torch.profiler"
-"""The only tool with a known cost."""
+"""The only tool whose overhead is known."""
 
 OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
-"""The costs of recording an operator, a runtime call and a Python function, in units of `gap_of`.
+"""The time that torch.profiler needs to record an operator, a runtime call and a Python function,
+in units of `gap_of`.
 
-We fitted the first two costs to the GPU programs in packages/tidyprof/tests/third_party/gpu, which
-we traced on one machine with an H200. In the 18 variants that the host limits, the profiler added
-0.74 to 1.38 times the expected cost. We measured the third cost on two cores of an AMD EPYC.
+We fitted the values for operators and runtime calls to the GPU programs in
+packages/tidyprof/tests/third_party/gpu, which we traced on one machine with an H200. In the 18
+host-bound variants, the measured overhead was 0.74 to 1.38 times the expected overhead. We measured
+the value for Python functions on two cores of an AMD EPYC.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The cost of recording an operator if the trace has no device. On the EPYC, seven programs had
-values from 0.9 to 2.2.
+"""The time that torch.profiler needs to record an operator in a trace without a GPU, in units of
+`gap_of`. On the AMD EPYC, it was 0.9 to 2.2 in seven programs.
 """
 
 USUAL_GAP_NS, MIN_GAPS = 1800.0, 30
-"""The gap to use if a file has fewer than MIN_GAPS gaps: the H200 machine's median."""
+"""The default gap for files with fewer than MIN_GAPS gaps, which is the median gap on the H200
+machine.
+"""
 
 MIN_RATIO, MAX_RATIO = 0.65, 1.4
-"""The profiler adds MIN_RATIO to MAX_RATIO times the expected cost (see OPERATOR_GAPS). The lower
-end only decides whether the traced steps explain a measured step.
+"""The actual profiler overhead is MIN_RATIO to MAX_RATIO times the expected overhead (see
+OPERATOR_GAPS). MIN_RATIO only decides whether the traced steps explain a measured step time.
 """
 
 MIN_EVENT_NS, MAX_EVENT_NS = 500.0, 5000.0
-"""Bounds for the cost per recorded event. Published costs are 2 to 5 µs per operator (4 µs in
-pytorch/pytorch#82793) and 1 to 2 µs per launch (pytorch/pytorch#181043). The 18 variants cost 1.6
-to 4.8 µs per event. Costs are lower for Python functions and on a fast CPU.
+"""Bounds for the overhead per recorded event. Published values are 2 to 5 µs per operator (4 µs in
+pytorch/pytorch#82793) and 1 to 2 µs per launch (pytorch/pytorch#181043). In the 18 host-bound
+variants, the overhead was 1.6 to 4.8 µs per event. The overhead is lower for Python functions and
+on fast CPUs.
 """
 
 MAX_SLOWDOWN = 3.0
-"""The maximum ratio of a traced step to the unprofiled step. The ratio was 2.2 with a device, and 3
-in a loop of `.item()` without a device.
+"""The maximum ratio of a traced step to an unprofiled step. We measured a ratio of 2.2 with a GPU,
+and a ratio of 3 without a GPU for a loop of `.item()` calls.
 """
 
 OTHER_HOST_SHARE = 0.2
-"""At the top of the estimate, the profiler may have added this share of the host's other parts."""
+"""The share of the other host parts that counts as profiler overhead in the highest estimate."""
 
 VARIATION = 0.10
-"""The share by which steps of a run vary between the trace and the timed steps. In 11 variants that
-the device limits on the H200, traced steps took 0.90 to 1.30 (median 1.00) times as long.
+"""The assumed relative variation between traced and timed steps. In 11 GPU-bound variants on the
+H200, traced steps took 0.90 to 1.30 (median 1.00) times as long as timed steps.
 """
 
 MISSING = 0.15
-"""Traced steps aren't typical if they lack this share of the unprofiled step."""
+"""Traced steps are atypical if at least this share of the unprofiled step time is missing from
+them.
+"""
 
 EQUAL = 0.98
-"""An unprofiled step counts as equally long if it takes this share of the traced step."""
+"""Traced and unprofiled steps count as equally long if the ratio of their times is at least this
+value.
+"""
 
 FIRST_TIMED, MIN_TIMED = 5, 3
-"""The number of steps to skip at the start of a times file if at least MIN_TIMED others remain."""
+"""The number of steps to skip at the start of a times file, provided that at least MIN_TIMED steps
+remain.
+"""
 
 MIN_STEP_NS, MAX_STEP_NS = 1.0, 1e15
-"""The shortest and the longest possible step: the unit of time (1 ns), and eleven days."""
+"""The shortest and the longest possible step, which are 1 ns and about eleven days."""
 
 HOST_COMPUTE = ("forward", "backward", "optimizer", "compute")
-"""The parts of a run without a GPU in which operators run."""
 
 PACED_BY_LAUNCHES = (("launch_bound",), ("stalled",), ("waiting_launch",))
 PACED_BY_OPERATORS = (("between", "small"), HOST_COMPUTE)
-"""The groups of parts from which the profiler's cost is subtracted, in this order. With a device,
-these are the parts before the host's next launch. Without a device, operators run in these parts.
+"""The groups of parts from which to subtract the profiler overhead, in this order. With a GPU,
+these are the parts in which the GPU waits for the next launch. Without a GPU, these are the parts
+in which operators run.
 """
 
 OTHER_HOST_PARTS = (
@@ -99,16 +110,16 @@ OTHER_HOST_PARTS = (
     "compiling",
     CPU_STEAL,
 )
-"""The other parts whose length depends on the host."""
+"""Other parts whose length depends on the host."""
 
 
 class Timed(NamedTuple):
-    """Steps that were timed without the profiler in the same run as the trace.
+    """The steps that were timed without the profiler in the traced run.
 
-    steps      -- the number of steps.
-    step_ns    -- the mean step time, without rare long steps.
-    parts_ns   -- part -> the host's mean time in this part per step.
-    rare_share -- the share of the total step time that rare long steps take.
+    - steps: the number of steps.
+    - step_ns: the mean step time, excluding rare long steps.
+    - parts_ns: the host's mean time per step in each part.
+    - rare_share: the share of the total step time in rare long steps.
     """
 
     steps: int
@@ -118,9 +129,10 @@ class Timed(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The range of the unprofiled step in ns, and its most likely length.
+    """The range of the unprofiled step time in ns, and the most likely time.
 
-    ends -- the range that results from the profiler's cost alone, without the variation of steps.
+    - ends: the range that considers only the profiler overhead, and not the variation of step
+      times.
     """
 
     low: float
@@ -131,16 +143,17 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Overhead:
-    """The step with and without the profiler in ns, as means over ranks.
+    """The step time with and without the profiler in ns, as means over ranks.
 
-    measured_ns  -- the unprofiled step time, if it was measured.
-    source       -- the way in which it was measured.
-    estimated    -- its range based on the number of recorded events; None if the cost is unknown.
-    shift_ns     -- how much longer the phase `data` was in the timed steps than in the traced
-                    steps; None if unknown.
-    at_most      -- whether measured_ns includes waits for the device.
-    ignored_step -- whether the user passed the traced step time as the unprofiled step time.
-    is_open, cost_ns, data_cost_ns, events -- see facts.Cost.
+    - measured_ns: the unprofiled step time, if it was measured.
+    - source: a description of how the unprofiled step time was measured.
+    - estimated: the estimated range of the unprofiled step time, or None if the overhead is
+      unknown.
+    - shift_ns: the difference between the timed and the traced steps in the time of the phase
+      `data`, or None if it is unknown.
+    - at_most: whether measured_ns is an upper limit, because it includes waits for the device.
+    - ignored_step: whether the user mistakenly passed the traced step time.
+    - is_open, cost_ns, data_cost_ns, events: see facts.Cost.
     """
 
     traced_ns: float = 0.0
@@ -160,8 +173,8 @@ class Overhead:
 class Step(NamedTuple):
     """The parts of one step in ns, which add up to the step's length.
 
-    measured  -- whether the step's length without the profiler was measured.
-    untypical -- whether the measured step contains time that the traced steps lack.
+    - measured: whether the unprofiled step time was measured.
+    - untypical: whether the measured step is longer than the traced steps can explain.
     """
 
     parts: dict[str, float]
@@ -179,11 +192,11 @@ class Step(NamedTuple):
 
 
 def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
-    """Return the cost of one rank's profile.
+    """Return the profiler overhead of one rank.
 
-    stacks -- the rank's Python functions.
-    judged -- the time of the judged steps on the host.
-    steps  -- the number of judged steps.
+    - stacks: the rank's Python functions.
+    - judged: the intervals of the judged steps on the host.
+    - steps: the number of judged steps.
     """
     operators, calls, ranges = (
         plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation")
@@ -201,7 +214,7 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
     timed = timed_steps(profile, rank)
     # The script assigned each moment to a single part. If a loader runs inside another part, the
-    # trace counts it as `data`, but the timed steps don't.
+    # trace counts the loader as `data`, but the timed steps don't.
     others = [re.escape(part) for part in (timed.parts_ns if timed else ()) if part != "data"]
     alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
     stolen = thread_times(profile, rank, judged.starts, judged.ends, {"data_wait": alone})[
@@ -220,11 +233,11 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
 
 
 def gap_of(operators: PlainEvents) -> float:
-    """Return the median time in ns from the start of an operator to the start of the first operator
-    within it, on the same thread.
+    """Return the median delay in ns between the start of an operator and the start of its first
+    inner operator on the same thread.
 
-    This gap shows how fast the CPU does the profiler's work. It was 0.2 to 0.6 µs on one machine
-    and 0.8 to 3 µs on another, and the cost of an operator was proportional to it.
+    The delay shows how fast the CPU executes the profiler's code. The delay was 0.2 to 0.6 µs on
+    one machine and 0.8 to 3 µs on another. The overhead per operator was proportional to the delay.
     """
     ordered, within = nested(operators)
     gaps = np.diff(ordered["start_ns"])[within]
@@ -232,9 +245,9 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
-    """Return the steps that the script timed before the trace; None if there are none.
+    """Return the steps that the script timed before the trace, or None if it timed no steps.
 
-    If `tidyprof run` wrote `run_rank*.json` next to the trace, also include the steps after it.
+    If `tidyprof run` wrote `run_rank*.json` next to the trace, include the steps after the trace.
     """
     stated = profile.meta.get("untraced", {}).get(rank)
     if not stated:
@@ -255,9 +268,9 @@ def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
 
 
 def _joined(windows: Sequence[dict[str, Any]], unjudged: dict[str, float]) -> Timed:
-    """Return the mean of several windows, each weighted by its number of steps.
+    """Return the mean of several windows, weighted by their numbers of steps.
 
-    The steps next to the trace count only for the share of rare long steps.
+    The steps directly before and after the trace affect only the share of rare long steps.
     """
     steps = sum(window["steps"] for window in windows)
     parts: dict[str, float] = {}
@@ -272,8 +285,8 @@ def _joined(windows: Sequence[dict[str, Any]], unjudged: dict[str, float]) -> Ti
 
 
 def logged_step(files: Sequence[str], rank: int | None) -> float | None:
-    """Return the mean step time in ns from `times_rank*.jsonl` next to a trace; None if the file is
-    missing or invalid. The last line may be incomplete, because a killed job doesn't finish it.
+    """Return the mean step time in ns from `times_rank*.jsonl` next to a trace. Return None if the
+    file is missing or invalid. The last line may be incomplete if the job was killed.
     """
     path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
     if path is None or not path.is_file():
@@ -297,15 +310,17 @@ def overhead_of(
     step_ns: float | None,
     ends_ns: tuple[float, float],
 ) -> Overhead:
-    """Return the overhead of a run.
+    """Return the profiler overhead of a run.
 
-    parts   -- the parts of the traced step in ns.
-    costs   -- the costs of the run's ranks.
-    marked  -- whether steps are marked. A trace without marked steps can't be compared with a step.
-    step_ns -- the unprofiled step time, if the user passed it.
-    ends_ns -- the shortest and the longest traced step.
+    - parts: the parts of the traced step in ns.
+    - costs: the profiler overhead of each rank.
+    - marked: whether the trace has marked steps. A trace without marked steps can't be compared
+      with a step time.
+    - step_ns: the unprofiled step time, if the user passed it.
+    - ends_ns: the times of the shortest and the longest traced step.
 
-    The first available source counts: the user, then the timed steps, then a times file.
+    The unprofiled step time comes from the user, from the timed steps, or from a times file, in
+    this order of priority.
     """
     traced = sum(parts.values())
     found = Overhead(
@@ -347,18 +362,19 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _is_traced_step(overhead: Overhead, step_ns: float) -> bool:
-    """Return True if a step takes as long as the traced steps, although it should be shorter."""
+    """Return True if a step time equals the traced step time, although it should be shorter."""
     as_long = abs(step_ns - overhead.traced_ns) <= (1 - EQUAL) * overhead.traced_ns
     estimated = overhead.estimated
     return as_long and estimated is not None and estimated.likely < EQUAL * overhead.traced_ns
 
 
 def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) -> Overhead:
-    """Return the overhead with shift_ns, if the phase `data` was also timed.
+    """Return the overhead, with shift_ns if the phase `data` was also timed.
 
-    If `data` takes longer in the traced steps than in the timed steps, the profiler's cost explains
-    the difference up to a limit. The rest was lost to other programs. We don't know how much time
-    the timed steps lost, so a difference between the two bounds of Cost.data_ns isn't a shift.
+    If the phase `data` takes longer in the traced steps than in the timed steps, profiler overhead
+    explains the difference up to a limit. The rest of the difference was lost to other programs.
+    The timed steps may also have lost time, but the amount is unknown. Therefore, a value between
+    the two bounds of Cost.data_ns doesn't count as a shift.
     """
     stated = [one.parts_ns["data"] for one in timed if "data" in one.parts_ns]
     bounds = [cost.data_ns for cost in costs if cost.data_ns is not None]
@@ -375,10 +391,10 @@ def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) 
 
 
 def estimate(parts: dict[str, float], overhead: Overhead, ends_ns: tuple[float, float]) -> Estimate:
-    """Return the range of the unprofiled step.
+    """Return the range of the unprofiled step time.
 
-    Each event costs at least MIN_EVENT_NS. It costs at most MAX_EVENT_NS, and at most MAX_RATIO
-    times the expected cost. ends_ns is the range of the traced steps.
+    The overhead per event is at least MIN_EVENT_NS and at most MAX_EVENT_NS. The total overhead is
+    at most MAX_RATIO times the expected overhead. `ends_ns` is the range of the traced step times.
     """
     traced, cost, data = overhead.traced_ns, overhead.cost_ns, overhead.data_cost_ns
     shortest, longest = ends_ns
@@ -404,22 +420,22 @@ def _late_groups(parts: dict[str, float]) -> tuple[tuple[str, ...], ...]:
 
 
 def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
-    """Return how much of this cost lengthened the step, in ns.
+    """Return the part of the given overhead that adds to the step time, in ns.
 
-    The cost in the phase `data` counts only up to the time that the step waits for data.
+    Overhead in the phase `data` is limited to the time that the step waits for data.
     """
     late = sum(parts.get(part, 0.0) for group in _late_groups(parts) for part in group)
     return min(data_cost, parts.get("data_wait", 0.0)) + min(cost - data_cost, late)
 
 
 def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -> list[Step]:
-    """Return the unprofiled steps to judge.
+    """Return one or more possible unprofiled steps.
 
     If the step time wasn't measured, return the most likely step and the steps at both ends of the
     estimate.
 
-    parts   -- the parts of the traced step in ns.
-    workers -- whether other processes load the data.
+    - parts: the parts of the traced step in ns.
+    - workers: whether data loader workers load the data.
     """
     estimated, traced = overhead.estimated, overhead.traced_ns
     if overhead.measured_ns is not None:
@@ -436,16 +452,17 @@ def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -
 def without_profiler(
     parts: dict[str, float], overhead: Overhead, length_ns: float, measured: bool, workers: bool
 ) -> Step:
-    """Return the unprofiled step, which takes length_ns.
+    """Return an unprofiled step that takes length_ns.
 
-    If the length was measured, any time beyond the traced steps becomes the part `unseen`. If
-    worker processes load the data and the wait for data wasn't timed, that time counts as the wait.
+    If the length was measured, any time beyond the traced steps becomes the part `unseen`. If data
+    loader workers load the data and the wait for data wasn't timed, this time counts as waiting for
+    data instead.
     """
     parts = dict(parts)
     data_timed = measured and overhead.shift_ns is not None and "data_wait" in parts
     if data_timed:
         assert overhead.shift_ns is not None
-        # Ignore differences within the normal variation of steps.
+        # Ignore differences within the normal variation of step times.
         is_clear = abs(overhead.shift_ns) >= MISSING / 3 * length_ns
         longer = (overhead.shift_ns if is_clear else 0.0) - overhead.data_cost_ns
         parts["data_wait"] = max(0.0, parts["data_wait"] + longer)
@@ -464,8 +481,8 @@ def without_profiler(
 
 
 def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> float:
-    """Return how much longer the unprofiled step is than the traced steps without the profiler's
-    cost, in ns. Return 0 if the traced steps explain its length at the lowest possible cost.
+    """Subtract the profiler overhead from the traced steps, and return the time in ns by which the
+    unprofiled step is longer. Return 0 if the lowest possible overhead explains the difference.
     """
     if overhead.estimated and length_ns <= overhead.estimated.ends[1]:
         return 0.0
@@ -479,13 +496,13 @@ def _unseen(parts: dict[str, float], overhead: Overhead, length_ns: float) -> fl
 def _shorten(
     parts: dict[str, float], excess: float, overhead: Overhead, measured: bool, data_timed: bool
 ) -> None:
-    """Subtract the excess from the parts.
+    """Subtract the extra time from the parts.
 
-    First, subtract the share in `data` from the wait for data. Then subtract as much as possible
-    from the parts that the profiler lengthens, and the rest from the other host parts.
+    First, subtract the overhead in `data` from the wait for data. Then subtract as much as possible
+    from the parts that the profiler lengthens. Subtract the rest from the other host parts.
 
-    If the step was measured, excess beyond the profiler's cost was lost to other programs in the
-    traced steps. If the wait for data was also timed, it is shortened last.
+    If the step was measured, any extra time beyond the profiler overhead was lost to other programs
+    in the traced steps. If the wait for data was also timed, shorten this wait last.
     """
     in_data = excess * overhead.data_cost_ns / overhead.cost_ns if overhead.cost_ns else 0.0
     meanwhile = max(excess - overhead.cost_ns, 0.0) if measured else 0.0
@@ -499,7 +516,7 @@ def _shorten(
 
 
 def _take(parts: dict[str, float], group: Sequence[str], amount: float) -> float:
-    """Shorten these parts proportionally by at most this amount, and return the time removed."""
+    """Shorten these parts proportionally by at most this amount, and return the removed time."""
     there = sum(parts.get(part, 0.0) for part in group)
     taken = min(amount, there)
     if taken > 0:
@@ -508,7 +525,7 @@ def _take(parts: dict[str, float], group: Sequence[str], amount: float) -> float
 
 
 def _stretch(parts: dict[str, float], length_ns: float, fixed: Sequence[str]) -> None:
-    """Scale the parts that aren't fixed until all parts add up to this length."""
+    """Scale the parts that aren't fixed so that all parts add up to this length."""
     kept = sum(parts.get(part, 0.0) for part in fixed)
     others = sum(parts.values()) - kept
     if others <= 0 or kept > length_ns:

@@ -1,4 +1,4 @@
-"""Gradient checkpointing, which the trace shows as forward operators that run again in backward."""
+"""Detect gradient checkpointing, which runs forward operators again in the backward pass."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ EVALUATION = r"autograd::engine::evaluate_function: .*"
 """The operator in which the autograd engine runs one node of the backward pass."""
 
 REENTRANT = r"CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint(use_reentrant=True), and of libraries that copied it. The node
-runs the forward pass again, and then the backward pass of that graph.
+"""The autograd node of torch.utils.checkpoint(use_reentrant=True), which other libraries have
+copied. The node runs the forward pass again, and then the backward pass of that graph.
 """
 
 FORWARD = (
@@ -31,27 +31,27 @@ FORWARD = (
     r"relu_?|leaky_relu_?|elu|hardswish_?|dropout_?|(log_)?softmax|cross_entropy_loss"
     r"|max_pool[12]d|adaptive_avg_pool2d)"
 )
-"""Operators that models call and that backward formulas don't call (tools/autograd in PyTorch).
+"""Operators that models call, but that PyTorch's backward formulas (tools/autograd) don't call.
 
-Formulas call the parts of these operators, or special backward operators. `aten::mm` isn't in the
-list, because both call it.
+Backward formulas call lower-level operators or special backward operators. The pattern excludes
+`aten::mm`, because both models and backward formulas call this operator.
 """
 
 FEWEST_KINDS = 2
-"""The number of different FORWARD operators that identify a node as a piece of a model. A custom
-backward function may call one of them.
+"""The minimum number of different FORWARD operators in a node that runs a piece of a model. A
+custom backward function may call a single FORWARD operator.
 """
 
 RECOMPUTING = r"torch[/\\]utils[/\\]checkpoint\.py\(\d+\): recompute_fn"
 """The Python function in which torch.utils.checkpoint(use_reentrant=False) runs the forward pass
-again. Only a trace with call stacks shows it.
+again. The function appears only in traces with call stacks.
 """
 
 
 def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
-    """Return when the host ran forward operators again.
+    """Return the intervals in which the host ran forward operators again.
 
-    stacks -- the Python functions in the trace.
+    - stacks: the Python functions in the trace.
     """
     operators = plain_host_events(profile, "operator")
     patterns = (EVALUATION, REENTRANT, FORWARD)
@@ -78,9 +78,9 @@ def recomputing(profile: Profile, stacks: PlainEvents) -> Intervals:
 
 
 def recomputed(profile: Profile, stacks: PlainEvents, judged: Intervals) -> float:
-    """Return the share (0 to 1) of device work launched while the forward pass ran again.
+    """Return the share (0 to 1) of device work that was launched while the forward pass ran again.
 
-    Without a device, return the share of the host's judged time.
+    Without a device, return the share of the judged host time.
     """
     again, work = recomputing(profile, stacks) & judged, plain_events(profile, DEVICE_KINDS)
     if not len(work):

@@ -1,4 +1,4 @@
-"""The facts that one profile adds to its run, and the choice of the profiles to judge."""
+"""Extract the facts from one profile, and select the profiles to judge."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from tidyprof.triage.facts import AMD, NVIDIA, OTHER, RankFacts
 from tidyprof.triage.host_parts import host_facts
 
 REPLAYING = ("rocprof-compute",)
-"""Tools that replay each kernel to read more counters, so their times don't form the program's
-timeline.
+"""Tools that replay each kernel to read more counters, so the recorded times don't show the
+program's real timeline.
 """
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread", "input_types")
-"""The columns of events that triage needs. Leaving out the others saves most of the time."""
+"""The event columns that triage needs. Omitting the other columns makes triage much faster."""
 
 MIB = 2**20
 
 SAMPLES = ("power", "power_cap", "gpu_busy")
-"""The counters of a system log that triage needs."""
+"""The counters that triage needs from a system log."""
 
 
 class Kind(NamedTuple):
-    """The properties of a profile that decide whether `triage` judges it.
+    """The properties that decide whether `triage` judges a profile.
 
-    host_events  -- the number of host events.
-    has_rank     -- whether any event has a rank.
-    has_timeline -- whether the profile has device events with the program's real times.
-    on_host      -- whether the run had no GPU.
+    - host_events: the number of host events.
+    - has_rank: whether any event has a rank.
+    - has_timeline: whether the profile has device events with real times.
+    - on_host: whether the run had no GPU.
     """
 
     tool: str
@@ -61,15 +61,16 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """The facts that one profile adds to its run, which are everything that `triage` needs of it.
+    """The facts that one profile contributes to its run. `triage` doesn't need anything else from
+    the profile.
 
-    ranks   -- the facts of each rank, if the profile is judged.
-    values  -- the facts about the run.
-    samples -- the columns time_ns, device, name and value for the counters in SAMPLES.
-    kernels -- the table of `kernel_totals`; empty if the profile is judged.
-    offered -- the step markers to try, with their counts.
-    ignored -- the files that weren't read.
-    files   -- rank -> its file, if each rank has a separate file.
+    - ranks: the facts about each rank if the profile is judged.
+    - values: the facts about the run.
+    - samples: the columns time_ns, device, name and value for the counters in SAMPLES.
+    - kernels: the table of `kernel_totals`, which is empty if the profile is judged.
+    - offered: names that could mark steps, each with its number of occurrences.
+    - ignored: the files that tidyprof didn't read.
+    - files: the file of each rank, if every rank has a separate file.
     """
 
     kind: Kind
@@ -99,20 +100,20 @@ def kind_of(profile: Profile) -> Kind:
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
     """Return the indices of the profiles to judge.
 
-    Judge the profiles with a timeline from the tool that recorded the most host events. If no
-    profile has a timeline, judge the profiles of a run without a GPU.
+    Choose the profiles with a timeline from the tool that recorded the most host events. If no
+    profile has a timeline, choose the profiles of a run without a GPU.
     """
     timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
     if not timed:
         return {i for i, kind in enumerate(kinds) if kind.on_host}
     best = max(timed, key=lambda i: kinds[i].host_events)
-    # Files from one tool count as ranks of one run only if each of them has a rank.
+    # Files from one tool count as ranks of one run only if every file has a rank.
     same = {i for i in timed if kinds[i].tool == kinds[best].tool}
     return same if all(kinds[i].has_rank for i in same) else {best}
 
 
 def has_device_events(profile: Profile) -> bool:
-    """Return True if anything ran on a device."""
+    """Return True if the profile contains device events."""
     return len(plain_events(profile, DEVICE_KINDS)) > 0
 
 
@@ -121,10 +122,10 @@ GPU_BACK_ENDS = ("nccl", "rccl")
 
 
 def ran_on_host(profile: Profile) -> bool:
-    """Return True if torch.profiler found no GPU, so the operators did all the work.
+    """Return True if the operators did all the work, because torch.profiler found no GPU.
 
-    The result is False if the file names a GPU but has no GPU events, because operators may have
-    handed their work to that GPU.
+    Return False if the file names a GPU but has no GPU events, because the operators may have
+    launched work on that GPU.
     """
     return (
         profile.meta.get("backend") == "cpu"
@@ -136,8 +137,8 @@ def ran_on_host(profile: Profile) -> bool:
 
 
 def named_gpu(profile: Profile) -> str:
-    """Return the GPU that a file without device events names, or other evidence of a GPU in the
-    file; empty if the file shows none.
+    """Return the GPU that a file without device events names, or other evidence of a GPU. Return an
+    empty string if there is no evidence.
     """
     if len(plain_events(profile, DEVICE_KINDS)):
         return ""
@@ -150,8 +151,8 @@ def named_gpu(profile: Profile) -> str:
 
 
 def foreign_events(profile: Profile) -> tuple[str, int] | None:
-    """Return the category with the most events from an accelerator that tidyprof doesn't support,
-    and its number of events; None if there are none or if the file has events from a known GPU.
+    """Return the largest category of events from an unsupported accelerator, and its number of
+    events. Return None without such events, or if the file has events from a supported GPU.
     """
     if profile.meta.get("backend") != "cpu":
         return None
@@ -165,7 +166,7 @@ def foreign_events(profile: Profile) -> tuple[str, int] | None:
 
 
 def _is_foreign(category: str) -> bool:
-    """Return True if torch.profiler writes events of an accelerator in this category.
+    """Return True if torch.profiler uses this category for an accelerator's events.
 
     The names come from ActivityType.cpp in https://github.com/pytorch/kineto and include MTIA, HPU
     and PrivateUse1.
@@ -177,9 +178,10 @@ def _is_foreign(category: str) -> bool:
 
 
 def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> Recording:
-    """Return the facts that a profile adds to its run. Raises ValueError as `step_budget` does.
+    """Return the facts that a profile contributes to its run. Raises ValueError as `step_budget`
+    does.
 
-    The facts of its ranks are included only if the profile is judged.
+    The result includes facts about ranks only if the profile is judged.
     """
     parts = list(ranks_apart(profile)) if judged else []
     unmarked = kind.has_timeline and not any(
@@ -217,7 +219,7 @@ def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
 
 
 def _out_of_memory(failed: Sequence[dict[str, Any]]) -> str:
-    """Return the size that the last failed allocation requested; empty if no allocation failed."""
+    """Return a description of the last failed allocation, or an empty string without a failure."""
     if not failed:
         return ""
     sizes = [failed[-1][name] for name in ("requested_bytes", "free_bytes")]
@@ -239,10 +241,10 @@ def _samples(profile: Profile) -> pd.DataFrame:
 
 
 def _roof_share(profile: Profile) -> float | None:
-    """Return the share of its nearest limit that the largest kernel reaches; None if unknown.
+    """Return the share of its nearest limit that the largest kernel reaches, or None if unknown.
 
-    The limit is arithmetic, memory or a cache. `roofline_points` and `roofline_ceilings` supply the
-    operations, bytes and limits.
+    The limit is arithmetic throughput, memory bandwidth or cache bandwidth. `roofline_points` and
+    `roofline_ceilings` provide the operations, bytes and limits.
     """
     try:
         points, ceilings = roofline_points(profile), roofline_ceilings(profile)
@@ -256,7 +258,7 @@ def _roof_share(profile: Profile) -> float | None:
 
 
 def files_of_ranks(profile: Profile) -> dict[int, str]:
-    """Return rank -> its file, if each rank has a separate file."""
+    """Return the file of each rank. The result is empty unless every rank has a separate file."""
     files = list(profile.meta.get("files", ()))
     ranks = np.unique(event_arrays(profile)["rank"]).tolist()
     if not files:
@@ -265,7 +267,7 @@ def files_of_ranks(profile: Profile) -> dict[int, str]:
         return {ranks[0]: str(files[0])}
     root = Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
     named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
-    # If two files have the same rank or no rank, the owner of each file is unknown.
+    # If two files have the same rank or no rank, it is unclear which file belongs to which rank.
     if len(named) < len(files):
         return {}
     return {rank: file for rank, file in named.items() if rank is not None}
@@ -274,11 +276,10 @@ def files_of_ranks(profile: Profile) -> dict[int, str]:
 _OF_NVIDIA = re.compile(
     r"nvidia|tesla|geforce|quadro|\b[rg]tx\b|\b([av]100|h[12]00|[bg]b?[23]00|l40s?|t4)\b", re.I
 )
-"""The names of NVIDIA GPUs."""
 
 
 def vendor_of(profile: Profile) -> str:
-    """Return the vendor of the profile's GPU, which is AMD if nothing shows another vendor."""
+    """Return the vendor of the profile's GPU. The default is AMD."""
     backend, gpu = profile.meta.get("backend"), str(profile.meta.get("gpu", ""))
     if backend == "cuda" or _OF_NVIDIA.search(gpu):
         return NVIDIA
@@ -286,10 +287,10 @@ def vendor_of(profile: Profile) -> str:
 
 
 def ranks_apart(profile: Profile) -> Iterator[tuple[str, Profile, PlainEvents]]:
-    """Yield the name, the profile and the Python functions of each rank.
+    """Yield the name, profile and Python functions of each rank.
 
-    Separate profiles keep each lookup from searching the events of all ranks. If the profile has a
-    single rank, or events without a rank, it isn't split.
+    With a separate profile per rank, lookups don't search the events of all ranks. A profile with a
+    single rank or with events that have no rank isn't split.
     """
     events, columns = profile.events, event_arrays(profile)
     is_function = np.zeros(len(events), bool)

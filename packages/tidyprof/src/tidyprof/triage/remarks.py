@@ -1,4 +1,6 @@
-"""The remarks of a report: notes, facts that the files can't show, and commands to record them."""
+"""The remarks in a report. The remarks are notes, missing facts, and commands that record these
+facts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from tidyprof.triage.rules import (
 from tidyprof.triage.run_facts import LATE, Run
 
 UNEVEN = 1.25
-"""The report notes uneven steps if the longest is this many times the shortest."""
+"""The minimum ratio of the longest to the shortest step before the report calls steps uneven."""
 
 QUIET = "Record again on an otherwise idle machine; top shows which programs use the CPU."
 ROCPROFV3 = (
@@ -43,16 +45,16 @@ RECORD_HOST = {
     "torch.profiler": RUN,
     "rocmProfileData": "runTracer.sh -o trace.rpd python train.py",
 }
-"""Tool -> the command that also records the host. Other tools use ROCPROFV3. All commands are valid
-for ROCm 6.4 to 10.2.
+"""The command for each tool that also records the host. Other tools use ROCPROFV3. All commands are
+valid for ROCm 6.4 to 10.2.
 """
 
 
 def step_note(view: View) -> str:
-    """Return the kind of step that the table of parts divides, and the source of its length."""
+    """Return a description of the step in the table of parts, and the source of its length."""
     run, overhead, facts = view.run, view.run.overhead, view.run.facts
     if not run.marked:
-        return "the whole trace; no steps are marked"
+        return "the whole trace, because no steps are marked"
     waiting = ", of the ranks that wait" if facts.number("straggler_excess") >= LATE else ""
     if overhead.measured_ns is not None:
         return f"without the profiler ({overhead.source}){waiting}"
@@ -64,12 +66,12 @@ def step_note(view: View) -> str:
 
 
 def notes_of(view: View) -> Iterator[str]:
-    """Yield the unusual properties of the steps and the work that every reader should know."""
+    """Yield notes on unusual properties of the run for every reader."""
     facts, overhead = view.run.facts, view.run.overhead
     if overhead.ignored_step:
-        yield "--step-time-ms equals the traced step time, so it was ignored."
+        yield "--step-time-ms was ignored because it equals the traced step time."
     if overhead.rare_share >= WARN:
-        yield f"A few long steps take {percent(overhead.rare_share)} of the whole run."
+        yield f"A few long steps take {percent(overhead.rare_share)} of the run time."
     if facts.holds("rare_work"):
         share = percent(facts.number("rare_work_share"))
         yield f"Steps with rare work don't count ({share} of the trace): {facts.text('rare_work')}."
@@ -82,7 +84,7 @@ def notes_of(view: View) -> Iterator[str]:
 
 
 def details_of(view: View) -> Iterator[str]:
-    """Yield more unusual properties of the steps and the work, for the evidence."""
+    """Yield notes on other unusual properties of the run for the evidence."""
     run, facts = view.run, view.run.facts
     marker = facts.text("step_marker")
     if marker and marker != "ProfilerStep#N":
@@ -97,18 +99,18 @@ def details_of(view: View) -> Iterator[str]:
         yield f"The traced steps are uneven: {ends}."
     if facts.number("earlier_work_ns"):
         spent = four_digits(facts.number("earlier_work_ns") / 1e6)
-        yield f"{spent} ms are left out, in which the GPU did work that isn't in the file."
+        yield f"{spent} ms don't count, because the file lacks the GPU's work at that time."
     if words := replay_words(view):
-        yield f"{capital(words)}. The profiler may have lost kernels."
+        yield f"{capital(words)}. The profiler may have lost some kernels."
     if facts.number("graph_share") >= WARN:
         yield f"Graphs launched {percent(facts.number('graph_share'))} of the device events."
     if facts.number("recomputed_share") >= 0.01:
         share = percent(facts.number("recomputed_share"))
-        yield f"Gradient checkpointing recomputes the forward pass: {share} of the work."
+        yield f"Recomputation for gradient checkpointing takes {share} of the work."
 
 
 def missing(view: View) -> tuple[tuple[str, ...], str]:
-    """Return the facts that the files can't show, and the command to record the first one.
+    """Return the facts that the files can't show, and a command that records the first such fact.
 
     The most important fact comes first.
     """
@@ -120,7 +122,9 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
         and run.facts.holds("trains")
         and not run.facts.number("recomputed_share")
     ):
-        gaps.append(("Recomputation of the forward pass inside the compiled backward pass.", ""))
+        gaps.append(
+            ("Recomputation: the files don't show recomputation in a compiled backward pass.", "")
+        )
     if not run.on_host:
         gaps += _missing_device(run)
     gaps = [(text, for_vendor(command, run)) for text, command in gaps]
@@ -129,7 +133,7 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
 
 
 Gaps = Iterator[tuple[str, str]]
-"""Pairs of an unknown fact and the command that would record it."""
+"""Pairs of an unknown fact and a command that would record the fact."""
 
 
 def _missing_host(run: Run, host: str) -> Gaps:
@@ -141,7 +145,7 @@ def _missing_host(run: Run, host: str) -> Gaps:
     elif not run.heard:
         yield "The reason for idle time: the files contain no host calls.", host
     elif not facts.number("calls"):
-        yield "Waits of the host: the files contain no runtime calls.", host
+        yield "Host waits: the files contain no runtime calls.", host
     elif facts.number("unlinked_share") >= WARN:
         share = percent(facts.number("unlinked_share"))
         yield f"Launch times: {share} of the device's work has no launch record.", host
@@ -155,30 +159,33 @@ def _missing_steps(run: Run) -> Gaps:
             text += f" Try --step-marker {facts.text('marker_to_try')}."
         yield text, RUN if facts.holds("operators") else ""
     elif run.parts and facts.number("steps") < 3:
-        yield f"Variation between steps: the trace has only {facts.number('steps'):.0f}.", RUN
+        yield f"Variation between steps: the trace contains only {facts.number('steps'):.0f}.", RUN
 
 
 def _missing_ranks(run: Run, host: str) -> Gaps:
     facts = run.facts
     ranks, size = facts.number("ranks"), facts.number("world_size")
     if size and ranks < size:
-        yield f"Waits between ranks: only {ranks:.0f} of {size:.0f} ranks are here.", host
+        yield f"Waits between ranks: the files contain only {ranks:.0f} of {size:.0f} ranks.", host
 
 
 def _missing_device(run: Run) -> Gaps:
     facts = run.facts
     if not facts.known("top_kernel_roof_share"):
-        yield "Distance of kernels from their roofs: no roofline counters.", COUNTERS
-    if not facts.known("capped_share"):
-        what = "no power cap" if facts.holds("power_log") else "no power log"
         yield (
-            f"Clock reductions: {what}.",
+            "Distance of kernels from their roofs: the files contain no roofline counters.",
+            COUNTERS,
+        )
+    if not facts.known("capped_share"):
+        what = "power cap" if facts.holds("power_log") else "power log"
+        yield (
+            f"Clock reductions: the files contain no {what}.",
             LIMITS if facts.holds("power_log") else MONITOR,
         )
 
 
 def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
-    """Return the evidence for a verdict without a cause, which is the part with the most time."""
+    """Return the evidence for a verdict without a cause, such as the largest part of the step."""
     facts = view.run.facts
     largest = next((part for part in parts if part.name != OTHER_ROWS[CPU_STEAL]), None)
     if cause == NO_BOTTLENECK and facts.holds("largest_operator"):
@@ -208,9 +215,9 @@ def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
 
 
 def next_step(view: View, cause: str, command: str) -> str:
-    """Return what to do if no cause is known.
+    """Return the next step for a verdict without a cause.
 
-    command -- the command that records the missing facts.
+    - command: the command that records the missing facts.
     """
     run, facts = view.run, view.run.facts
     if cause == NO_BOTTLENECK:
@@ -230,22 +237,22 @@ def next_step(view: View, cause: str, command: str) -> str:
             return "Record with PyTorch 2.12 or newer, or without graphs (docs/known-issues.md)."
         return "Record with DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=0, or without graphs."
     if facts.number("clock_conflict_share") >= TOO_MANY:
-        return "Record again with another profiler release. Don't mix files of two clocks."
+        return "Record again with another profiler release. Don't mix files with different clocks."
     if facts.number("lost_launches_share") >= TOO_MANY:
-        return "Record again, with fewer steps at a time or with another profiler release."
+        return "Record again with fewer steps or with another profiler release."
     if view.step.untypical:
         return "Record more steps: tidyprof run --steps 20 -- python train.py"
     return f"Record: {command or for_vendor(ROCPROFV3, run)}"
 
 
 def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
-    """Return why files without a timeline have no verdict, what this means, and what to do."""
+    """Return the reason why there is no verdict, its consequence, and a next step."""
     facts = run.facts
     tables = "List memory by owner: tidyprof summary FILE, or tidyprof.memory_blocks in Python."
     if facts.holds("named_gpu"):
         return (
             f"the file contains no GPU events, although it names {facts.text('named_gpu')}",
-            "Operators hand work to a GPU, so their times don't explain the step time.",
+            "Operators launch work on a GPU, so their times don't explain the step time.",
             f"Record the GPU as well: {RUN}",
         )
     if facts.holds("foreign_events"):
@@ -255,17 +262,21 @@ def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
             "Use the profiler of that accelerator's vendor.",
         )
     if facts.holds("out_of_memory"):
-        return f"out of memory: {facts.text('out_of_memory')}", "It shows what held it.", tables
+        return (
+            f"out of memory: {facts.text('out_of_memory')}",
+            "The file shows what used the memory.",
+            tables,
+        )
     if "snapshot" in facts.text("tool"):
-        return "a memory snapshot has no times", "It shows what allocates memory.", tables
+        return "a memory snapshot contains no times", "It shows what allocates memory.", tables
     return (
         "the files contain no device events, so tidyprof can't tell where the time goes",
-        "A verdict needs the times of kernels and of the calls that launched them.",
+        "A verdict requires kernel times and launch times.",
         f"Record: {command}",
     )
 
 
 def new_notes(notes: Iterable[str], doubts: Sequence[str]) -> tuple[str, ...]:
-    """Return the notes that no doubt repeats."""
+    """Return the notes that aren't also among the doubts."""
     said = " ".join(doubts)
     return tuple(note for note in notes if note.rstrip(".") not in said)

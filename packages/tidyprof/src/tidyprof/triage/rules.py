@@ -1,4 +1,4 @@
-"""The rules. Each rule has a cause, the part of a step that it explains, its evidence and a fix."""
+"""The rules. Each rule has a cause, the parts of a step that it explains, evidence, and a fix."""
 
 from __future__ import annotations
 
@@ -17,49 +17,53 @@ from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
 from tidyprof.triage.run_facts import Run
 
 LIMIT = 0.20
-"""The share of the step that a cause must take to limit a run. Without it, the step would be
-1.25 times as fast. Runs on one machine can differ by smaller shares (docs/gate.md).
+"""The minimum share of the step for a cause that limits a run. Without such a cause, the step would
+be at least 1.25 times as fast. Smaller differences can be noise between runs on one machine
+(docs/gate.md).
 """
 
 MANY_COPIES = 16
-"""With this many copies to the device per batch, the samples are copied one by one. A batch usually
-needs two copies for images and labels, or a few more with masks and positions.
+"""With at least this many copies to the device per batch, a program copies samples one by one. A
+batch usually needs two copies for images and labels, or a few more for masks and positions.
 """
 
 OFFLOADED = 0.1
-"""If exposed copies take this share of the time in each direction, the run offloads data."""
+"""A run offloads data if exposed copies in each direction take at least this share of the time."""
 
 FEW_CALLS = 1.0
-"""The number of allocating calls per step that stalls the GPU. A caching allocator makes none in a
-steady step.
+"""The minimum number of allocation calls per step that can stall the GPU. A caching allocator makes
+no such calls in a steady step.
 """
 
 SLOW_START = 2.0
-"""The first step counts as startup if it takes this many times the median of the other steps."""
+"""The first step counts as startup if it takes at least this many times the median of the other
+steps.
+"""
 
 FEW_LAUNCHES = 16
-"""A host that launches fewer kernels than this between two waits can't run ahead of the device. In
-third-party programs, the number was 1 and 6 with a wait in each loop, and at least 29 otherwise.
+"""The minimum number of kernels between two waits that lets the host run ahead of the device.
+Third-party programs with a wait in each loop launched 1 and 6 kernels between waits. All other
+programs launched at least 29 kernels.
 """
 
 ONE_KERNEL = 0.5
-"""A kernel is dominant if it takes this share of all kernel time and the run computes for at least
-the same share of its time.
+"""The minimum share of kernel time that a dominant kernel takes. The run must also compute for at
+least the same share of its time.
 """
 
 CAPPED = 0.5
-"""The power cap limits the run if this share of the busy samples is at the cap."""
+"""The power cap limits a run if at least this share of the busy samples is at the cap."""
 
 NEAR_ROOF = 0.5
-"""A good kernel reaches at least this share of its limit. In AMD's measurements, matrix products on
-MI300X reach 654 of 1307 TFLOP/s in FP16.
+"""The minimum share of the performance limit that a good kernel reaches. In AMD's measurements,
+matrix products on MI300X reach 654 of 1307 TFLOP/s in FP16.
 """
 
 COUNTERS = "rocprof-compute profile --name run -- python train.py"
 LIMITS = "amd-smi static --limit"
 
 TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
-"""The ways in which commands call the recorded program."""
+"""Placeholders for the recorded program in commands."""
 
 OF_NVIDIA = {
     "rocprofv3": "nsys profile --output run python train.py",
@@ -67,14 +71,14 @@ OF_NVIDIA = {
     "amd-smi monitor": "nvidia-smi dmon --select puc",
     "amd-smi static": "nvidia-smi --query --display=POWER",
 }
-"""The start of a command for AMD GPUs -> the equivalent command for NVIDIA GPUs, according to the
-manuals of Nsight Systems, Nsight Compute and nvidia-smi.
+"""A mapping from the start of an AMD command to the equivalent NVIDIA command. The commands follow
+the manuals of Nsight Systems, Nsight Compute and nvidia-smi.
 """
 
 
 @dataclass(frozen=True)
 class View:
-    """A run and its unprofiled step, which a rule judges."""
+    """The input of a rule, which consists of a run and its unprofiled step."""
 
     run: Run
     step: Step
@@ -84,18 +88,18 @@ class View:
         return self.step.share(*parts)
 
     def ms(self, *parts: str) -> str:
-        """Return the time of these parts as text, such as `42.1 of 50.3 ms per step`."""
+        """Return the time of these parts as a string such as `42.1 of 50.3 ms per step`."""
         taken, whole = sum(self.step.parts.get(part, 0.0) for part in parts), self.step.length_ns
         per_step = " per step" if self.run.marked else ""
         return f"{four_digits(taken / 1e6)} of {four_digits(whole / 1e6)} ms{per_step}"
 
     @property
     def whole(self) -> str:
-        """The whole that shares refer to, as text."""
+        """The whole that shares refer to, either the step or the trace."""
         return "the step" if self.run.marked else "the trace"
 
     def count(self, name: str, things: str) -> str:
-        """Return a count as text, such as `564 calls per step`."""
+        """Return a count as a string such as `564 calls per step`."""
         number = four_digits(self.run.facts.number(name))
         return f"{number} {things}{' per step' if self.run.marked else ''}"
 
@@ -105,17 +109,19 @@ Text = Callable[[View], str]
 
 @dataclass(frozen=True)
 class Rule:
-    """One cause. The parts of the step that it explains are a row in the table of parts.
+    """One cause. The parts of the step that it explains form one row in the table of parts.
 
-    headline -- the verdict as text, with `{}` for the share.
-    why      -- the evidence.
-    fix      -- the next action or command.
-    lesson   -- the number of the lesson that teaches the cause.
-    parts    -- the parts of the step that the cause explains.
-    fraction -- the share (0 to 1) of the last part that belongs to the cause.
-    applies  -- whether the cause can limit the run. Its row is in the table either way.
-    is_idle  -- whether the device waits, so the verdict depends on launch records.
-    on_gpu, on_cpu -- whether runs with or without a GPU can have the cause.
+    - headline: the verdict as a format string, with `{}` for the share.
+    - why: the evidence.
+    - fix: the next action or command.
+    - lesson: the number of the lesson about the cause.
+    - parts: the parts of the step that the cause explains.
+    - fraction: the fraction (0 to 1) of the last part that belongs to the cause.
+    - applies: whether the cause can limit the run. The table of parts shows the cause in either
+      case.
+    - is_idle: whether the cause describes an idle device. If so, the verdict depends on launch
+      records.
+    - on_gpu, on_cpu: whether the cause can occur in runs with a GPU, and in runs without a GPU.
     """
 
     cause: str
@@ -132,12 +138,12 @@ class Rule:
     on_cpu: bool = False
 
     def covers(self, run: Run) -> bool:
-        """Return True if this kind of run can have the cause."""
+        """Return True if the cause can occur in this kind of run."""
         return self.on_cpu if run.on_host else self.on_gpu
 
 
 class Row(NamedTuple):
-    """One row of the table of parts: its name, its time in ns, and the rule that explains it."""
+    """One row of the table of parts, with its name, its time in ns, and its rule."""
 
     name: str
     ns: float
@@ -145,8 +151,8 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One row of the table of parts. share is its share (0 to 1) of the step. is_cause marks the
-    verdict's row.
+    """One row of the table of parts. The field share is the row's share (0 to 1) of the step. The
+    field is_cause is True for the verdict's row.
     """
 
     name: str
@@ -161,9 +167,7 @@ def percent(share: float) -> str:
 
 
 def program(run: Run) -> str:
-    """Return the program call for a command: a training script, another Python script, or any
-    program.
-    """
+    """Return the placeholder for the program, such as a training script or an inference script."""
     if not run.facts.holds("operators") and not run.facts.text("tool").startswith("torch"):
         return OTHER_PROGRAM
     trains = run.facts.holds("trains") or not run.facts.holds("operators")
@@ -171,7 +175,7 @@ def program(run: Run) -> str:
 
 
 def for_vendor(command: str, run: Run) -> str:
-    """Return a command for the run's GPU and program; empty if no command is known."""
+    """Return the command for the run's GPU and program, or an empty string if it is unknown."""
     tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
     vendor = run.facts.text("vendor") or AMD
     if tool and vendor != AMD:
@@ -182,7 +186,7 @@ def for_vendor(command: str, run: Run) -> str:
 def copies_per_batch(run: Run) -> float:
     """Return the number of copies to the device per batch, or 0 if it is unknown.
 
-    A step has as many batches as the loader delivered, or one batch if it delivered none.
+    If the loader delivered no batches, each step counts as one batch.
     """
     batches = run.facts.number("batches")
     if not batches and not run.marked:
@@ -201,8 +205,8 @@ def _offloading(view: View) -> bool:
 def _copy_parts(view: View) -> tuple[str, ...]:
     """Return the parts that contain exposed copies.
 
-    If samples are copied one by one, the host also submits copies and waits for them in other
-    parts. Copies to the host count if the run offloads data.
+    If samples are copied one by one, other parts also contain time for submitting copies and for
+    waiting. Copies to the host count if the run offloads data.
     """
     if _one_by_one(view):
         return ("data_wait", "blocked_host", "exposed_copy")
@@ -218,8 +222,8 @@ def waits_often(run: Run) -> bool:
 def _sync_parts(view: View) -> tuple[str, ...]:
     """Return the parts in which the host waits.
 
-    If the host waits after every few launches and this limits the run, the host can't run ahead.
-    Then the idle time between its launches also belongs to the waits.
+    If the host waits after every few launches, it can't run ahead. If these waits limit the run,
+    the idle time between launches also counts as waiting.
     """
     waits = ("blocked_host", "stalled", "fetching")
     if waits_often(view.run) and view.share(*waits) >= LIMIT:
@@ -232,14 +236,15 @@ def _only(*parts: str) -> Callable[[View], tuple[str, ...]]:
 
 
 def startup_share(view: View) -> float:
-    """Return the share (0 to 1) of all traced steps that one-time work takes.
+    """Return the share (0 to 1) of the traced time that one-time work takes.
 
-    One-time work is slow first launches in any step, or the extra time of the first step.
+    One-time work includes slow first launches in any step, or the extra time of the first step.
     """
     facts = view.run.facts
     share, traced = view.share("start_up"), view.run.parts.get("start_up", 0.0)
     if view.run.marked:
-        # Without the profiler, other steps keep the same share of startup as the judged steps.
+        # Assume that removing the profiler changes the startup share of all steps by the same
+        # factor.
         kept = share * view.run.overhead.traced_ns / traced if traced else 1.0
         share = max(share, facts.number("startup_share") * kept)
     first = facts.number("first_step_ratio")
@@ -249,9 +254,9 @@ def startup_share(view: View) -> float:
 
 
 def with_startup(view: View) -> View:
-    """Return the view of a mean traced step if one-time work limits the run.
+    """Return a view of the mean traced step if one-time work limits the run.
 
-    The judged steps exclude the first step, which contains the one-time work.
+    Judged steps exclude the first step, although it contains the one-time work.
     """
     share, parts = startup_share(view), dict(view.step.parts)
     if share < LIMIT or share <= view.share("start_up"):
@@ -262,7 +267,7 @@ def with_startup(view: View) -> View:
 
 
 def _kernel_share(view: View) -> float:
-    """Return the largest kernel's share of computation, or 0 if the kernel isn't dominant."""
+    """Return the largest kernel's share of kernel time, or 0 if the kernel isn't dominant."""
     facts = view.run.facts
     share = facts.number("top_kernel_share")
     computes = not view.step.parts or view.share("compute") >= ONE_KERNEL
@@ -321,7 +326,7 @@ def _outside_fix(view: View) -> str:
     if not function:
         return (
             "Find the function: tidyprof run --with-stack -- python train.py. Such functions often"
-            " prepare data, log or save."
+            " prepare data, write logs or save checkpoints."
         )
     name = function.partition(", called from")[0].rpartition(": ")[2]
     return f"Call {name} less often, in another thread, or on larger pieces of data."
@@ -332,24 +337,24 @@ def _sync_why(view: View) -> str:
     most = f", mostly {call}" if (call := facts.text("waiting_call")) else ""
     idle = view.ms(*_sync_parts(view))
     waits = view.count("waiting_calls", "waiting calls")
-    return f"The GPU idles for {idle} during or after {waits}{most}."
+    return f"The GPU is idle for {idle} during or after {waits}{most}."
 
 
 def _launch_why(view: View) -> str:
     idle = view.ms("launch_bound", "waiting_launch")
-    return f"The GPU idles for {idle}. The CPU launches {view.count('kernels', 'kernels')}."
+    return f"The GPU is idle for {idle}. The CPU launches {view.count('kernels', 'kernels')}."
 
 
 GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
-"""The first release in which HIP graphs give wrong results on MI300X (ROCm/clr#279), and the first
-release in which their results are correct again.
+"""The first ROCm release in which HIP graphs return wrong results on MI300X (ROCm/clr#279), and the
+first later release with correct results.
 """
 
 
 def _graphs_are_safe(run: Run) -> bool:
-    """Return False if graphs give or may give wrong results with the run's ROCm release.
+    """Return False if graphs may return wrong results with the run's ROCm release.
 
-    A file may contain only the start of the release number, or no release.
+    A file may contain only the start of the release number, or no release number.
     """
     if run.facts.text("vendor") != AMD:
         return True
@@ -370,14 +375,14 @@ def _launch_fix(view: View) -> str:
 
 
 def _startup_why(view: View) -> str:
-    """Return a sentence on the largest piece of one-time work."""
+    """Return a sentence about the largest piece of one-time work."""
     facts = view.run.facts
     if facts.number("first_step_ratio") >= SLOW_START and not facts.holds("library_search"):
         ratio = four_digits(facts.number("first_step_ratio"))
         return f"The first step takes {ratio} times as long as the median of the others."
     call = f", with the host in {name}" if (name := facts.text("longest_gap_call")) else ""
     pieces = {
-        f"{facts.text('library_search')} tries out a library's kernels": facts.number(
+        f"{facts.text('library_search')} benchmarks a library's kernels": facts.number(
             "library_search_amount"
         ),
         "First launches of kernels load code": facts.number("slow_launches_ns"),
@@ -393,12 +398,12 @@ def _startup_fix(view: View) -> str:
     facts = view.run.facts
     if facts.holds("library_search"):
         return (
-            "Record steps with input sizes that occurred before. If new sizes keep occurring, pad"
+            "Record steps whose input sizes occurred before. If new sizes keep occurring, pad"
             " inputs to a few sizes."
         )
     if facts.holds("operators"):
         return "Skip the first steps and record again: tidyprof run --skip-steps 30."
-    return "Repeat the work in the program and judge later rounds, without one-time work."
+    return "Repeat the work in the program and judge later rounds, which contain no one-time work."
 
 
 def _straggler_why(view: View) -> str:
@@ -419,7 +424,7 @@ def _straggler_fix(view: View) -> str:
     others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
     waiting = int(others["rank"].iloc[0])
     own = {rank: os.path.abspath(files[rank]) for rank in (late, waiting) if rank in files}
-    # The files of several ranks may differ only in their folders.
+    # Files of different ranks may differ only in their folders, so keep the folders in the paths.
     root = os.path.commonpath([os.path.dirname(file) for file in own.values()] or [os.curdir])
     late_file, other_file = (
         shlex.quote(os.path.relpath(own[rank], root)) if rank in own else f"RANK{rank}"
@@ -435,7 +440,7 @@ def _communication_why(view: View) -> str:
     text = f"No computation hides {view.ms('exposed_communication')} of communication."
     if view.run.rank_table is not None:
         return text
-    return f"{text} One rank alone doesn't show how much of it is waiting."
+    return f"{text} A single rank doesn't show how much of this time is waiting."
 
 
 def _communication_fix(view: View) -> str:
@@ -455,7 +460,7 @@ def _kernel_why(view: View) -> str:
     if roof > 1:
         return f"{text} It reaches {percent(roof)} of its roof, so its bytes or its roof are wrong."
     near = "close to" if roof >= NEAR_ROOF else "far from"
-    return f"{text} At {percent(roof)} it is {near} its roof."
+    return f"{text} It is {near} its roof, at {percent(roof)}."
 
 
 def _kernel_fix(view: View) -> str:
@@ -484,7 +489,7 @@ RULES = (
         "copies that no computation hides take {} of the step",
         lambda view: (
             f"{view.count('copies_to_device', 'copies to the device')} take"
-            f" {view.ms(*_copy_parts(view))}, and nothing else runs."
+            f" {view.ms(*_copy_parts(view))} while nothing else runs."
         ),
         lambda view: (
             "Copy once per batch: pin_memory=True in the DataLoader, and"
@@ -498,8 +503,8 @@ RULES = (
         "allocation",
         "allocating and freeing memory stalls the GPU for {} of the step",
         lambda view: (
-            f"The GPU idles for {view.ms('allocation')} while the CPU allocates or frees memory in"
-            f" {view.count('allocations', 'calls')}."
+            f"The GPU is idle for {view.ms('allocation')} while the CPU allocates or frees memory"
+            f" in {view.count('allocations', 'calls')}."
         ),
         lambda view: (
             "Try a smaller batch, and compare torch.cuda.memory_stats()['num_alloc_retries'] before"
@@ -611,8 +616,8 @@ RULES = (
         "compute at power cap",
         "the GPU runs at its power cap for {} of the step",
         lambda view: (
-            f"{percent(view.run.facts.number('capped_share'))} of the samples of busy devices are"
-            " at the power cap."
+            f"{percent(view.run.facts.number('capped_share'))} of the busy samples are at the power"
+            " cap."
         ),
         lambda view: (
             for_vendor(LIMITS, view.run) or "Look up the power cap with your GPU vendor's tool."
@@ -634,10 +639,10 @@ RULES = (
         is_idle=False,
     ),
 )
-"""All rules. A part belongs to the first rule that explains it."""
+"""All rules. Each part belongs to the first rule that explains it."""
 
 COMPUTE_RULES = ("power-capped", "dominant-kernel")
-"""Causes that describe a computing device. They count only if no other cause limits the run."""
+"""Causes of slow computation on the device, which count only if no other cause limits the run."""
 
 OTHER_ROWS = {
     "exposed_communication": "communication",
@@ -656,7 +661,7 @@ OTHER_ROWS = {
     "stalled": "GPU idle after waits",
     "fetching": "GPU idle after waits",
 }
-"""A part -> its name in the table of parts, if the name differs."""
+"""The displayed names of parts, if they differ from the internal names."""
 
 
 def part_name(part: str) -> str:
@@ -667,7 +672,8 @@ def part_name(part: str) -> str:
 def rows_of(view: View) -> list[Row]:
     """Return the rows of the table of parts, which add up to the step.
 
-    The table has one row for each rule that covers the run, and one for each part without a rule.
+    The table has one row for each rule that covers the run, and one row for each part without a
+    rule.
     """
     left, rows = dict(view.step.parts), []
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""The facts of one run, combined from all its profiles, and the parts of its traced step."""
+"""Combine the facts from all profiles of a run, and compute the parts of its traced step."""
 
 from __future__ import annotations
 
@@ -30,43 +30,45 @@ OWN_PARTS = (
     "silent",
     "stalled",
 )
-"""The parts that can make one rank late. They exclude waits for other ranks and launching. If all
-ranks launch slowly, one rank arrives last and the other devices wait, but no step gets longer.
+"""The parts that can make one rank late. Launching and waits for other ranks don't count. If all
+ranks launch slowly, one rank arrives last and the other devices wait, but the step doesn't get
+longer.
 """
 
 ONE_GAP, ALONE = 0.5, 3.0
-"""Limits for an idle interval that occurs only once: its share of all idle time, and its ratio to
-the next-longest interval.
+"""Minimum values for an idle interval that occurs only once. ONE_GAP limits its share of all idle
+time, and ALONE limits its ratio to the next-longest interval.
 """
 
 AT_CAP = 0.97
-"""A sample counts as capped if it reaches this share of the power cap. The power of a capped socket
-stays just below the limit.
+"""The minimum share of the power cap at which a sample counts as capped. A capped GPU's power stays
+just below the cap.
 """
 
 LATE = 0.20
-"""If a rank spends this much more of its time on its own work than the others, it makes them wait.
-The table of parts then shows the ranks that wait.
+"""The minimum extra work of a late rank, as a share of its time. If a rank is late, the table of
+parts describes the ranks that wait.
 """
 
 BUSY_PERCENT = 90.0
-"""Samples of a device that is less busy than this don't show its limit."""
+"""The minimum busy percentage of a useful sample. Less busy samples don't show what limits a
+device.
+"""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run in the form that the rules use.
+    """One run, with the data that the rules use.
 
-    parts  -- the parts of the traced step in ns, as means over the judged steps of all devices;
-              empty without a timeline. They are the parts of device_parts or host_parts, but
-              communication is split further:
-              waiting_straggler (for a rank that does more than the others),
-              waiting_launch (for ranks that launch late),
-              waiting_ranks (for different ranks in turn).
-    on_host -- whether the run had no GPU.
-    marked  -- whether the run's steps are marked.
-    rank_table -- the table of `ranks`; None for one rank.
-    files   -- rank -> its file.
+    - parts: the parts of the traced step in ns, as means over the judged steps of all devices. The
+      mapping is empty without a timeline. The keys are the parts of device_parts or host_parts,
+      plus three parts for waiting during communication. In waiting_straggler, ranks wait for a rank
+      that does more work than the others. In waiting_launch, ranks wait for ranks that launch late.
+      In waiting_ranks, ranks wait for a different rank each time.
+    - on_host: whether the run had no GPU.
+    - marked: whether the run's steps are marked.
+    - rank_table: the table of `ranks`, or None for a single rank.
+    - files: the file of each rank.
     """
 
     facts: Facts
@@ -86,9 +88,9 @@ class Run:
 def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: float | None) -> Run:
     """Return the run that these profiles describe. Raises ValueError as `compare_ranks` does.
 
-    judged  -- the profiles with timelines, or the profiles of a run without a GPU.
-    others  -- system logs and counters.
-    step_ns -- the unprofiled step time, if the user passed it.
+    - judged: the profiles with timelines, or the profiles of a run without a GPU.
+    - others: system logs and counters.
+    - step_ns: the unprofiled step time, if the user passed it.
     """
     recordings = [*judged, *others]
     ranks = [one for recording in judged for one in recording.ranks]
@@ -131,7 +133,7 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
 
 
 def _values(recordings: Sequence[Recording]) -> dict[str, Any]:
-    """Return the facts that don't require a timeline, from the first profile that contains them."""
+    """Return facts that don't require a timeline, from the first profile that contains them."""
     values: dict[str, Any] = {}
     for one in reversed(recordings):
         values |= {name: value for name, value in one.values.items() if value}
@@ -186,10 +188,11 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
 
 
 def _first_step(budget: pd.DataFrame) -> float | None:
-    """Return the ratio of the first marked step to the median later step; None for one step.
+    """Return the ratio of the first marked step to the median later step, or None for a single
+    step.
 
-    The smallest ratio of all devices counts. Because other programs may have lengthened some steps,
-    the ratio without their time counts if it is smaller.
+    The result is the smallest ratio among all devices. Other programs may have lengthened some
+    steps, so the ratio is also computed without the time lost to them.
     """
     marked = budget[budget["step"].notna()]
     ratios = []
@@ -206,7 +209,8 @@ def _first_step(budget: pd.DataFrame) -> float | None:
 def comes_once(gap: Gap, heard: bool) -> bool:
     """Return True if the longest idle interval occurs only once.
 
-    Without host events, the event that ends the interval must also be the first of its name.
+    Without host events, the event that ends the interval must also be the first event with its
+    name.
     """
     is_alone = gap.share >= ONE_GAP and gap.over_second >= ALONE
     return is_alone and (heard or gap.is_first)
@@ -297,9 +301,9 @@ def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
 def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str, float]:
     """Compare the straggler's time in OWN_PARTS with the median of the other ranks.
 
-    Return the extra time as a share (0 to 1) of the time that the straggler had a CPU core, the
-    part with the largest difference, and the extra time in ns over all steps. The parts exclude
-    time lost to other programs, so only the rank's own work counts.
+    Return the extra time as a share (0 to 1), the part with the largest difference, and the extra
+    time in ns over all steps. The share refers to the time in which the straggler had a CPU core.
+    The parts exclude time lost to other programs, so only the rank's own work counts.
     """
     parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in budget]
     columns = [*parts, "duration_ns", f"{CPU_STEAL}_ns"]
@@ -314,7 +318,7 @@ def _excess(budget: pd.DataFrame, straggler: int) -> tuple[float, str, float]:
 def _split_communication(
     parts: dict[str, float], table: pd.DataFrame, values: dict[str, Any], budget: pd.DataFrame
 ) -> None:
-    """Split exposed communication into transfers and the three kinds of waiting for ranks."""
+    """Split exposed communication into transfers and three kinds of waiting for ranks."""
     if not table["compared"].any():
         return
     step = sum(parts.values())
@@ -332,7 +336,8 @@ def _split_communication(
     if "launch_bound" in parts:
         least = (table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()
         leading = budget[budget["rank"] == table["rank"][least]]
-        # The rank that waits least sets the pace. While it launches, the other devices wait.
+        # The rank that waits least sets the pace. While this rank launches kernels, the other
+        # devices wait.
         pace = float(leading["launch_bound_ns"].sum() / max(leading["duration_ns"].sum(), 1)) * step
         late = min(waiting - straggler, max(pace - parts["launch_bound"], 0.0))
     parts |= {
@@ -343,12 +348,12 @@ def _split_communication(
 
 
 def capped_share(tables: Sequence[pd.DataFrame]) -> float | None:
-    """Return the share of a busy device's samples that are at the power cap; None if unknown.
+    """Return the share of a busy device's samples at the power cap, or None if it is unknown.
 
-    If there are several devices, return the largest share. Any table may contain the device's
-    `power_cap`.
+    For several devices, return the largest share. The `power_cap` of a device may be in any of the
+    tables.
 
-    tables -- tables with the columns time_ns, device, name and value.
+    - tables: tables with the columns time_ns, device, name and value.
     """
     filled = [table for table in tables if len(table)]
     if not filled:

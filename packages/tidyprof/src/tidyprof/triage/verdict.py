@@ -1,4 +1,4 @@
-"""The diagnosis of a run, which is the largest part that a rule explains, and doubts about it."""
+"""Diagnose a run. The diagnosis names the largest part of a step that a rule explains."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ from tidyprof.triage.rules import (
 from tidyprof.triage.run_facts import Run, run_of
 
 MAX_STEP_RATIO = 30.0
-"""The ratio of a traced step to the unprofiled step is always smaller than this. The largest known
-ratio is 6, because of a library search.
+"""The limit for the ratio of a traced step to an unprofiled step. The largest known ratio is 6,
+because of a library search.
 """
 
 KNOWING = "To decide, pass the step time without the profiler: --step-time-ms MS"
 
 SHOWN = 0.005
-"""The smallest share of a part that has a row in the table of parts."""
+"""The minimum share of a part in the table of parts."""
 
 
 class Alternative(NamedTuple):
-    """Another cause that this kind of run can have. blamed -- True if it also limits the run."""
+    """Another possible cause. The field blamed is True if this cause also limits the run."""
 
     cause: str
     share: float
@@ -77,19 +77,19 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The diagnosis of a run, with all numbers that a report shows. Printers compute nothing.
+    """The diagnosis of a run, with all numbers that a report shows.
 
-    cause     -- the cause of a rule, NO_BOTTLENECK or INCONCLUSIVE.
-    share     -- the cause's share of the step (0 to 1).
-    headline, why, next_step, lesson -- the texts of the report.
-    doubts    -- the reasons to distrust the cause; empty if the verdict is confident.
-    parts     -- the table of parts, the largest first.
-    step_ns, step_note -- the sum of the parts, and its source.
-    notes     -- notes for every reader.
-    details   -- other unusual findings.
-    unknown   -- facts that the files can't show.
-    broken    -- ranks that are left out because their files can't be read.
-    alternatives, facts, overhead, origins, rank_table -- the data behind the diagnosis.
+    - cause: the cause of a rule, NO_BOTTLENECK or INCONCLUSIVE.
+    - share: the cause's share of the step (0 to 1).
+    - headline, why, next_step, lesson: sentences and the lesson number for the report.
+    - doubts: the reasons to doubt the cause. A confident verdict has no doubts.
+    - parts: the table of parts, with the largest part first.
+    - step_ns, step_note: the sum of the parts, and the source of this time.
+    - notes: notes for every reader.
+    - details: other unusual findings.
+    - unknown: facts that the files can't show.
+    - broken: the ranks that are missing because their files can't be read.
+    - alternatives, facts, overhead, origins, rank_table: the data behind the diagnosis.
     """
 
     cause: str
@@ -120,7 +120,7 @@ class Diagnosis:
 
 
 class WrongStepError(ValueError):
-    """The error for a step time from the user that doesn't fit the traced steps."""
+    """An error for a step time from the user that doesn't match the traced steps."""
 
 
 def diagnose(
@@ -130,9 +130,9 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose one run from its profile, its ranks' profiles, or profiles from several tools.
 
-    Device events from different tools aren't mixed. The profile with the most host events is
-    judged, together with the other profiles from the same tool. Other profiles add only their
-    system logs and counters.
+    Device events from different tools aren't mixed. The diagnosis judges the profile with the most
+    host events and other profiles from the same tool. The remaining profiles contribute only system
+    logs and counters.
 
     `mark` is the range or operator that starts each step; see `tidyprof.steps`. `step_time_ms` is
     the mean step time without a profiler, from any log.
@@ -155,7 +155,7 @@ def diagnose(
 
 
 def diagnosis_of(recordings: Sequence[Recording], step_time_ms: float | None) -> Diagnosis:
-    """Diagnose profiles that were already reduced. Raises the same errors as `diagnose`."""
+    """Diagnose profiles from their recordings. Raises the same errors as `diagnose`."""
     if not recordings:
         raise ValueError("pass at least one profile to diagnose")
     judged = judged_ones([one.kind for one in recordings])
@@ -177,7 +177,9 @@ def _refuse_wrong_step(run: Run, step_ns: float | None) -> None:
     if step_ns is None or not run.parts:
         return
     if not run.marked:
-        raise WrongStepError("the trace has no marked steps to compare a step time with")
+        raise WrongStepError(
+            "the trace has no marked steps, so it can't be compared with a step time"
+        )
     traced = run.overhead.traced_ns
     if traced and not 1 / MAX_STEP_RATIO < step_ns / traced < MAX_STEP_RATIO:
         lengths = f"{four_digits(traced / 1e6)} ms, which is far from {step_ns / 1e6:g} ms"
@@ -185,7 +187,7 @@ def _refuse_wrong_step(run: Run, step_ns: float | None) -> None:
 
 
 def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
-    """Return the diagnosis with the ranks, such as `rank 3`, whose files can't be read."""
+    """Add the names of ranks whose files can't be read, such as `rank 3`, to the diagnosis."""
     if not broken:
         return found
     line = f"{' and '.join(broken)}: the file can't be read. Record again, or copy the whole file."
@@ -195,7 +197,7 @@ def without_ranks(found: Diagnosis, broken: Sequence[str]) -> Diagnosis:
 def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
     """Return the diagnosis of a run for the unprofiled step.
 
-    If the step time is a range, the diagnosis is confident only if it is the same at both ends.
+    If the step time is a range, a confident diagnosis is the same at both ends of the range.
     """
     workers = run.facts.text("loader") == WORKERS
     steps = steps_to_judge(run.parts, run.overhead, workers) if run.parts else []
@@ -208,18 +210,18 @@ def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
 
 
 def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -> Iterator[str]:
-    """Yield doubts because of the profiler's cost or of steps that aren't typical."""
+    """Yield doubts due to profiler overhead or atypical steps."""
     overhead = run.overhead
     if overhead.rare_share >= LIMIT:
         share = percent(overhead.rare_share)
-        yield f"Rare long steps take {share} of the run, and none of them was judged."
+        yield f"Rare long steps take {share} of the run, but the verdict ignores these steps."
     if found.cause == INCONCLUSIVE:
         return
     causes = list(dict.fromkeys(one.cause for one in (found, *ends)))
     if len(causes) > 1:
         yield (
-            "Profiling slows the program by an unknown amount. Depending on it, the verdict is"
-            f" {' or '.join(causes)}. {KNOWING}."
+            "Profiling slows the program by an unknown amount. Depending on this amount, the"
+            f" verdict is {' or '.join(causes)}. {KNOWING}."
         )
     elif found.confident and any(not one.confident for one in ends):
         yield f"Profiling slows the program by an unknown amount. {KNOWING}."
@@ -228,7 +230,7 @@ def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -
 
 
 def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
-    """Return the diagnosis of one view of a run."""
+    """Return the diagnosis for one view of a run."""
     rows = rows_of(view)
     blamed = blamed_rows(view, rows)
     if reason := why_inconclusive(view, blamed):
@@ -303,8 +305,8 @@ def _diagnosis(
 def _is_known(view: View, rule: Rule) -> bool:
     """Return True if the files can show this cause.
 
-    Without host calls, files can't show why the device idles. Without a loader, they can't show
-    when data was prepared. A single rank can't show a straggler.
+    Without host calls, the files don't show why the device is idle. Without a loader, they don't
+    show when data was prepared. A single rank can't reveal a straggler.
     """
     facts = view.run.facts
     if rule.cause == "input-bound" and not facts.known("loading_share"):
@@ -317,7 +319,9 @@ def _is_known(view: View, rule: Rule) -> bool:
 
 
 def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ...]:
-    """Return the table of parts. A device's compute time is split only if it is the cause."""
+    """Return the table of parts. Compute time is divided into rows only if computation is the
+    cause.
+    """
     sums: dict[str, float] = {}
     caused = best.row if best else ""
     for row in rows:

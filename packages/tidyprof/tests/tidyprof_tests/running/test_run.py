@@ -126,7 +126,7 @@ def test_a_thread_that_fetches_ahead_makes_no_steps(tmp_path: Path) -> None:
             "ended with signal 6 before it imported torch",
         ),
         (["no_such_command"], 127, "error: no_such_command: No such file or directory"),
-        ([PYTHON, "-E", "-c", "import torch"], 0, "Python with -E or -I"),
+        ([PYTHON, "-E", "-c", "import torch"], 0, "-E or -I"),
     ],
 )
 def test_no_step_is_told_in_a_line(

@@ -1,1 +1,1 @@
-"""The first folder on the PYTHONPATH of a program with hooks. It contains only sitecustomize.py."""
+"""The folder that comes first on the PYTHONPATH of a program with hooks."""

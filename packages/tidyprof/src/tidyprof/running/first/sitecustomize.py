@@ -1,8 +1,9 @@
-"""The module that Python imports automatically when a program with hooks starts.
+"""Load the hooks. Python imports this module automatically when a program starts.
 
-Every Python version can parse this module, because every Python process that the program starts
-imports it. It also runs the machine's sitecustomize module, which it hides. The hooks are in the
-neighboring folder and are loaded by path, so the program's Python doesn't need tidyprof.
+All Python versions must be able to parse this module, because every Python process that the program
+starts imports it. The module hides the machine's sitecustomize module, so it also runs that module.
+The hooks are loaded by path from a neighboring folder, so the program's Python installation doesn't
+need tidyprof.
 """
 
 import os
@@ -30,7 +31,7 @@ def load_hooks():  # type: ignore[no-untyped-def]
 
 
 def note_old_python():  # type: ignore[no-untyped-def]
-    """Create an empty file that tells the report why nothing was recorded."""
+    """Create an empty file that shows why nothing was recorded."""
     import json
 
     name = "python_%d.%d" % sys.version_info[:2]  # noqa: UP031
@@ -41,7 +42,7 @@ def note_old_python():  # type: ignore[no-untyped-def]
 
 
 def run_hidden():  # type: ignore[no-untyped-def]
-    """Run the sitecustomize module that Python would have imported without this folder."""
+    """Run the sitecustomize module that Python would import without this folder."""
     try:
         from importlib import machinery, util
     except ImportError:  # Python 2

@@ -1,5 +1,6 @@
-"""The files of a process with hooks, in one folder: run_rankN.json, times_rankN.jsonl and
-trace_rankN.json.gz.
+"""Write the output files of the hooks.
+
+Rank N has the files run_rankN.json, times_rankN.jsonl and trace_rankN.json.gz.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from typing import Any
 
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
 WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "PMI_SIZE", "SLURM_NTASKS")
-"""The environment variables in which launchers pass the rank of this process and the number of
-processes. Slurm's variables come last, because Slurm may have started only one process per node.
+"""Environment variables in which launchers pass the rank of this process and the number of
+processes. Slurm's variables have the lowest priority, because Slurm may have started only one
+process per node.
 """
 
 
 def launched(names: Iterable[str]) -> int | None:
-    """Return the number in the first of these variables that is set; None if no launcher set any.
+    """Return the value of the first of these variables that is set, or None if none is set.
 
-    Slurm also sets its variables in a job script, which is a single process. Therefore, they count
-    only within a job step.
+    Slurm also sets its variables in a job script, which is a single process. Therefore, ignore
+    these variables outside a job step.
     """
     for name in names:
         text = os.environ.get(name, "")
@@ -36,10 +38,10 @@ def launched(names: Iterable[str]) -> int | None:
 
 
 def rank_of(torch: ModuleType) -> tuple[int, int]:
-    """Return the rank and the number of ranks.
+    """Return the rank of this process and the total number of ranks.
 
-    They come from torch.distributed if it is initialized, otherwise from the launcher. Without
-    either, the rank is 0 of 1.
+    The numbers come from torch.distributed if it is initialized, otherwise from the launcher.
+    Without a launcher, this process has rank 0, and there is only one rank.
     """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -49,16 +51,16 @@ def rank_of(torch: ModuleType) -> tuple[int, int]:
 
 
 def machine(torch: ModuleType) -> dict[str, Any]:
-    """Return the machine and the software versions of this process."""
+    """Return a description of the machine and the software versions."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_initialized() else None
     versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
 def started(pid: int | str = "self") -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it doesn't exist.
+    """Return the start time of a process in clock ticks since boot, or None if it doesn't exist.
 
-    The start time identifies a process, because a later process may reuse its number.
+    A process ID alone doesn't identify a process, because a later process may reuse the ID.
     """
     try:
         with open(f"/proc/{pid}/stat") as file:
@@ -69,14 +71,14 @@ def started(pid: int | str = "self") -> int | None:
 
 
 COMPRESSION = 5
-"""The gzip level. Its files are a third larger than at the highest level, but it is several times
-as fast.
+"""The gzip level. Files are a third larger than at the highest level, but compression is several
+times as fast.
 """
 
 
 class Files:
-    """The files of one process. The first process of a rank writes to the folder, and other
-    processes write to its subfolders.
+    """The files of one process. The first process of a rank writes to the folder itself, and other
+    processes of that rank write to subfolders.
     """
 
     def __init__(self, folder: str, rank: int) -> None:
@@ -96,8 +98,8 @@ class Files:
         self.trace = os.path.join(self.folder, f"trace_rank{rank}.json.gz")
 
     def tell(self, about: dict[str, Any]) -> None:
-        """Replace the rank's description atomically, so a reader finds either the old or the new
-        file.
+        """Replace the rank's metadata file atomically, so readers see either the old file or the
+        new file.
         """
         # Leave out the arguments, which may contain secrets.
         written = {"program": sys.argv[0], "pid": os.getpid(), "started": started(), **about}
@@ -106,20 +108,20 @@ class Files:
         os.replace(self.about + ".new", self.about)
 
     def begin_anew(self) -> None:
-        """Delete the previous times and trace, because their steps no longer count."""
+        """Delete the previous times and the previous trace, because their steps no longer count."""
         open(self.times, "w").close()
         with contextlib.suppress(FileNotFoundError):
             os.remove(self.trace)
 
     def add_times(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Append lines to the times file."""
+        """Append rows to the times file as JSON lines."""
         with open(self.times, "a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def keep_trace(self, export: Callable[[str], None]) -> None:
-        """Let `export` write a trace, and compress it.
+        """Write a trace with the function `export`, and compress the file.
 
-        Raises OSError and leaves no file if the trace can't be written completely.
+        Raises OSError and deletes the file if the trace can't be written completely.
         """
         plain, packed = self.trace.removesuffix(".gz") + ".part", self.trace + ".part"
         try:
@@ -141,7 +143,7 @@ class Files:
                     os.remove(part)
 
     def _not_whole(self, size: int) -> OSError:
-        """Return an error that names the cause, because torch.profiler doesn't name it."""
+        """Return an error with the likely cause, because torch.profiler doesn't report it."""
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,7 +1,8 @@
-"""The hooks into torch, with the functions that they replace and the events that they record.
+"""Install the hooks into torch. The hooks replace some functions and record events.
 
-Every hook passes on its arguments and its result. An error in a hook is reported in one line and
-ends all hooks. If the program raises an exception within a hook, the exception reaches the program.
+Every hook forwards its arguments and its result. If a hook fails, it reports the error in one line,
+and all hooks stop. If the program raises an exception within a hook, the exception reaches the
+program.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tidyprof_inside.whose import is_of_program
 
 MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
 BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
-"""Kinds of event that can mark steps. Once a later kind occurs, earlier kinds no longer count."""
+"""Kinds of events that can mark steps. Once an event of one kind occurs, the kinds before it in
+this list no longer count.
+"""
 
 REPLAYS_ALONE = 8
-"""After this many consecutive replays of CUDA or HIP graphs, each replay counts as a step, because
-such a graph contains a whole step.
+"""The number of consecutive CUDA or HIP graph replays after which each replay counts as a step,
+because each graph then contains a whole step.
 """
 
 PROFILERS = (
@@ -39,27 +42,29 @@ PROFILERS = (
     "_enable_profiler_legacy",
     "_enable_execution_trace_observer",
 )
-"""The torch functions that every operator profiler calls when it starts."""
+"""Functions in torch that every operator profiler calls when it starts."""
 
 SAVES = {
     "torch": ("save",),
     "torch.distributed.checkpoint": ("save", "async_save"),
     "safetensors.torch": ("save_file", "save_model"),
 }
-"""A module -> its functions that write a checkpoint."""
+"""A mapping from a module to its functions that write checkpoints."""
 
 LISTENING = (REST, BETWEEN, "optimizer")
-"""The parts in which the next module call matters."""
+"""The parts in which the hooks must observe the next module call."""
 
 BATCHES, CALLS = 10, 30
-"""The number of batches and of calls per batch for measuring a wrapper."""
+"""The number of batches, and the number of calls per batch, for measuring the overhead of a
+wrapper.
+"""
 
 
 class State:
     """The state of the wrapper around module calls.
 
-    listens -- whether the next module call matters to the hooks.
-    passed  -- the number of calls that didn't matter.
+    - listens: whether the hooks must observe the next module call.
+    - passed: the number of calls that the hooks didn't observe.
     """
 
     __slots__ = ("listens", "passed")
@@ -69,8 +74,8 @@ class State:
 
 
 class Nothing:
-    """A stand-in for a module when the cost of a call is measured, because the program may hook
-    into all real modules.
+    """A dummy module for measuring the overhead of a call. A real module isn't suitable, because
+    the program may have hooks in all modules.
     """
 
     _compiled_call_impl = None
@@ -80,10 +85,12 @@ class Nothing:
 
 
 class Hooks:
-    """All hooks of one process. They stay until it ends, so they don't cause recompilation."""
+    """All hooks of one process. The hooks stay installed until the process ends, because removing
+    them would cause recompilation.
+    """
 
     def __init__(self, torch: ModuleType, asked: dict[str, Any]) -> None:
-        """Prepare the hooks. asked -- the options of the command."""
+        """Prepare the hooks. `asked` contains the options of the command."""
         self.torch, self.asked = torch, asked
         self.is_compiling = torch.compiler.is_dynamo_compiling
         self.is_off = self.is_saving = False
@@ -111,7 +118,7 @@ class Hooks:
     # Installation
 
     def install(self) -> None:
-        """Install the hooks, once for a process and its children."""
+        """Install the hooks in this process. Forked child processes inherit them."""
         torch = self.torch
         leave_uncompiled(torch, self.visit, with_calls=True)
         optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes its name
@@ -137,18 +144,18 @@ class Hooks:
         if self.asked["mark"]:
             self.wrap(torch.autograd.profiler.record_function, "__enter__", self.before_range)
         atexit.register(self.visit, self.close)
-        # A forked child takes other steps or none, and isn't part of its parent's trace.
+        # A forked child process runs different steps or none, and isn't part of its parent's trace.
         os.register_at_fork(after_in_child=functools.partial(self.visit, self.renew))
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
             signal.signal(signal.SIGUSR2, self.record_again)
 
     def wrap_profilers(self) -> None:
-        """Intercept the start of any profiler, because torch supports only one."""
+        """Intercept the start of any profiler, because only one can run at a time."""
         autograd = self.torch.autograd
         own = self.torch._C
         legacy = sys.modules.get("torch.autograd.profiler_legacy")
-        # Don't import it, because it imports modules that the program may have replaced.
+        # Don't import this module, because it imports modules that the program may have replaced.
         newer = sys.modules.get("torch.profiler.profiler")
         for module in (autograd, autograd.profiler, legacy, newer, own._autograd, own._profiler):
             for name in PROFILERS:
@@ -156,7 +163,7 @@ class Hooks:
                     self.wrap(module, name, self.before_profiler)
 
     def wrap_saves(self, names: tuple[str, ...], module: ModuleType) -> None:
-        """Intercept the start and the end of writing a checkpoint."""
+        """Intercept the start and the end of each call that writes a checkpoint."""
         for name in names:
             if hasattr(module, name):
                 self.wrap(module, name, self.before_save, self.after_save)
@@ -170,15 +177,17 @@ class Hooks:
     ) -> None:
         """Replace a function.
 
-        `before` receives the first argument. `after` receives the first argument and the result of
-        `before`. The argument is None for a function without positional arguments.
+        The function `before` receives the first argument. The function `after` receives the first
+        argument and the result of `before`. The first argument is None if there are no positional
+        arguments.
         """
         original = getattr(owner, name)
         is_compiling, visit = self.is_compiling, self.visit
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            # torch.compile treats this as a constant, so it compiles only the original.
+            # torch.compile treats this condition as a constant, so it compiles only the original
+            # function.
             if is_compiling():
                 return original(*args, **kwargs)
             first = args[0] if args else None
@@ -193,7 +202,7 @@ class Hooks:
         setattr(owner, name, wrapper)
 
     def uncompiled(self, hook: Callable[..., None]) -> Callable[..., None]:
-        """Return an optimizer hook that returns at once while torch.compile compiles the step."""
+        """Return an optimizer hook that does nothing while torch.compile compiles the step."""
         is_compiling, visit = self.is_compiling, self.visit
 
         def call(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -204,21 +213,21 @@ class Hooks:
         return call
 
     def wrap_calls(self) -> None:
-        """Replace the module call with an equivalent function that doesn't add a frame to the
-        stack.
+        """Replace the module call with an equivalent function that doesn't add a stack frame.
 
-        Modules may be nested as deeply as Python allows. If torch.profiler records call stacks, it
-        reads the variable `self` from this function's frame.
+        An extra frame could exceed Python's recursion limit, because modules may be nested as
+        deeply as Python allows. If torch.profiler records call stacks, it reads the variable `self`
+        from this function's frame.
         """
         module = self.torch.nn.Module
         original = module.__call__
         if original.__code__.co_names != ("_compiled_call_impl", "_call_impl"):
             self.recorder.notes.append(
-                "This PyTorch release calls modules differently, so module calls weren't recorded."
+                "This PyTorch release calls modules differently, so module calls aren't recorded."
             )
             return
         self.call_module = self.module_call(original)
-        # A program may pickle one function under the name of the other.
+        # A program may pickle one of these functions under the name of the other.
         module.__call__ = module._wrapped_call_impl = self.call_module
 
     def module_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,7 +260,7 @@ class Hooks:
     def visit(self, work: Callable[..., Any], *args: Any) -> Any:
         """Do the work of a hook and return its result.
 
-        An error ends all hooks, and the result is None.
+        If an error occurs, stop all hooks and return None.
         """
         if self.is_off:
             return None
@@ -268,10 +277,10 @@ class Hooks:
             self.spent_ns += time.perf_counter_ns() - began
 
     def give_up(self, error: BaseException) -> None:
-        """Switch off all hooks, stop the profiler, and print the reason."""
+        """Stop all hooks and the profiler, and print the reason."""
         self.is_off, self.state.listens = True, False
         self.recorder.stage = DONE
-        # An exception of the program needs no reason here, because the program shows it.
+        # Don't print exceptions of the program, because the program itself reports them.
         reason = "" if is_of_program(error) else f": {type(error).__name__}: {error}"
         with contextlib.suppress(Exception):  # the profiler may be what failed
             self.recorder.drop_trace()
@@ -281,8 +290,8 @@ class Hooks:
     def cost_so_far(self) -> float:
         """Return the time that all hooks have taken so far, in ns.
 
-        It includes the time in the hooks, and the cost of one wrapper for each visit and for each
-        module call that didn't matter.
+        The result includes the time in the hooks, the wrapper overhead of each visit, and the
+        wrapper overhead of each module call that the hooks didn't observe.
         """
         if self.wrapper_ns is None:
             self.wrapper_ns = self.visit_cost(), self.call_cost()
@@ -290,7 +299,7 @@ class Hooks:
         return self.spent_ns + self.visits * visit_ns + self.state.passed * call_ns
 
     def visit_cost(self) -> float:
-        """Measure the cost of a visit without its work, in ns."""
+        """Measure the overhead of calling `visit` in ns, without the work of the hook."""
         spent, visits = self.spent_ns, self.visits
         whole = shortest(lambda: self.visit(int))
         work = (self.spent_ns - spent) / (self.visits - visits)
@@ -298,7 +307,7 @@ class Hooks:
         return max(0, whole - work)
 
     def call_cost(self) -> float:
-        """Measure the extra cost of a module call because of the hooks, in ns."""
+        """Measure the overhead that the hooks add to a module call, in ns."""
         listens, passed = self.state.listens, self.state.passed
         self.state.listens = False
         original = getattr(self.call_module, "__wrapped__", self.call_module)
@@ -310,12 +319,12 @@ class Hooks:
     def close(self) -> None:
         """Save the results when the program ends."""
         if self.recorder.files is None and has_compiled():
-            # This file tells the command that steps may be compiled.
+            # This file shows the command that whole steps may be compiled.
             open(os.path.join(self.asked["out"], "torch_compiled"), "w").close()
         self.recorder.close()
 
     def record_again(self, number: int, frame: FrameType | None) -> None:
-        """Time and trace again into a separate folder, after a signal."""
+        """Handle a signal by recording times and a trace again, in a separate folder."""
         if self.recorder.stage != DONE or self.is_off:
             return
         self.again += 1
@@ -325,10 +334,11 @@ class Hooks:
     # Events
 
     def is_source(self, source: str) -> bool:
-        """Return True if this source marks the steps. A better source restarts the recording.
+        """Return True if events from this source mark the steps. A better source restarts the
+        recording.
 
-        After the recording is complete, only an optimizer's first step restarts it. The recording
-        may have contained an initial validation, or parts of a large batch.
+        After the recording is complete, only the first optimizer step restarts it, because the
+        recording may contain an initial validation or parts of a large batch.
         """
         if self.asked["mark"] and source != MARK:
             return False
@@ -346,7 +356,7 @@ class Hooks:
         return True
 
     def enter(self, part: str, _: Any = None) -> str | None:
-        """Record that the host enters this part, and return the argument for `leave`."""
+        """Record that the host enters this part. Return the previous part for `leave`."""
         recorder = self.recorder
         if recorder.is_due:
             recorder.catch_up()
@@ -360,7 +370,7 @@ class Hooks:
         return before
 
     def leave(self, part: str | None) -> None:
-        """Record that the host is in that part again."""
+        """Record that the host returns to this part."""
         self.parts.leave(part)
         self.state.listens = self.parts.part in LISTENING
         if self.recorder.is_due:
@@ -387,8 +397,8 @@ class Hooks:
 
     def after_backward(self, _: Any, before: str | None) -> None:
         """Record that a backward pass has ended."""
-        # Some optimizers, such as LBFGS, evaluate the loss several times within their step. After
-        # such a backward pass, the host is in the optimizer again.
+        # Some optimizers, such as LBFGS, evaluate the loss several times per step. After such a
+        # backward pass, the host returns to the optimizer.
         after = before if before == "optimizer" else REST
         self.leave(None if before is None else after)
         self.recorder.backwards += self.recorder.stage != DONE
@@ -406,8 +416,8 @@ class Hooks:
     ) -> tuple[str | None, int] | None:
         """Record a call to an outermost module.
 
-        Return None if the host stays in the forward pass. Otherwise, return the part to go back to,
-        and when a call without gradients started.
+        Return None if the host stays in the forward pass. If the host enters the forward pass,
+        return the previous part, and the start time if the call has no gradients.
         """
         if self.parts.thread not in (None, threading.get_ident()):
             return None
@@ -422,7 +432,7 @@ class Hooks:
             before = self.enter(part)
             self.state.listens = False
             return before, began
-        # If an optimizer evaluates its loss several times within a step, the host returns to the
+        # If an optimizer evaluates the loss several times per step, the host returns to the
         # optimizer after the call.
         is_staying = has_gradients and self.parts.part != "optimizer"
         before = self.enter("forward")
@@ -438,14 +448,14 @@ class Hooks:
             self.job.end_validation(began)
 
     def before_profiler(self, _: Any) -> None:
-        """Handle the start of a profiler, either the hooks' or the program's."""
+        """Handle the start of a profiler, which may belong to the hooks or to the program."""
         if not self.recorder.is_beginning:
             self.recorder.leave_alone(
-                "The program runs its own profiler, so there is no trace, only times."
+                "The program runs its own profiler, so the hooks recorded times but no trace."
             )
 
     def before_save(self, _: Any) -> int | None:
-        """Return when a checkpoint starts; None inside another function that saves."""
+        """Return the start time of a checkpoint, or None inside another function that saves."""
         if self.is_saving or self.parts.thread not in (None, threading.get_ident()):
             return None
         self.is_saving = True
@@ -460,7 +470,7 @@ class Hooks:
     # The function or range that --step-marker names
 
     def before_range(self, range_: Any) -> None:
-        """Check a range that starts."""
+        """Check whether a range that starts is a step marker."""
         if range_.name == self.asked["mark"]:
             self.marked()
 
@@ -478,7 +488,7 @@ class Hooks:
 
 
 def shortest(work: Callable[[], Any]) -> float:
-    """Return the time of a function in ns, as the mean call in the shortest batch of calls."""
+    """Return the mean time of a function call in ns, based on the fastest batch of calls."""
     lengths = []
     for _ in range(BATCHES):
         began = time.perf_counter_ns()
@@ -491,9 +501,9 @@ def shortest(work: Callable[[], Any]) -> float:
 def leave_uncompiled(
     torch: ModuleType, function: Callable[..., Any], with_calls: bool = False
 ) -> None:
-    """Keep torch.compile from compiling a hook function, which would cause another graph break.
+    """Prevent torch.compile from compiling a hook function, which would cause another graph break.
 
-    with_calls -- whether to include the functions that this function calls.
+    - with_calls: whether to also skip the functions that this function calls.
     """
     frames = sys.modules["torch._C"]._dynamo.eval_frame
     code = function.__code__
@@ -512,13 +522,15 @@ def has_compiled() -> bool:
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
-    """Return the owner of a function and its name there; None if there is no such function (yet).
+    """Return the object that contains a function, and the function's name in this object. Return
+    None if the function doesn't exist yet.
 
-    The name can be `train_step` or `Trainer.train_step` for the script itself, or
-    `package.module.function`.
+    A name such as `train_step` or `Trainer.train_step` refers to the script itself. A name such as
+    `package.module.function` refers to a module.
     """
     *path, last = name.split(".")
-    # The longest prefix that is a module counts. The rest of the path consists of its classes.
+    # The module is the longest prefix that names a module. The rest of the path consists of
+    # classes.
     modules = [".".join(path[:length]) for length in range(len(path), 0, -1)]
     module_name = next((module for module in modules if module in sys.modules), "__main__")
     owner: Any = sys.modules[module_name]
@@ -532,7 +544,7 @@ def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any
     phase.
     """
     given = kwargs.get("input_ids", args[0] if args else None)
-    # A tensor subclass or a mode of the program would see these queries.
+    # A tensor subclass or a function mode of the program would see the queries below.
     if type(given) is not torch.Tensor or torch._C._len_torch_function_stack():
         return False
     if given.dim() != 2 or given.is_floating_point():

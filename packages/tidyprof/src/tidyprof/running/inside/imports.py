@@ -1,4 +1,4 @@
-"""Call a function after the program imports a module, without importing the module."""
+"""Call a function after the program itself imports a module."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """A finder that finds one module through the other finders, and calls a function after its
-    import.
+    """A finder that calls a function after the import of one module. The other finders find the
+    module.
 
-    A program may look for a module without importing it, as transformers does.
+    A program may look up a module without importing it, as transformers does.
     """
 
     def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
@@ -22,7 +22,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
         self.is_asking = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        """Return the module's spec with a wrapped loader; None for all other modules."""
+        """Return the module's spec with a wrapped loader, or None for all other modules."""
         if fullname != self.name or self.is_asking:
             return None
         self.is_asking = True
@@ -36,7 +36,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 class ThenCall(importlib.abc.Loader):
-    """A loader that loads a module with its original loader and then calls the function."""
+    """A loader that loads a module with its original loader and then calls a function."""
 
     def __init__(self, finder: AfterImport, loader: importlib.abc.Loader) -> None:
         self.finder, self.loader = finder, loader
@@ -53,13 +53,13 @@ class ThenCall(importlib.abc.Loader):
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
-        if self.finder in sys.meta_path:  # otherwise the function was called already
+        if self.finder in sys.meta_path:  # otherwise the function has already been called
             sys.meta_path.remove(self.finder)
             self.finder.call(module)
 
 
 def call_after_import(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Call a function with a module after its import, or immediately if it is already imported."""
+    """Call a function with a module as soon as the module has been imported."""
     if name in sys.modules:
         call(sys.modules[name])
     else:

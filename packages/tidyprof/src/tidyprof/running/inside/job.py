@@ -1,4 +1,4 @@
-"""The time of the whole job by part, and its memory use over steps."""
+"""Measure the time in each part of a job, and the memory use over time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 SAMPLES = 512
-"""The maximum number of memory samples. At this number, every second sample is dropped, and later
-samples are half as frequent.
+"""The maximum number of memory samples. Beyond this number, every second sample is deleted, and
+later samples are taken half as often.
 """
 
 SAMPLE_NS = 10_000_000
-"""The shortest time between two samples, because a sample costs 6 to 20 µs."""
+"""The minimum time between two samples, because a sample takes 6 to 20 µs."""
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 if Linux doesn't report it."""
+    """Return the resident memory of this process, or 0 if Linux doesn't report it."""
     try:
         statm = os.open("/proc/self/statm", os.O_RDONLY)  # takes half the time of `open`
     except OSError:
@@ -31,36 +31,38 @@ def resident_bytes() -> int:
 
 
 class Job:
-    """The time in each part of the job since its launch in ns, and samples of its memory.
+    """The time in ns that a job spends in each part, and samples of the job's memory use.
 
-    startup      -- the time from the launch to the end of the first step.
-    training     -- all later steps, without the parts below.
-    validation   -- calls to modules without gradients, and the time between two such calls.
-    checkpoints  -- calls to functions that save tensors.
-    recording    -- the time in which the hooks start and write the trace.
+    - startup: the time from the launch to the end of the first step.
+    - training: the time in all later steps, excluding the parts below.
+    - validation: the time in module calls without gradients, including the time between two such
+      calls.
+    - checkpoints: the time in functions that save tensors.
+    - recording: the time in which the hooks start the profiler and write the trace.
     """
 
     def __init__(self, launched_ns: int) -> None:
-        """Start the clocks. launched_ns -- the start of the program in ns since 1970."""
+        """Start the clocks. `launched_ns` is the start time of the program in ns since 1970."""
         self.launched_ns = launched_ns
         self.memory: dict[str, int] = {}
         """The resident memory and the GPU allocator's peak at the last sample, in bytes."""
         self.samples: list[list[int]] = []
-        """The step, resident memory and GPU allocator peak of each kept sample."""
+        """The step number, resident memory and GPU allocator peak of each sample."""
         self.next_sample = self.next_kept = 0
         self.between = SAMPLE_NS
         self.training = self.validation = self.recording = self.checkpoints = self.startup = 0
         self.steps = self.validated_steps = 0
         self.interval = launched_ns
-        """The start of the current step."""
+        """The start time of the current step."""
         self.spent = 0
-        """The time in the current step so far that doesn't count as step time."""
+        """The time in the current step that doesn't count as step time."""
         self.is_validated = False
         self.since: int | None = None
-        """The end of the last work in this step that isn't training; None during training."""
+        """The end time of the last work in this step except for training, or None during training.
+        """
 
     def restart(self) -> None:
-        """Count the previous steps as startup, because they weren't real steps."""
+        """Count all previous steps as startup, because they weren't real steps."""
         self.startup += self.training
         self.training = self.steps = self.validated_steps = 0
 
@@ -78,7 +80,7 @@ class Job:
         self.spent, self.is_validated = 0, False
 
     def begin_training(self) -> None:
-        """Record that a module is called with gradients."""
+        """Record the start of a module call with gradients."""
         self.since = None
 
     def end_validation(self, began_ns: int) -> None:
@@ -90,7 +92,7 @@ class Job:
         self.since, self.is_validated = now, True
 
     def note(self, part: str, began_ns: int) -> None:
-        """Add the time since `began_ns` to `checkpoints` or `recording`."""
+        """Add the time since `began_ns` to the part `checkpoints` or `recording`."""
         now = time.time_ns()
         setattr(self, part, getattr(self, part) + now - began_ns)
         self.spent += now - began_ns
@@ -117,7 +119,7 @@ class Job:
     def as_dict(self) -> dict[str, Any]:
         """Return all parts in ns, the number of steps, and the samples.
 
-        If most steps call a module without gradients, such as a teacher, the calls count as
+        If most steps call a module without gradients, such as a teacher model, these calls count as
         training.
         """
         training, validation = self.training, self.validation

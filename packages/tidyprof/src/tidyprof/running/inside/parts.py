@@ -1,4 +1,4 @@
-"""The parts of a step, and the time that the host spends in each part. Parts don't overlap."""
+"""Measure the host time in each part of a step. Parts don't overlap."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import ModuleType
 from typing import Any
 
 SCHEDULER = "/proc/thread-self/schedstat"
-"""The Linux file whose second number is the time in ns that a thread waited for a CPU core."""
+"""A Linux file whose second number is the time in ns that a thread has waited for a CPU core."""
 
 DECODE = "decode"
-"""A language model call with one token per sequence."""
+"""The part for language model calls with one token per sequence."""
 
 BETWEEN = "between steps"
-"""The time from the optimizer's step to the first module call. A loop without a DataLoader builds
-its batch in this part.
+"""The part from an optimizer step to the next module call. A loop without a DataLoader builds its
+batch in this part.
 """
 
 REST = "other"
@@ -29,8 +29,8 @@ class Parts:
     def __init__(self, torch: ModuleType) -> None:
         self.record_function = torch.autograd.profiler.record_function
         self.watchers = torch._C._len_torch_dispatch_stack
-        """A function that returns how many of the program's modes see every operator. These modes
-        would also see the ranges that this class adds to a trace.
+        """A function that returns the number of dispatch modes in the program. Such modes see every
+        operator, so they would also see the ranges that this class adds to a trace.
         """
         self.has_scheduler = os.path.exists(SCHEDULER)
         self.thread: int | None = None
@@ -58,12 +58,12 @@ class Parts:
         return before
 
     def leave(self, before: str | None) -> None:
-        """Record that the host is back in the part that `enter` returned, or in a later part."""
+        """Record that the host leaves a part, usually for the part that `enter` returned."""
         if before is not None:
             self.switch(before)
 
     def switch(self, part: str) -> None:
-        """Record that the host is in this part now."""
+        """Record that the host switches to this part."""
         now = time.perf_counter_ns()
         self.sums[self.part] = self.sums.get(self.part, 0) + now - self.since
         if self.in_trace:
@@ -73,14 +73,14 @@ class Parts:
         self.since = now
 
     def take(self) -> dict[str, int]:
-        """Return the sums so far in ns, and reset them."""
+        """Return the current sums in ns, and reset the sums."""
         self.switch(self.part)
         sums, self.sums = self.sums, {}
         return sums
 
     def trace(self, on: bool) -> None:
-        """Start or stop recording each interval of a part, with a range in the trace and the
-        thread's clocks.
+        """Start or stop recording the intervals of all parts. Each interval has a range in the
+        trace and readings of the thread's clocks.
         """
         if on:
             self._begin_piece(self.part)
@@ -102,8 +102,8 @@ class Parts:
             self._range = None
 
     def _read_clocks(self) -> list[int]:
-        """Return the time and this thread's CPU time. If Linux reports it, also return how long the
-        thread waited for a CPU core.
+        """Return the current time and this thread's CPU time. If Linux reports the time that the
+        thread waited for a CPU core, return that time, too.
         """
         clocks = [time.perf_counter_ns(), time.thread_time_ns()]
         if self.has_scheduler:

@@ -1,4 +1,4 @@
-"""Time and trace some steps in these stages, and keep the results.
+"""Time and trace some steps in several stages, and save the results.
 
     warm-up          steps that don't count, because libraries load and kernels are compiled
     before           steps that are only timed
@@ -7,8 +7,8 @@
     after            steps that are timed after the trace
     done             the hooks have finished
 
-In `before` and `after`, the hooks wait for the GPU only at the start and the end, so the host can
-run ahead.
+During the stages `before` and `after`, the hooks wait for the GPU only at the start and the end, so
+the host can run ahead.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ TIMED = 20
 """The maximum number of steps in BEFORE and in AFTER."""
 
 LONGEST_S, FEWEST = 30.0, 3
-"""Limits for long steps. WARM_UP, BEFORE and AFTER end after LONGEST_S seconds if they have at
-least FEWEST steps.
+"""Limits for programs with long steps. The stages WARM_UP, BEFORE and AFTER end after LONGEST_S
+seconds if they contain at least FEWEST steps.
 """
 
 LONG_STEP_RATIO = 3.0
-"""Steps longer than this many medians do extra work, such as a checkpoint. They are counted
-separately.
+"""The minimum ratio of a long step to the median step. Long steps do extra work, such as a
+checkpoint, and are counted separately.
 """
 
 LEAST_EXTRA_NS = 2e8
-"""A step next to the trace counts as long only if it takes at least this much longer, in ns. The
-profiler lengthens its first steps.
+"""The minimum extra time in ns of a long step directly before or after the trace. The limit is high
+because the profiler slows down its first steps.
 """
 
 STACKS_BYTES = 4_000_000_000
-"""The maximum memory for call stacks. At this limit, the trace ends."""
+"""The maximum memory for call stacks in bytes. At this limit, the hooks end the trace."""
 
 LOG_LEVEL = "KINETO_LOG_LEVEL"
-"""The environment variable that sets what torch.profiler prints to standard error. Only its first
-use in a process counts.
+"""The environment variable that controls the output of torch.profiler on standard error. Only its
+value at the first use in a process matters.
 """
 
 SAVE_S = 30.0
-"""The longest time between two writes of the job's state after the trace is complete."""
+"""The number of seconds between two writes of the job's state after the trace is complete."""
 
 
 class AtThreadEnd:
-    """A value in threading.local that calls a function when its thread ends."""
+    """A value for threading.local that calls a function when the thread ends."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
@@ -79,8 +79,8 @@ class AtThreadEnd:
 
 
 class Recorder:
-    """The recorder of one process, which times and traces steps. The hooks report every event to
-    it.
+    """The recorder of one process, which times and traces steps. The hooks send all events to the
+    recorder.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Recorder:
         job: Job,
         cost_so_far: Callable[[], float],
     ) -> None:
-        """Start the warm-up. asked -- the options of the command; cost_so_far -- see Hooks."""
+        """Start the warm-up. `asked` contains the options. For `cost_so_far`, see Hooks."""
         self.torch, self.asked, self.parts, self.job = torch, asked, parts, job
         self.cost_so_far = cost_so_far
         self.files: Files | None = None
@@ -106,9 +106,10 @@ class Recorder:
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
-        """Start again with steps from this source (mark, optimizer, backward, module or replay).
+        """Restart the recording. The source of steps is mark, optimizer, backward, module or
+        replay.
 
-        last -- as in Marker.
+        - last: the same as in Marker.
         """
         self.drop_trace()
         self.source, self.marker = source, Marker(last)
@@ -131,7 +132,7 @@ class Recorder:
     # Steps
 
     def event(self, kind: Hashable, name: str) -> None:
-        """Record an event that may mark a step, with its kind and its displayed name."""
+        """Record an event that may mark a step, with its kind and its display name."""
         if self._is_capturing():
             return
         self.names.setdefault(kind, name)
@@ -143,10 +144,10 @@ class Recorder:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """End a completed step, if torch.profiler can start or stop here.
+        """End a completed step if torch.profiler can start or stop at this point.
 
-        The profiler must start and stop on the same thread, but optimizers may step on an autograd
-        thread. It also can't start or stop within a backward pass, because it would record only
+        The profiler must start and stop on the same thread, but optimizers may run on an autograd
+        thread. The profiler also can't start or stop within a backward pass, because it would miss
         the start or the end of some functions.
         """
         if self.is_due and self.parts.thread == threading.get_ident() and not self._in_backward():
@@ -185,7 +186,7 @@ class Recorder:
     def note_weights(self, optimizer: Any) -> None:
         """Count the elements of an optimizer's matrices by type.
 
-        The count runs only once, and only if no mode of the program would see it.
+        Count only once, and only if no function mode of the program would see the queries.
         """
         if self.weights or self.all_steps or self.torch._C._len_torch_function_stack():
             return
@@ -196,7 +197,7 @@ class Recorder:
                     self.weights[kind] = self.weights.get(kind, 0) + values.numel()
 
     def _is_warm(self) -> bool:
-        """Return True if the steps have settled. Compilation extends the warm-up by a few steps."""
+        """Return True if the warm-up is complete. Compilation extends the warm-up."""
         compiled = sys.modules.get("torch._dynamo.utils")
         self.graphs.append(compiled.counters["stats"]["unique_graphs"] if compiled else 0)
         skip = max(1, self.asked["after"] // 3)
@@ -242,16 +243,17 @@ class Recorder:
             self._begin_trace()
 
     def _end_timing(self, closing: bool = False) -> None:
-        """Summarize the timed steps, and write one line for each.
+        """Summarize the timed steps, and write one line for each step.
 
-        closing -- True if the program ends. The time after its last step isn't a step.
+        - closing: whether the program is ending. At the end of the program, the time after the last
+          step isn't a step.
         """
         if not self.rows or self.files is None:
             return
         self._wait_for_gpu()
         whole = (time.perf_counter() - self.begun) * 1e9
-        # With a GPU, the host's parts don't show how the time is spent. Then a line contains only
-        # the step time that the GPU measured.
+        # In a run with a GPU, the host's parts don't show how the GPU spends its time. Therefore,
+        # each line contains only the step time that the GPU measured.
         on_gpu = [
             first.elapsed_time(then) * 1e6
             for first, then in zip(self.moments, self.moments[1:], strict=False)
@@ -295,7 +297,7 @@ class Recorder:
         self._save()
 
     def _note_moment(self) -> None:
-        """Record an event in the GPU queue, which takes microseconds and doesn't block the host."""
+        """Record a GPU event, which takes microseconds and doesn't block the host."""
         if self._has_gpu():
             moment = self.torch.cuda.Event(enable_timing=True)
             moment.record()
@@ -307,7 +309,7 @@ class Recorder:
         profiling = self.torch.profiler
         if self.parts.watchers():
             self.leave_alone(
-                "A TorchDispatchMode of the program sees every operator, so there is no trace."
+                "A TorchDispatchMode of the program sees every operator, so no trace was recorded."
             )
             self._finish()
             return
@@ -323,7 +325,7 @@ class Recorder:
             record_shapes=self.asked["shapes"],
         )
         profiler = self.local.profiler = self.profiler
-        # torch can't end a thread while it records the thread's operators.
+        # A thread can't end while torch records the thread's operators.
         self.local.end = AtThreadEnd(lambda: self._stop(profiler))
         self.most_bytes = resident_bytes() + STACKS_BYTES
         self.traced = 0
@@ -336,7 +338,7 @@ class Recorder:
         self.begun = time.perf_counter()
 
     def _may_record_stacks(self) -> bool:
-        """Return True if call stacks were requested and Python's only profile function is free."""
+        """Return True if the user requested call stacks and Python's profile function is unused."""
         if not self.asked["stacks"]:
             return False
         is_free = sys.getprofile() is None and threading.getprofile() is None
@@ -345,7 +347,7 @@ class Recorder:
         return is_free
 
     def _begin_profiler(self, begin: Callable[[], None]) -> None:
-        """Call a function that starts torch.profiler, and suppress its output."""
+        """Call a function that starts torch.profiler, and suppress the profiler's output."""
         self.is_beginning = True
         is_silenced = LOG_LEVEL not in os.environ
         if is_silenced:
@@ -359,8 +361,8 @@ class Recorder:
             self.profile_function = sys.getprofile()
 
     def _trace(self) -> None:
-        # Another thread found the program's own profiler, or the thread that started the trace has
-        # ended and this thread has the same number.
+        # Either another thread detected a profiler of the program, or the thread that started the
+        # trace has ended and this thread reuses its number.
         if self.foreign or not self._is_on_thread():
             self.drop_trace()
             self.stage = SETTLING
@@ -424,7 +426,7 @@ class Recorder:
     def _stop(self, profiler: Any) -> None:
         """Stop torch.profiler, even if it was interrupted while it started or stopped.
 
-        If the program replaced torch's profile function in the meantime, restore the program's
+        If the program has replaced torch's profile function in the meantime, restore the program's
         function.
         """
         if hasattr(self.local, "end"):  # otherwise the thread is ending
@@ -441,9 +443,10 @@ class Recorder:
                 getattr(theirs, "enable", lambda: sys.setprofile(theirs))()
 
     def drop_trace(self) -> None:
-        """Release the profiler without a trace, after any backward pass that is still running.
+        """Release the profiler without a trace. If a backward pass is running, stop the profiler
+        when the pass ends.
 
-        Only the thread that started the profiler can stop it.
+        Only the thread that started the profiler can stop the profiler.
         """
         is_on_thread = self._is_on_thread()
         profiler, self.profiler = self.profiler, None
@@ -462,7 +465,7 @@ class Recorder:
         return getattr(self.local, "profiler", None) is self.profiler
 
     def leave_alone(self, reason: str) -> None:
-        """Record no trace, because the program uses the only profiler or would see the hooks."""
+        """Skip the trace, because the program uses the only profiler or would see the hooks."""
         if self.foreign or self.stage == DONE:
             return
         self.foreign = True
@@ -484,7 +487,8 @@ class Recorder:
             return
         if self.stage in (BEFORE, AFTER) and self.rows:
             self._end_timing(closing=True)
-        # The last step of the trace would contain everything after the steps.
+        # Discard an unfinished trace, because its last step would contain everything after the
+        # steps.
         self.drop_trace()
         self.about["closed"] = True
         self._save()
@@ -515,9 +519,11 @@ class Recorder:
         self.files.tell(self.about)
 
     def _unjudged(self) -> dict[str, float]:
-        """Return the time in ns of the steps next to the trace, and the time of the long ones.
+        """Return the total time in ns of the steps directly before and after the trace, and the
+        time of the long steps among them.
 
-        Long steps do more work than the timed steps, such as loading a model at its first use.
+        Long steps do more work than the timed steps. For example, they load a model at its first
+        use.
         """
         usual = self.about.get(BEFORE, {}).get("step_ns", 0.0)
         least = max(LONG_STEP_RATIO * usual, usual + LEAST_EXTRA_NS)
@@ -525,17 +531,17 @@ class Recorder:
 
     @property
     def needed(self) -> int:
-        """The number of steps that a trace needs."""
+        """The number of steps that a program must run for a complete trace."""
         return self.asked["after"] + 1 + self.asked["steps"]
 
     def _gpu_peak_bytes(self) -> int | None:
-        """Return the peak of the GPU's allocator so far; None without a GPU."""
+        """Return the peak memory of the GPU allocator so far, or None without a GPU."""
         return int(self.torch.cuda.max_memory_allocated()) if self._has_gpu() else None
 
     # GPU
 
     def _has_gpu(self) -> bool:
-        # `is_available` would query the driver, which takes a long time.
+        # The function `is_available` would query the driver, which takes a long time.
         return bool(self.torch.cuda.is_initialized())
 
     def _is_capturing(self) -> bool:
@@ -550,8 +556,8 @@ class Recorder:
 def alike_of(decodes: Sequence[bool]) -> list[int]:
     """Return the positions of comparable steps.
 
-    If most steps are language model calls with a single token (decode), these are the calls to
-    compare. Otherwise, all steps are comparable.
+    If most steps are decode calls of a language model, only these calls are comparable. Otherwise,
+    all steps are comparable.
     """
     is_writing = sum(decodes) > len(decodes) / 2
     return [step for step, decode in enumerate(decodes) if decode or not is_writing]

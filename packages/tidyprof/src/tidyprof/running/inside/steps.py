@@ -1,4 +1,4 @@
-"""Find the steps of a program from the order of its optimizer steps or module calls."""
+"""Find the steps of a program based on the order of its optimizer steps or module calls."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Hashable, Sequence
 from itertools import groupby
 
 MAX_ORDERED_EVENTS = 64
-"""The number of events to consider, which is ten rounds of a program with six optimizers."""
+"""The number of events to consider, which is enough for ten rounds of a program with six
+optimizers.
+"""
 
 
 def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
-    """Return the kinds of event that mark the steps, from events in order. Each occurrence of such
+    """Return the kinds of events that mark steps, based on the order of events. Each event of such
     a kind is a step.
 
-    If there is only one kind, it marks the steps. If kinds alternate and at least one kind never
-    occurs twice in a row, each round is a step. The rarest such kind marks it. If several are
-    equally rare, the kind that ends (`last`) or starts a round marks it. Otherwise, each event is a
-    step, for example if clients train one after the other.
+    If there is only one kind, this kind marks the steps. If kinds alternate and at least one kind
+    never occurs twice in a row, each round is a step. The rarest kind that never occurs twice in a
+    row then marks the steps. If several kinds are equally rare, the kind at the end (`last`) or at
+    the start of a round marks the steps. In all other cases, each event is a step, for example if
+    clients train one after the other.
     """
     kinds = list(dict.fromkeys(events))
     runs = [(kind, len(list(run))) for kind, run in groupby(events)]
@@ -27,13 +30,13 @@ def marks_of(events: Sequence[Hashable], last: bool) -> set[Hashable]:
     if not returned or not single:
         return set(kinds)
     rarest = min(events.count(kind) for kind in single)
-    # A kind that occurred once less often may still follow, because the last round may not be over.
+    # Allow for one missing event, because the last round may be incomplete.
     chosen = [kind for kind in single if events.count(kind) <= rarest + 1]
     return {chosen[-1 if last else 0]}
 
 
 class Marker:
-    """A consumer of events that decides which of them end a step (`last`) or start one."""
+    """An object that decides which events mark the end (`last`) or the start of a step."""
 
     def __init__(self, last: bool) -> None:
         self.last = last
@@ -41,11 +44,14 @@ class Marker:
         self.marks: set[Hashable] = set()
 
     def is_step(self, kind: Hashable) -> bool:
-        """Return True if this event marks a step. Later events may prove early results wrong."""
+        """Return True if this event marks a step. Results for the first events may turn out to be
+        wrong.
+        """
         if len(self.events) < MAX_ORDERED_EVENTS:
             self.events.append(kind)
             self.marks = marks_of(self.events, self.last)
-        # A new kind counts, because a new optimizer (for example, per epoch) replaces an old one.
+        # Accept a new kind, because a new optimizer may replace an old optimizer, for example in
+        # each epoch.
         return kind in self.marks or kind not in self.events
 
     @property

@@ -1,7 +1,7 @@
 """Decide whether an exception in a hook belongs to the program or to the hooks.
 
-While a hook runs, Python may call a signal handler of the program or raise an exception that
-another thread of the program sent. Such an exception must reach the program.
+While a hook runs, Python may call a signal handler of the program. Python may also raise an
+exception that another thread of the program sent. Exceptions of the program must reach the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def is_of_program(error: BaseException) -> bool:
-    """Return True if the hooks can't have raised this exception."""
+    """Return True if this exception can't come from the hooks."""
     if not isinstance(error, Exception):  # such as KeyboardInterrupt and SystemExit
         return True
     defined_in = type(error).__module__
@@ -26,7 +26,8 @@ def is_of_program(error: BaseException) -> bool:
         getattr(sys.modules.get(defined_in), "__file__", None)
     ):
         return True
-    # A thread sends an exception class, which Python raises without an argument.
+    # Exceptions from other threads have no arguments, because a thread sends only the exception
+    # class.
     if not error.args and not isinstance(error, AssertionError | MemoryError | StopIteration):
         return True
     handlers = _handlers()
@@ -37,7 +38,7 @@ def is_of_program(error: BaseException) -> bool:
 
 
 def _is_known(file: str | None) -> bool:
-    """Return True for code from the hooks, torch or the standard library."""
+    """Return True if the code is from the hooks, torch or the standard library."""
     torch = os.path.dirname(str(sys.modules["torch"].__file__))
     library = sysconfig.get_path("stdlib")
     if file is None or file.startswith(("<frozen", HERE + os.sep, torch + os.sep)):
@@ -46,7 +47,7 @@ def _is_known(file: str | None) -> bool:
 
 
 def _handlers() -> set[CodeType]:
-    """Return the code of all signal handlers, including handlers in torch or the library."""
+    """Return the code of all signal handlers, including handlers in torch and Python."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     return {code for handler in handlers if (code := _code_of(handler)) is not None}
 
