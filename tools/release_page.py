@@ -64,8 +64,8 @@ TORCH = """\
 ## torch for a release
 
 `make setup TORCH=rocm7.2` installs PyTorch for ROCm 7.2 and its patch releases. The setup rejects \
-releases that aren't in the table and `rocm6.2`, because the course needs PyTorch 2.6 or newer \
-(2.7.1 on Python 3.13). The table shows the newest PyTorch version in November 2026. The list shows \
+releases that aren't in the table. It also rejects `rocm6.2`, because the course needs PyTorch 2.6 \
+or newer (2.7.1 on Python 3.13). The table shows the newest PyTorch version in November 2026. The list shows \
 the indexes that uv doesn't know. For ROCm 10.0 and 10.1, also [specify your GPU \
 architecture](setup.md#set-up-on-a-cluster).
 """
