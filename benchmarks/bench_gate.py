@@ -189,7 +189,7 @@ def missed(kind: str, repeats: int, paired: bool, random: np.random.Generator) -
 
 def table(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> list[str]:
     """Return a Markdown table with shares as percentages."""
-    lines = ["| " + " | ".join(map(str, headings)) + " |", "| --- " * len(headings) + "|"]
+    lines = ["| " + " | ".join(map(str, headings)) + " |", "|---" * len(headings) + "|"]
     for row in rows:
         cells = (f"{100 * cell:.1f}%" if isinstance(cell, float) else str(cell) for cell in row)
         lines.append("| " + " | ".join(cells) + " |")

@@ -39,7 +39,7 @@ HEAD = f"""\
 
 This page lists what changed in the course's tools between ROCm {shown()[0]} and {shown()[-1]}, \
 and how to write
-commands that work on all releases. The doctor shows your release:
+commands that work on all releases. The doctor shows your ROCm release:
 
 ```text
 $ .venv/bin/python -m proflab doctor
@@ -63,33 +63,24 @@ A release is *unconfirmed* until we see its release notes.
 TORCH = """\
 ## torch for a release
 
-`make setup TORCH=rocm7.2` installs torch for ROCm 7.2 and its patch releases. \
-The course needs torch 2.6 or newer (2.7.1
-on Python 3.13), so the setup refuses `rocm6.2` and releases without a column. The table shows
-the newest torch in November 2026. The list shows the indexes that uv doesn't know.
-
-For ROCm 10.0 and 10.1, also name your GPU architecture: \
-`make setup TORCH=rocm10.1 GFX=gfx942`. Otherwise, on a machine
-without a GPU, the setup downloads 10 GB of kernels for all architectures instead of 2 GB.
+`make setup TORCH=rocm7.2` installs PyTorch for ROCm 7.2 and its patch releases. The setup rejects \
+releases that aren't in the table. It also rejects `rocm6.2`, because the course needs PyTorch 2.6 \
+or newer (2.7.1 on Python 3.13). The table shows the newest PyTorch version in November 2026. The list shows \
+the indexes that uv doesn't know. For ROCm 10.0 and 10.1, also [specify your GPU \
+architecture](setup.md#set-up-on-a-cluster).
 """
 
 PROFILERS = """\
-AMD's torch wheels for ROCm 10.0 and 10.1 lack `rocprof-sys` and `rocprof-compute`. \
-Install them with the ROCm version of
-your torch, so that pip doesn't replace torch's ROCm packages:
-
-```
-pip install --index-url https://stable.repo.amd.com/rocm/whl-next/ "rocm[profiler]==10.1.0"
-```
+AMD's PyTorch wheels for ROCm 10.0 and 10.1 don't include `rocprof-sys` and `rocprof-compute`, so \
+[install AMD's profilers](setup.md#install-amds-profilers).
 """
 
 CHANGES = f"""\
 ## How to read the tables
 
-7.0+ means ROCm 7.0 and newer. *All* means {shown()[0]} and newer, and perhaps older releases. A \
-bold number introduces
-the behavior of that release and newer ones. The text after *Portable* works on all releases.
-`src/proflab/releases.toml` contains the sources.
+7.0+ means ROCm 7.0 and newer. *All* means {shown()[0]} and newer, and perhaps older releases. The \
+text after a bold number describes the behavior of that release and newer releases. The commands \
+after *Portable* work on all releases. `src/proflab/releases.toml` lists the sources.
 """
 
 

@@ -50,7 +50,7 @@ def rates(rows: Sequence[Row]) -> str:
     lines = [
         "| collection | conditions | verdicts | right | right: confident | right: inconclusive"
         " | names no cause | wrong |",
-        "| --- | --- |" + " --: |" * 6,
+        "|---|---|" + "--:|" * 6,
     ]
     for collection, conditions in dict.fromkeys((row.collection, row.conditions) for row in rows):
         own = [row for row in rows if (row.collection, row.conditions) == (collection, conditions)]
