@@ -35,7 +35,7 @@ def headline(found: Diagnosis) -> str:
 
 
 def where_to_read(found: Diagnosis) -> str:
-    """Return a sentence that names the page and the lesson about the cause."""
+    """Return a sentence that names the page and the lesson that explain the cause."""
     lesson = f"lesson {found.lesson} and " if found.lesson else ""
     return f"Read {lesson}{PAGE}#{found.cause}."
 

@@ -137,7 +137,7 @@ class Sequence:
         self.default_track = defaults.track_event_defaults.track_uuid
 
     def learn(self, interned: Any) -> None:
-        """Add numbered names from a packet."""
+        """Add the names in a packet, keyed by their numbers."""
         self.names.update((entry.iid, entry.name) for entry in interned.event_names)
         self.categories.update((entry.iid, entry.name) for entry in interned.event_categories)
         self.annotations.learn(interned)

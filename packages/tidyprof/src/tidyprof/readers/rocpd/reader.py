@@ -168,7 +168,7 @@ def _counters(
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
-    """Return counter samples. The time of a sample is the start of the dispatch or call. If there
+    """Return counter samples. The timestamp of a sample is the start time of the dispatch or call. If there
     is no dispatch or call, the time in the database is used.
     """
     if not len(values):
