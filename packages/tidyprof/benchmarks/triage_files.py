@@ -144,7 +144,7 @@ def _overhead() -> str:
         widths.append(high / low)
         inside += low <= step <= high
     return (
-        f"On the GPU, traced steps took {_span(longer)} times as long as unprofiled ones. Triage"
+        f"On the GPU, traced steps took {_span(longer)} times as long as unprofiled steps. Triage"
         " estimates a range for the unprofiled step from the trace alone. This range contains the"
         f" measured step of {inside} of {len(TRUTH)} variants. Its high end is {_span(widths)} times"
         " its low end."
