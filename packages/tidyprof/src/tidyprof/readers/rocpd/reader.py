@@ -168,8 +168,10 @@ def _counters(
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
-    """Return counter samples. The timestamp of a sample is the start time of the dispatch or call. If there
-    is no dispatch or call, the time in the database is used.
+    """Return counter samples.
+
+    The timestamp of a sample is the start time of the dispatch or call. Without a dispatch or call,
+    it is the time in the database.
     """
     if not len(values):
         return pd.DataFrame()
