@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -92,3 +93,19 @@ def test_weights_in_float64_are_a_note() -> None:
 def test_a_long_validation_is_a_note() -> None:
     assert "33%" in _notes(job={"training_ns": 20, "validation_ns": 10, "memory": []})
     assert not _notes(job={"training_ns": 200, "validation_ns": 10, "memory": []})
+
+
+def test_a_timeout_of_the_program_passes_through_the_measurement_of_memory(
+    inside: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A TimeoutError is an OSError, and a signal handler may raise it at any time."""
+
+    def ring(*details: object) -> NoReturn:
+        raise TimeoutError("time limit")
+
+    torch = ModuleType("torch")
+    torch.__file__ = "/nowhere/torch/__init__.py"
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(inside.job.os, "open", ring)
+    with pytest.raises(TimeoutError, match="time limit"):
+        inside.job.resident_bytes()

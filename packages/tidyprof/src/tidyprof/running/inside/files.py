@@ -66,7 +66,7 @@ def started(pid: int | str = "self") -> int | None:
         with open(f"/proc/{pid}/stat") as file:
             # The program's name in parentheses may contain spaces.
             return int(file.read().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+    except (FileNotFoundError, PermissionError, ProcessLookupError, ValueError, IndexError):
         return None
 
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tidyprof_inside.whose import is_of_program
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 SAMPLES = 512
@@ -22,7 +24,9 @@ def resident_bytes() -> int:
     """Return the resident memory of this process, or 0 if Linux doesn't report it."""
     try:
         statm = os.open("/proc/self/statm", os.O_RDONLY)  # takes half the time of `open`
-    except OSError:
+    except OSError as error:  # may be a TimeoutError from a signal handler of the program
+        if is_of_program(error):
+            raise
         return 0
     try:
         return int(os.read(statm, 256).split()[1]) * PAGE_BYTES
