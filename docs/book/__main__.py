@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ TARGET = REPOSITORY / "build/book"
 CONFIGURATION = Path(__file__).resolve().parent
 DOWNLOADS = "downloads"
 """Folder next to the pages for the learners' notebooks, which aren't pages."""
+
+
+LUNR = "contrib/search/templates/search/lunr.js"
+"""Path of the search engine Lunr in the MkDocs package. It ranks the sections in the browser."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -207,6 +212,7 @@ def build_site(pages: Path, html: Path, builder: str = "html") -> int:
     command += [pages, html]
     if not (done := subprocess.run(command, check=False).returncode):
         finish(html)
+        shutil.copy(files("mkdocs").joinpath(LUNR), html)
     return done
 
 

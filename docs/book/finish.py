@@ -9,11 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 from hashlib import sha256
 from html import escape, unescape
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 
 from docs.book import traces
@@ -114,9 +112,6 @@ _LABEL = re.compile(r"\S[^ ]*(?: [^ ]+)*  +")
 SHORT_LINES = 30
 """Maximum number of output lines that stay together on one sheet of paper."""
 
-LUNR = "contrib/search/templates/search/lunr.js"
-"""Path of the search engine Lunr in the MkDocs package. It ranks the sections in the browser."""
-
 PAPER_COLUMNS = range(104, 150)
 """Line lengths in characters that fit on paper in smaller type.
 
@@ -143,7 +138,6 @@ def finish(html: Path) -> None:
     written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
     # Write a script, because a page that was opened as a file can't read JSON.
     (html / "search_texts.js").write_text(f"const SEARCH_TEXTS = {written};\n", encoding="utf-8")
-    shutil.copy(files("mkdocs").joinpath(LUNR), html)
 
 
 def finished(page: str, images: Path, up: str) -> str:
