@@ -209,7 +209,7 @@ def equal_versions(times: np.ndarray, random: np.random.Generator) -> list[str]:
     headings = ["runs per version", "confidence level, paired", "interval, paired"]
     headings += ["interval, unpaired, independent noise", "interval, unpaired, lasting noise"]
     headings += ["any part, paired", "any part, unpaired"]
-    headings += ["rising load, new version always second", "rising load, random order"]
+    headings += ["paired, rising load, new version second", "paired, rising load, random order"]
     rows: list[list[object]] = []
     for number in REPEATS:
         loads = [partial(draw, number, random) for draw in (independent, lasting)]
