@@ -1,0 +1,72 @@
+"""rocprofv3's CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tidyprof
+from tidyprof_tests.readers.kit import Event, Sample, Writer
+from tidyprof_tests.readers.test_rocprofv3_bad_input import SEEDS, TRACE
+from tidyprof_tests.rocprofv3_writer import (
+    START_NS,
+    Call,
+    Copy,
+    Kernel,
+    call_csv,
+    copy_csv,
+    kernel_csv,
+)
+
+RECORDINGS = {
+    "kernel_trace": "rocprofv3-csv-docs/kernel_trace.csv",
+    "counter_collection": "rocprofv3-csv-docs/counter_collection.csv",
+}
+SAMPLES = {
+    (key := name.removeprefix("1_").removesuffix(".csv")): Sample(
+        name,
+        content,
+        tidyprof.read_rocprofv3,
+        others={"1_kernel_trace.csv": TRACE} if key == "agent_info" else {},
+        recording=RECORDINGS.get(key, ""),
+    )
+    for name, content in SEEDS.items()
+    if name.endswith(".csv")
+}
+
+
+def parts(events: Sequence[Event]) -> tuple[list[Kernel], list[Call], list[Copy]]:
+    """The events as rocprofv3's tables have them."""
+    kernels, calls, copies = [], [], []
+    for one in events:
+        times = (one.start, one.duration)
+        ids = (one.number + 1, one.number + 1)
+        if one.kind == "kernel":
+            kernels.append(Kernel(one.name, *times, *ids, stream=one.stream, thread=one.thread))
+        elif one.kind == "copy":
+            copies.append(Copy("HOST_TO_DEVICE", *times, ids[0]))
+        else:
+            calls.append(Call(one.name, *times, ids[0], domain=one.kind))
+        if one.launched:
+            launch = (one.start - 5_000, 3_000, ids[0])
+            calls.append(Call("hipLaunchKernel", *launch, thread=one.thread))
+    return kernels, calls, copies
+
+
+def write(folder: Path, events: Sequence[Event]) -> Path:
+    kernels, calls, copies = parts(events)
+    texts = {
+        "kernel": kernel_csv(kernels) if kernels else "",
+        "memory_copy": copy_csv(copies) if copies else "",
+    }
+    for part in ("HIP", "MARKER"):
+        own = [call for call in calls if call.domain.startswith(part)]
+        texts[f"{part.lower()}_api"] = call_csv(own) if own else ""
+    for subject, text in texts.items():
+        if text:
+            (folder / f"1_{subject}_trace.csv").write_text(text)
+    return folder
+
+
+KINDS = ("kernel", "copy", "HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API")
+WRITER = Writer(write, START_NS, KINDS, streams=True)
