@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from os import PathLike
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Unpack
 
 import numpy as np
@@ -158,7 +158,8 @@ def processors() -> int:
 def _begin() -> None:
     """Make a worker end silently after Ctrl-C and when its parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _hold_interrupts(False)
+    if os.name != "nt":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -167,13 +168,28 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _hold_interrupts(held: bool) -> None:
-    """Block or unblock Ctrl-C in this process and in processes that start while Ctrl-C is blocked.
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block. Processes that start in the block begin with Ctrl-C
+    blocked.
 
-    During Python's startup, Ctrl-C would cause a traceback.
+    Ctrl-C would cause a traceback in a process that is starting, and it could leave such a process
+    waiting forever for its data. Blocking the signal in this thread isn't enough. Another thread,
+    such as one of NumPy's, would receive the signal, and Python would still interrupt this thread.
     """
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, [signal.SIGINT])
+    if current_thread() is not main_thread() or os.name == "nt":
+        yield
+        return
+    arrived: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.signal(signal.SIGINT, handler)
+        if arrived:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _refuse_unsendable(reduce: Reduce) -> None:
@@ -205,11 +221,8 @@ def _outcomes(
     if pool is None:
         yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
         return
-    _hold_interrupts(True)
-    try:
+    with _interrupts_held():
         futures = {pool.submit(reduced, file): file for file in files}
-    finally:
-        _hold_interrupts(False)
     try:
         for future in as_completed(futures):
             yield futures[future], _known(futures[future], future.result, on_error)

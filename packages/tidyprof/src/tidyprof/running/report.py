@@ -18,6 +18,9 @@ ABOUT = "run_rank*.json"
 KEYS = {"rank", "world", "stage", "source", "marks", "backwards", "machine", "all_steps", "needed"}
 """The keys that the metadata file of each rank always contains."""
 
+WINDOW_KEYS = {"steps", "step_ns", "parts_ns", "hooks_ns", "prefill"}
+"""The keys of each period in which steps were timed. Older releases wrote others."""
+
 WINDOWS = ("before", "after")
 """The periods before and after the trace in which steps were timed."""
 
@@ -92,13 +95,14 @@ def _ranks(folder: Path) -> dict[int, Mapping[str, Any]]:
     """Return the data that each rank wrote.
 
     A file counts as missing if it is incomplete because the process was killed. A file also counts
-    as missing if other software wrote it.
+    as missing if other software or an older release wrote it.
     """
     ranks = {}
     for file in sorted(folder.glob(ABOUT)):
         try:
             about = json.loads(file.read_text(encoding="utf-8"))
-            if about.keys() >= KEYS:
+            windows = [about[name] for name in WINDOWS if name in about]
+            if about.keys() >= KEYS and all(one.keys() >= WINDOW_KEYS for one in windows):
                 ranks[int(about["rank"])] = about
         except (OSError, ValueError, AttributeError, TypeError):
             continue
