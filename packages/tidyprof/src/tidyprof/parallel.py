@@ -158,8 +158,7 @@ def processors() -> int:
 def _begin() -> None:
     """Make a worker end silently after Ctrl-C and when its parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if os.name != "nt":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -177,7 +176,7 @@ def _interrupts_held() -> Iterator[None]:
     waiting forever for its data. Blocking the signal in this thread isn't enough. Another thread,
     such as one of NumPy's, would receive the signal, and Python would still interrupt this thread.
     """
-    if current_thread() is not main_thread() or os.name == "nt":
+    if current_thread() is not main_thread():
         yield
         return
     arrived: list[int] = []

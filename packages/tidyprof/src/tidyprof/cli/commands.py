@@ -41,7 +41,6 @@ from tidyprof.cli.output import (
     with_origin,
 )
 from tidyprof.cli.triage import triage
-from tidyprof.cli.usage import TOP_IN_TERMINAL
 from tidyprof.errors import UserError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import DEVICE_KINDS, ORDER, Profile
@@ -59,6 +58,9 @@ SUMMARY_COLUMNS = {
 """The columns of the exported summary. The table has one row per device. A file without device
 events has one row.
 """
+
+TOP_IN_TERMINAL = 20
+"""The default number of table rows on a terminal. Pipes and files receive all rows."""
 
 TOP_IN_SUMMARY = 5
 """The maximum number of kernels or operators in a summary."""

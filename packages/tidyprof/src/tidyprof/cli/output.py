@@ -6,9 +6,7 @@ import io
 import os
 import platform
 import sys
-import textwrap
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
@@ -25,13 +23,17 @@ from rich.text import Text
 
 from tidyprof.analyses.common import join
 from tidyprof.atomic_write import whole_file
-from tidyprof.cli.usage import EXPORTS, STDOUT
 from tidyprof.errors import UserError, missing_extra, one_line
 from tidyprof.escaping import csv_text, printable, with_minus
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.running.report import Run, machine_of
 from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Origin, Profile, is_identifier
+
+STDOUT = "-"
+"""The --json argument that selects standard output. With this argument, commands print nothing
+else.
+"""
 
 _UNLIMITED = 100_000
 """The assumed width of a pipe in columns, which is wide enough for any table."""
@@ -44,22 +46,12 @@ MUTED_STYLE = "color(243)"
 on black and on white backgrounds. NO_COLOR disables the style.
 """
 
-_AROUND = 2
-"""The extra width of each table column on a terminal, in characters."""
-
-_HEADS = (1 / 2, 1 / 3, 2 / 3)
-"""Possible shares of a string's beginning in the shortened string. The best share keeps the most
-strings distinct. If several shares are equally good, the first of these shares is used.
-"""
-
 _WRITERS = {
     "--csv": lambda table, path: _for_spreadsheets(table).to_csv(path, index=False),
     "--json": lambda table, path: table.to_json(
         path, orient="records", double_precision=15, indent=1
     ),
-    "--parquet": lambda table, path: table.to_parquet(path, index=False, engine="pyarrow"),
 }
-_MODULES_OF_OPTIONS = {"--parquet": "pyarrow", "--html": "matplotlib"}
 
 
 # Tables and lines
@@ -122,106 +114,40 @@ def say(line: str, style: str = "") -> None:
 
 
 def show(columns: Iterable[Column]) -> None:
-    """Print a table. The caller must omit empty columns."""
+    """Print a table. The caller must omit empty columns.
+
+    On a terminal, long texts wrap, and units move below their headings. Numbers never wrap.
+    """
+    wide = not on_terminal()
+    table = Table(
+        box=None if wide else box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 2, 0, 0) if wide else (0, 0, 0, 1),
+        header_style="" if wide else "bold",
+    )
     columns = list(columns)
-    if on_terminal():
-        _show_in_lines(columns)
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for column in columns:
-        table.add_column(Text(column.heading), justify="left" if column.is_text else "right")
+        heading = column.heading if wide else "\n".join(column.heading.rpartition(" ")[::2])
+        table.add_column(
+            Text(heading),
+            justify="left" if column.is_text else "right",
+            overflow="fold",
+            no_wrap=wide or not column.is_text,
+            min_width=min(_MIN_TEXT, max(map(cell_len, column.values), default=0)),
+        )
     for row in zip(*(column.values for column in columns), strict=True):
-        table.add_row(*(Text(printable(value)) for value in row))
+        table.add_row(*(Text(_in_words(value)) for value in row))
     _print(table)
-
-
-def _show_in_lines(columns: Sequence[Column]) -> None:
-    """Print a table on a terminal, with one line per row.
-
-    A row takes several lines only if two shortened strings would look the same.
-    """
-    headings = ["\n".join(column.heading.rpartition(" ")[::2]) for column in columns]
-    texts = [
-        [printable(text) if column.is_text else with_minus(text) for text in column.values]
-        for column in columns
-    ]
-    least = [max(map(cell_len, heading.split("\n"))) for heading in headings]
-    widest = [max([width, *map(cell_len, own)]) for width, own in zip(least, texts, strict=True)]
-    floors = [
-        max(width, min(wide, _MIN_TEXT)) if column.is_text else wide
-        for column, width, wide in zip(columns, least, widest, strict=True)
-    ]
-    widths = _shared(widest, floors, Console().width - _AROUND * len(columns))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), header_style="bold")
-    for column, heading, width in zip(columns, headings, widths, strict=True):
-        kind = {"overflow": "fold"} if column.is_text else {"justify": "right", "no_wrap": True}
-        table.add_column(Text(heading), width=width, **kind)
-    shortened = [_shortened(own, width) for own, width in zip(texts, widths, strict=True)]
-    for row in zip(*shortened, strict=True):
-        table.add_row(*map(Text, row))
-    _print(table, least_width=sum(widths) + _AROUND * len(columns))
-    if shortened != texts:
-        say("…: shortened to fit the terminal. A pipe receives the complete names.", MUTED_STYLE)
-
-
-def _shared(widths: Sequence[int], floors: Sequence[int], most: int) -> list[int]:
-    """Reduce column widths until they add up to at most `most` characters, if possible.
-
-    The widest column shrinks first. No column shrinks below its minimum width.
-    """
-    found = list(widths)
-    while sum(found) > most:
-        can_give = [place for place, width in enumerate(found) if width > floors[place]]
-        if not can_give:
-            break
-        found[max(can_give, key=found.__getitem__)] -= 1
-    return found
-
-
-def _shortened(texts: Sequence[str], width: int) -> list[str]:
-    """Return the strings, with the middle of long strings removed.
-
-    Cut the strings so that most of them remain distinct. Don't shorten strings that would look the
-    same.
-    """
-    ways = [{text: _cut(text, width, share) for text in texts} for share in _HEADS]
-    ways.sort(key=lambda way: -len({*way.values()}))
-    times = Counter(ways[0].values())
-    return [ways[0][text] if times[ways[0][text]] == 1 else text for text in texts]
-
-
-def _cut(text: str, width: int, share: float) -> str:
-    if cell_len(text) <= width:
-        return text
-    head = int((width - 1) * share)
-    return f"{text[:head]}…{text[head + 1 - width :]}"
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print labels, each with a string on one or more lines.
-
-    On a terminal, long strings wrap between words, to the right of the labels. Continuation lines
-    are indented to separate them from other strings with the same label.
-    """
-    facts = list(facts)
+    """Print labels, each with a text beside it. Only a terminal wraps the text."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(overflow="fold")
-    beside = max((cell_len(label) for label, _ in facts), default=0) + 2
     for label, text in facts:
-        shown = _in_words(text)
-        if on_terminal():
-            shown = _hanging(shown, Console().width - beside)
-        table.add_row(Text(label), Text(shown))
+        table.add_row(Text(label), Text(_in_words(text)))
     _print(table)
-
-
-def _hanging(text: str, width: int) -> str:
-    """Wrap the text. Indent all lines except the first line."""
-    broken = textwrap.wrap(
-        text, max(width, _MIN_TEXT), subsequent_indent="  ", break_on_hyphens=False
-    )
-    return "\n".join(broken)
 
 
 def warn(message: str) -> None:
@@ -232,14 +158,13 @@ def warn(message: str) -> None:
 # Standard output. It may close early because the reading program ends or the disk is full.
 
 
-def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
-    """Print an object in the width of the output, but at least `least_width` columns wide."""
+def _print(renderable: RenderableType, soft_wrap: bool = False) -> None:
+    """Print an object in the width of the output."""
     if sys.stdout is None:
         return
     with _to_standard_output():
         plain = {} if on_terminal() else {"width": _UNLIMITED, "force_terminal": False}
         console = Console(highlight=False, **plain)
-        console.width = max(console.width, least_width)
         with console.capture() as captured:
             console.print(renderable, soft_wrap=soft_wrap)
     lines = (line.rstrip() for line in parted(captured.get()).splitlines())
@@ -307,12 +232,10 @@ def showing(options: Namespace) -> Iterator[None]:
 def targets(options: Namespace) -> dict[str, str]:
     """Return the output file for each option that was passed.
 
-    The options are `--csv`, `--json`, `--parquet` and `--html`, and `OUT` for `convert`.
+    The options are `--csv`, `--json` and `--html`, and `OUT` for `convert`.
     """
-    known = {
-        **{f"--{kind}": getattr(options, kind, None) for kind in (*EXPORTS, "html")},
-        "OUT": getattr(options, "target", None),
-    }
+    known = {f"--{kind}": getattr(options, kind, None) for kind in ("csv", "json", "html")}
+    known["OUT"] = getattr(options, "target", None)
     return {option: path for option, path in known.items() if path is not None}
 
 
@@ -321,9 +244,8 @@ def check_targets(options: Namespace) -> None:
     an input file.
     """
     wanted = targets(options)
-    for option, module in _MODULES_OF_OPTIONS.items():
-        if option in wanted and find_spec(module) is None:
-            raise UserError(one_line(option, *missing_extra(module)))
+    if "--html" in wanted and find_spec("matplotlib") is None:
+        raise UserError(one_line("--html", *missing_extra("matplotlib")))
     if wanted.get("--json") == STDOUT:
         del wanted["--json"]
     for option, path in wanted.items():
