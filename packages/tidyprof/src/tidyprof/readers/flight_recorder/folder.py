@@ -67,13 +67,8 @@ def dumps_in(folder: Path) -> Dumps:
         if fault:
             others[file] = rank
         elif rank in readable:
-            seen = f"{readable[rank].name} and {file.name} both have rank {rank}"
-            raise ProfileReadError(
-                folder,
-                seen,
-                "the folder contains dumps from two runs",
-                "put the dumps of each run into a separate folder",
-            )
+            both = f"{readable[rank].name} and {file.name} both have rank {rank}"
+            raise ProfileReadError(folder, both, *TWO_RUNS)
         else:
             readable[rank] = file
     # The names of valid dumps must be known before other files can be compared with them.
@@ -100,6 +95,10 @@ def dumps_in(folder: Path) -> Dumps:
     return Dumps(readable, unreadable, logs)
 
 
+TWO_RUNS = (
+    "the folder contains dumps from two runs",
+    "put the dumps of each run into a separate folder",
+)
 _OTHER_NAME = (
     "the file was renamed, or the number isn't a rank but a time",
     "put the rank at the end of each dump's name, for example rank_0",

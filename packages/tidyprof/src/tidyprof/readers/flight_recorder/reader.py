@@ -6,21 +6,21 @@ PyTorch's `FlightRecorder::getCollectiveTrace` defines the format
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pandas as pd
 
 from tidyprof.errors import DAMAGED, MISSING, NO_FILE, ProfileReadError
-from tidyprof.io.byte_stream import in_texts, read_bytes
+from tidyprof.io.byte_stream import is_pickle, read_bytes
 from tidyprof.io.guard import guarded
-from tidyprof.io.plain_pickle import is_pickle, plain_objects
-from tidyprof.readers.flight_recorder.folder import MAX_DIGITS, dumps_in
-from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
+from tidyprof.io.plain_pickle import converted, plain_objects
+from tidyprof.readers.flight_recorder.folder import MAX_DIGITS, TWO_RUNS, dumps_in
+from tidyprof.readers.python_frames import Frame, Int64, own_lines, python_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
 """Maximum size of a dump. A dump of 20,000 calls with 100 frames each is smaller than this limit,
@@ -32,8 +32,41 @@ MAX_JSON_VALUES = 10_000_000
 Python.
 """
 
-MAX_DIMENSIONS = 64
-"""Maximum number of tensor dimensions, the same as in PyTorch (`TensorIterator`)."""
+MAX_RANKS = 100_000
+"""Maximum number of ranks in a job. In larger jobs, missing ranks aren't filled in."""
+
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Sizes = Annotated[list[_Size], msgspec.Meta(max_length=64)]
+"""The sizes of a tensor. The maximum number of dimensions is the same as in PyTorch
+(`TensorIterator`).
+"""
+
+
+class _Call(msgspec.Struct):
+    record_id: Int64
+    profiling_name: str
+    timeout_ms: Int64
+    state: str
+    process_group: Annotated[list[str], msgspec.Meta(min_length=1)]
+    collective_seq_id: Int64 | None = None
+    p2p_seq_id: Int64 | None = None
+    time_created_ns: Int64 | None = None
+    is_p2p: bool = False
+    retired: bool = False
+    input_sizes: list[_Sizes] = []
+    input_dtypes: list[Annotated[str, msgspec.Meta(max_length=99)]] = []
+    frames: list[Frame] = []
+
+
+class _Group(msgspec.Struct):
+    name: str
+    ranks: str
+
+
+class _Dump(msgspec.Struct):
+    entries: list[_Call]
+    pg_config: dict[str, _Group]
+
 
 COLUMNS = {
     **dict.fromkeys(("rank", "number", "record"), "int64"),
@@ -47,10 +80,8 @@ COLUMNS = {
 
 _LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
 
-Memberships = dict[str, dict[tuple[int, ...], str]]
-"""Unique names of process groups, by group name and ranks. Several groups can have the same name,
-because `split_group` may reuse a name.
-"""
+_Groups = dict[str, tuple[int, ...]]
+"""The ranks of each process group in a dump, by the group's name."""
 
 
 @guarded
@@ -96,36 +127,28 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
         raise ProfileReadError(
             folder, *(_NO_FOLDER if folder.is_file() else NO_FILE if folder.exists() else MISSING)
         )
-    rows: list[dict[str, Any]] = []
     dumps = dumps_in(folder)
-    stated: dict[int, dict[str, tuple[int, ...]]] = {}
-    for rank, file in sorted(dumps.readable.items()):
-        structure = Structure(file, "dump of PyTorch's flight recorder")
-        content = _content(file)
-        if not isinstance(content, dict) or "entries" not in content or "pg_config" not in content:
-            raise structure.wrong("its top level")
-        rows += [
-            _row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")
-        ]
-        stated[rank] = _groups(structure, content["pg_config"])
-    # Unique group names depend on all dumps, so they are added to the rows last.
+    contents = {rank: _content(file) for rank, file in sorted(dumps.readable.items())}
+    stated = {rank: _groups(dumps.readable[rank], dump) for rank, dump in contents.items()}
     names = _names(folder, stated)
-    for row in rows:
-        row["group"] = names[row["group"]].get(
-            stated[row["rank"]].get(row["group"], ()), row["group"]
-        )
+    rows = []
+    for rank, dump in contents.items():
+        for entry in dump.entries:
+            name = entry.process_group[0]
+            group = names.get((name, stated[rank].get(name, ())), name)
+            rows.append(_row(dumps.readable[rank], entry) | {"rank": rank, "group": group})
     # If some times were missing, pandas would use float columns and round the other times.
     table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
-    groups = {name: list(ranks) for of_name in names.values() for ranks, name in of_name.items()}
+    groups = {name: list(ranks) for (_, ranks), name in names.items()}
     if any("" in of_rank for of_rank in stated.values()):
         groups["0"] = _world(stated, dumps.unreadable)
+    files = sorted(dumps.readable.items())
     table.attrs = {
         "groups": groups,
-        "dumps": {rank: file.name for rank, file in sorted(dumps.readable.items())},
-    }
-    table.attrs |= {"unreadable": dumps.unreadable, "logs": dumps.logs}
-    table.attrs["written_ns"] = {
-        rank: file.stat().st_mtime_ns for rank, file in dumps.readable.items()
+        "dumps": {rank: file.name for rank, file in files},
+        "unreadable": dumps.unreadable,
+        "logs": dumps.logs,
+        "written_ns": {rank: file.stat().st_mtime_ns for rank, file in files},
     }
     return table
 
@@ -137,37 +160,34 @@ _NO_FOLDER = (
 )
 
 
-def _content(file: Path) -> Any:
+_WHAT = "dump of PyTorch's flight recorder"
+
+
+def _content(file: Path) -> _Dump:
     data = read_bytes(file, LARGEST_BYTES)
     if is_pickle(data):
-        return plain_objects(file, data)
-    for _ in in_texts(file, [data]):
-        if sum(map(data.count, (b"{", b"[", b","))) > MAX_JSON_VALUES:
-            raise ProfileReadError(file, f"JSON with more than {MAX_JSON_VALUES} values", *DAMAGED)
+        return converted(file, plain_objects(file, data), _Dump, _WHAT)
+    if sum(map(data.count, (b"{", b"[", b","))) > MAX_JSON_VALUES:
+        raise ProfileReadError(file, f"JSON with more than {MAX_JSON_VALUES} values", *DAMAGED)
     try:
-        return json.loads(data)
-    except ValueError:
-        raise ProfileReadError(file, "the file isn't valid JSON", *DAMAGED) from None
+        return msgspec.json.decode(data, type=_Dump)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProfileReadError(file, f"the file isn't a {_WHAT} ({error})", *DAMAGED) from None
 
 
-def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
-    if not isinstance(configured, dict) or not all(
-        isinstance(one, dict) for one in configured.values()
-    ):
-        raise structure.wrong("pg_config")
-    found = {}
-    for one in configured.values():
-        ranks = re.findall(r"[0-9]+", structure.text(one, "ranks"))
-        structure.count(len(ranks), "ranks")
+def _groups(file: Path, dump: _Dump) -> _Groups:
+    groups = {}
+    for one in dump.pg_config.values():
+        ranks = re.findall(r"[0-9]+", one.ranks)
         if any(len(rank) > MAX_DIGITS for rank in ranks):
-            raise structure.wrong("ranks")
-        found[structure.text(one, "name")] = tuple(sorted({int(rank) for rank in ranks}))
-    return found
+            raise ProfileReadError(file, "pg_config contains a number that is no rank", *DAMAGED)
+        groups[one.name] = tuple(sorted({int(rank) for rank in ranks}))
+    return groups
 
 
-def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Memberships:
-    """Give unique names to groups that have the same name but no common rank. `split_group` creates
-    such groups. The unique names include the ranks.
+def _names(folder: Path, stated: dict[int, _Groups]) -> dict[tuple[str, tuple[int, ...]], str]:
+    """Return a unique name for each group name and its ranks. `split_group` creates groups that
+    have the same name but no common rank. Their unique names include the ranks.
 
     Raises ProfileReadError if groups with the same name have a rank in common, because then the
     dumps come from two runs.
@@ -178,87 +198,46 @@ def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Membe
             # gloo omits the group name and numbers the ranks of its newest group from 0.
             if name:
                 members[name].add(ranks)
+    names = {}
     for name, several in members.items():
         if sum(map(len, several)) > len({rank for ranks in several for rank in ranks}):
-            seen = f"the dumps disagree about the ranks of group {name}"
             raise ProfileReadError(
-                folder,
-                seen,
-                "the folder contains dumps from two runs",
-                "put the dumps of each run into a separate folder",
+                folder, f"the dumps disagree about the ranks of group {name}", *TWO_RUNS
             )
-    names: Memberships = defaultdict(dict)
-    for name, several in members.items():
         for ranks in several:
-            own = f"{name} of {ranks[0]} to {ranks[-1]}" if len(several) > 1 and ranks else name
-            names[name][ranks] = (
-                own if own not in names[name].values() else f"{name} of {list(ranks)}"
-            )
+            is_shared = len(several) > 1 and ranks
+            names[name, ranks] = f"{name} of {ranks[0]} to {ranks[-1]}" if is_shared else name
     return names
 
 
-def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, str]) -> list[int]:
+def _world(stated: dict[int, _Groups], unreadable: dict[int, str]) -> list[int]:
     """Return all ranks of a gloo job, based on its dumps. The ranks are consecutive numbers."""
-    known = {
-        *stated,
-        *unreadable,
-        *(rank for of_rank in stated.values() for rank in of_rank.get("", ())),
-    }
+    of_dumps = (rank for of_rank in stated.values() for rank in of_rank.get("", ()))
+    known = {*stated, *unreadable, *of_dumps}
     return list(range(max(known) + 1)) if max(known) < MAX_RANKS else sorted(known)
 
 
-MAX_RANKS = 100_000
-"""Maximum number of ranks in a job. In larger jobs, missing ranks aren't filled in."""
-
-
-def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
-    group = entry.get("process_group")
-    if not isinstance(group, tuple | list) or not group or not isinstance(group[0], str):
-        raise structure.wrong("process_group")
-    frames = structure.frames(entry)
-    message = bool(entry.get("is_p2p"))
-    types = entry.get("input_dtypes", [])
-    if not isinstance(types, list) or not all(
-        isinstance(one, str) and len(one) < 100 for one in types
-    ):
-        raise structure.wrong("input_dtypes")
-    structure.count(len(types), "input_dtypes")
-    own = [frame for frame in own_lines(frames) if not _LIBRARY.search(frame)]
+def _row(file: Path, entry: _Call) -> dict[str, Any]:
+    lines = python_lines(entry.frames)
+    own = [line for line in own_lines(lines) if not _LIBRARY.search(line)]
+    number = entry.p2p_seq_id if entry.is_p2p else None
+    number = entry.collective_seq_id if number is None else number
+    elements = [math.prod(sizes) for sizes in entry.input_sizes]
+    if number is None or max(elements, default=0) >= 2**63:
+        raise ProfileReadError(
+            file, f"the file isn't a {_WHAT} (record {entry.record_id} is no call)", *DAMAGED
+        )
     return {
-        "group": group[0],
-        "number": structure.stated(
-            entry, "p2p_seq_id" if message and "p2p_seq_id" in entry else "collective_seq_id"
-        ),
-        "record": structure.stated(entry, "record_id"),
-        "call": structure.text(entry, "profiling_name"),
-        "line": source_line(own or frames) or "not recorded",
-        "stack": " < ".join(own_lines(frames)) or None,
-        "elements": ", ".join(_elements(structure, entry)),
-        "types": ", ".join(types),
-        "called_ns": None
-        if entry.get("time_created_ns") is None
-        else structure.stated(entry, "time_created_ns"),
-        "timeout_ms": structure.stated(entry, "timeout_ms"),
-        "state": structure.text(entry, "state"),
-        "retired": bool(entry.get("retired")),
-        "message": message,
+        "number": number,
+        "record": entry.record_id,
+        "call": entry.profiling_name,
+        "line": source_line(own or lines) or "not recorded",
+        "stack": " < ".join(own_lines(lines)) or None,
+        "elements": ", ".join(map(str, elements)),
+        "types": ", ".join(entry.input_dtypes),
+        "called_ns": entry.time_created_ns,
+        "timeout_ms": entry.timeout_ms,
+        "state": entry.state,
+        "retired": entry.retired,
+        "message": entry.is_p2p,
     }
-
-
-def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
-    sizes = entry.get("input_sizes", [])
-    if not isinstance(sizes, list):
-        raise structure.wrong("input_sizes")
-    structure.count(len(sizes), "input_sizes")
-    found = []
-    for one in sizes:
-        if (
-            not isinstance(one, list)
-            or len(one) > MAX_DIMENSIONS
-            or not all(type(size) is int for size in one)
-        ):
-            raise structure.wrong("input_sizes")
-        if not all(0 <= size < 2**63 for size in one) or math.prod(one) >= 2**63:
-            raise structure.wrong("input_sizes")
-        found.append(str(math.prod(one)))
-    return found

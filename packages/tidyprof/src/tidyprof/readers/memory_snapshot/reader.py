@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pandas as pd
 
 from tidyprof.errors import FOREIGN
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
-from tidyprof.io.plain_pickle import plain_objects
+from tidyprof.io.plain_pickle import converted, plain_objects
 from tidyprof.io.sqlite import database_files
-from tidyprof.readers.memory_snapshot.history import (
-    Structure,
-    failed_allocations,
-    is_without_times,
-    memory_over_time,
-    records_of,
-    source_line,
-)
 from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
-from tidyprof.tables.codes import Codes
+from tidyprof.readers.python_frames import Frame, Int64, python_lines, source_line
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes
 from tidyprof.tables.contract import ORDER, Origin, Profile
 from tidyprof.tables.damage import without_damage
 from tidyprof.tables.profiles import (
@@ -31,12 +29,60 @@ from tidyprof.tables.profiles import (
     refuse_mixed_ranks,
     selected_rank,
 )
+from tidyprof.tables.records import Records
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
 """Default maximum size of an uncompressed snapshot. The Python objects in a snapshot take at least
 ten times as much memory. torch writes several KB per action (docstring of
 `torch.cuda.memory._dump_snapshot`), so this limit allows about 100,000 actions.
 """
+
+CHANGES = {
+    "requested memory": {"alloc": 1, "free_completed": -1},
+    "reserved memory": {
+        "segment_alloc": 1,
+        "segment_map": 1,
+        "segment_free": -1,
+        "segment_unmap": -1,
+    },
+}
+"""How each action changes each quantity: 1 adds the action's size, and -1 subtracts it. The size of
+an `alloc` is the requested size before rounding (record_trace in PyTorch's
+c10/cuda/CUDACachingAllocator.cpp).
+"""
+
+_LATEST_US = 2**52
+
+
+class _Block(msgspec.Struct, gc=False):
+    state: str
+    size: Int64
+    requested_size: Int64
+    frames: list[Frame] = []
+
+
+class _Segment(msgspec.Struct, gc=False):
+    device: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+    stream: Int64
+    address: Int64
+    total_size: Int64
+    blocks: list[_Block] = []
+
+
+class _Action(msgspec.Struct, gc=False):
+    action: str
+    size: Int64 = ABSENT
+    stream: Int64 = ABSENT
+    addr: Int64 = ABSENT
+    time_us: Int64 = ABSENT
+    device_free: Int64 = ABSENT
+    frames: list[Frame] = []
+
+
+class _Snapshot(msgspec.Struct):
+    segments: list[_Segment] = []
+    device_traces: list[list[_Action]] = []
+    allocator_settings: Any = None
 
 
 @guarded
@@ -84,7 +130,7 @@ def read_memory_snapshot(
     """
     path = Path(path)
     files, ignored = database_files(path, is_snapshot, PATTERNS, "snapshots")
-    texts = Codes()
+    texts = Codes({None: NO_TEXT})
     read = [_part(file, path, texts, maximum_bytes) for file in files]
     if path.is_dir():
         refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
@@ -94,38 +140,136 @@ def read_memory_snapshot(
         name: [one | {"rank": part.rank} for part in chosen for one in part.facts.pop(name)]
         for name in ("blocks", "oom")
     }
-    return profile_of(chosen, texts, {"tool": "PyTorch memory snapshot"} | lists, origin)
+    labels = [text or "" for text in texts]
+    return profile_of(chosen, labels, {"tool": "PyTorch memory snapshot"} | lists, origin)
 
 
 def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
-    snapshot = plain_objects(file, read_bytes(file, maximum_bytes))
-    structure = Structure(file)
-    blocks = _blocks(structure, snapshot)
-    records = records_of(structure, snapshot, texts)
+    snapshot = converted(
+        file,
+        plain_objects(file, read_bytes(file, maximum_bytes)),
+        _Snapshot,
+        "snapshot of PyTorch's allocator",
+    )
+    blocks = _blocks(snapshot)
+    records, has_times = _records(snapshot, texts)
     without_damage(file, records)
-    oom = failed_allocations(records, texts)
+    oom = _failed_allocations(records, texts)
     part = Part(file, records, facts={"blocks": blocks, "oom": oom}, rank=rank_in_name(file, root))
     part.warnings += _out_of_memory(file, oom)
-    part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
+    part.counters = list(_memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
     if not records.total:
         part.warnings.append(
             f"{file.name}: the snapshot has no allocator history. It shows which memory is"
             " allocated, but it doesn't show which code allocated the memory or when. Next step:"
             " call torch.cuda.memory._record_memory_history() before the first allocation."
         )
-    elif is_without_times(snapshot):
+    elif not has_times:
         part.facts["times"] = ORDER
         part.warnings.append(
             f"{file.name}: no action has a time, because torch before 2.2 doesn't record times."
             " start_ns numbers the actions of each device in order, and durations are unknown."
         )
-    settings = snapshot.get("allocator_settings")
+    settings = snapshot.allocator_settings
     if isinstance(settings, dict):
-        plain = {
+        part.facts["allocator_settings"] = {
             name: value for name, value in settings.items() if isinstance(value, str | int | float)
         }
-        part.facts["allocator_settings"] = plain
     return part
+
+
+def _records(snapshot: _Snapshot, texts: Codes) -> tuple[Records, bool]:
+    """Return one event per action in file order, and whether any action has a time. The additional
+    column `device_free` contains the device's free memory.
+
+    If no action has a time, the actions of each device are numbered instead, starting with 1.
+    """
+    traces = snapshot.device_traces
+    actions = [action for trace in traces for action in trace]
+    columns = {
+        name: np.array([getattr(one, name) for one in actions], np.int64)
+        for name in ("time_us", "stream", "size", "addr", "device_free")
+    }
+    time, address, free = (columns[name] for name in ("time_us", "addr", "device_free"))
+    has_times = bool((time != ABSENT).any())
+    start = np.where((time < -_LATEST_US) | (time > _LATEST_US), ABSENT, 1000 * time)
+    if not has_times:
+        numbers = [number for trace in traces for number in range(1, len(trace) + 1)]
+        start = np.array(numbers, np.int64)
+    is_oom = np.array([one.action == "oom" for one in actions], bool)
+    # For `oom`, PyTorch before 2.1 stores the free memory in the address field.
+    free = np.where(is_oom, np.where(free == ABSENT, address, free), ABSENT)
+    records = {
+        "start_ns": start,
+        "duration_ns": np.zeros(len(actions), np.int64),
+        "kind": np.full(len(actions), KIND_CODE["runtime"], np.int8),
+        "device": np.repeat(np.arange(len(traces)), [len(trace) for trace in traces]),
+        "stream": columns["stream"],
+        "bytes": columns["size"],
+        "address": np.where(is_oom, ABSENT, address),
+        "device_free": free,
+        "name": texts.of(one.action for one in actions),
+        "source_category": texts.of("device_traces" for _ in actions),
+        "source_line": texts.of(source_line(python_lines(one.frames)) for one in actions),
+    }
+    return Records(records), has_times
+
+
+def _failed_allocations(records: Records, texts: Codes) -> list[dict[str, Any]]:
+    """Return the failed allocations in file order. Each entry contains `device`, `requested_bytes`,
+    the device's `free_bytes`, and `source_line`. Missing values are None.
+    """
+    labels = list(texts)
+    failed = np.flatnonzero(records["name"] == texts.get("oom", NO_TEXT))
+    columns = ("device", "bytes", "device_free", "source_line")
+    return [
+        {
+            "device": device,
+            "requested_bytes": None if requested == ABSENT else requested,
+            "free_bytes": None if free == ABSENT else free,
+            "source_line": None if line == NO_TEXT else labels[line],
+        }
+        for device, requested, free, line in zip(
+            *(records[name][failed].tolist() for name in columns), strict=True
+        )
+    ]
+
+
+def _memory_over_time(
+    records: Records, final: Counter[tuple[str, int]], texts: Codes, warnings: list[str]
+) -> Iterator[pd.DataFrame]:
+    """Yield the size of a quantity in bytes after each action that changed it. Also yield the free
+    memory at each failed allocation.
+
+    The beginning of the history may be missing, so the sizes are computed backward from the final
+    state. A negative size means that actions are missing. In that case, the function adds a warning
+    and doesn't yield any samples.
+
+    - final: bytes of each quantity on each device when the snapshot was taken
+    """
+    for quantity, signs in CHANGES.items():
+        # Float sums don't overflow, and they are exact up to 2**53 bytes.
+        sign = np.zeros(len(records))
+        for action, of_action in signs.items():
+            sign[records["name"] == texts.get(action, NO_TEXT)] = of_action
+        for device in np.unique(records["device"][sign != 0]).tolist():
+            rows = (records["device"] == device) & (sign != 0)
+            change = (sign * records["bytes"])[rows]
+            before = final[quantity, device] - np.cumsum(change[::-1])[::-1]
+            if (np.minimum(before, before + change) >= 0).all():
+                yield _samples(records, rows, quantity, before + change)
+            else:
+                warnings.append(
+                    f"{quantity} of device {device} has no samples. The size over time is unknown,"
+                    " because actions are missing from the history."
+                )
+    failed = records["device_free"] != ABSENT
+    yield _samples(records, failed, "free memory", records["device_free"][failed])
+
+
+def _samples(records: Records, rows: np.ndarray, name: str, value: np.ndarray) -> pd.DataFrame:
+    columns = {"time_ns": records["start_ns"][rows], "device": records["device"][rows]}
+    return pd.DataFrame(columns | {"name": name, "value": value.astype(float), "unit": "bytes"})
 
 
 def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
@@ -143,28 +287,25 @@ def _out_of_memory(file: Path, failed: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
+def _blocks(snapshot: _Snapshot) -> list[dict[str, Any]]:
     """Return the blocks of all segments in order, with the column names of `memory_blocks` as
     keys.
     """
     found = []
-    for segment in structure.rows(snapshot, "segments"):
-        of_segment = {
-            "device": structure.stated(segment, "device", 32),
-            "stream": structure.stated(segment, "stream"),
-            "segment": structure.stated(segment, "address"),
-            "segment_bytes": structure.stated(segment, "total_size"),
-        }
-        for block in structure.rows(segment, "blocks"):
-            frames = structure.frames(block)
+    for segment in snapshot.segments:
+        for block in segment.blocks:
+            lines = python_lines(block.frames)
             found.append(
-                of_segment
-                | {
-                    "state": structure.text(block, "state"),
-                    "bytes": structure.stated(block, "size"),
-                    "requested_bytes": structure.stated(block, "requested_size"),
-                    "source_line": source_line(frames),
-                    "frames": " < ".join(frames) or None,
+                {
+                    "device": segment.device,
+                    "stream": segment.stream,
+                    "segment": segment.address,
+                    "segment_bytes": segment.total_size,
+                    "state": block.state,
+                    "bytes": block.size,
+                    "requested_bytes": block.requested_size,
+                    "source_line": source_line(lines),
+                    "frames": " < ".join(lines) or None,
                 }
             )
     return found
