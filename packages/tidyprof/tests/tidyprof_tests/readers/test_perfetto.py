@@ -261,19 +261,6 @@ def test_packets_out_of_order_of_time(tmp_path):
     assert profile.events["parent"].tolist() == [pd.NA, 0]
 
 
-def test_an_end_on_another_sequence_is_matched_by_time(tmp_path):
-    parts = [
-        start(2),
-        start(3),
-        tracks(),
-        event(w.BEGIN, BASE + 50, name="late", category="user", sequence=2),
-        event(w.END, BASE + 60, sequence=3),
-        event(w.END, BASE + 20, sequence=3),
-        event(w.BEGIN, BASE, name="early", category="user", sequence=2),
-    ]
-    assert times(read(tmp_path, *parts)) == {"early": (0, 20), "late": (50, 60)}
-
-
 def test_an_end_before_its_begin_is_its_own_and_no_other_slices(tmp_path):
     """Else the outer slice would end early and the inner one late, both with times that look
     right.
@@ -443,16 +430,6 @@ def test_times_of_another_clock_follow_the_snapshot_before_them(tmp_path):
         slice_(11_500, 11_600, "after", clock=monotonic),
     ]
     assert times(read(tmp_path, *parts)) == {"before": (500, 600), "after": (10_550, 10_650)}
-
-
-def test_a_clock_that_is_related_by_way_of_another(tmp_path):
-    parts = [
-        w.clock_snapshot((6, BASE), (3, 1_000)),
-        w.clock_snapshot((3, 2_000), (5, 50)),
-        start(),
-        tracks(),
-    ]
-    assert times(read(tmp_path, *parts, slice_(60, 70, "a", clock=5))) == {"a": (1_010, 1_020)}
 
 
 def test_the_clock_that_the_trace_names(tmp_path):

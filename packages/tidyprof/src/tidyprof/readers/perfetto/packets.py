@@ -50,31 +50,26 @@ def whole_packets(data: bytes, most: int | None = None) -> int:
     """
     start, count = 0, 0
     while start < len(data) and count != most:
-        end = _end_of_packet(data, start)
-        if end is None or end > len(data):
-            return start
-        start, count = end, count + 1
-    return start
-
-
-def _end_of_packet(data: bytes, start: int) -> int | None:
-    """Return the end of the packet at `start`, or None if `data` ends within the packet's length
-    field.
-    """
-    if data[start] != _PACKET_TAG:
-        raise NoPacketError(start)
-    length = 0
-    for index, byte in enumerate(data[start + 1 : start + 1 + _LONGEST_LENGTH]):
-        # Each byte has seven bits of the number, lowest bits first. The eighth bit is set if
+        if data[start] != _PACKET_TAG:
+            raise NoPacketError(start)
+        length, position, shift = 0, start + 1, 0
+        # Each byte has seven bits of the length, lowest bits first. The eighth bit is set if
         # another byte follows.
-        length |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            if length > MAXIMUM_PACKET_BYTES:
+        while position < len(data):
+            length |= (data[position] & 0x7F) << shift
+            position, shift = position + 1, shift + 7
+            if data[position - 1] < 0x80:
+                break
+            if shift > 7 * _LONGEST_LENGTH:
                 raise NoPacketError(start)
-            return start + 2 + index + length
-    if len(data) - start > _LONGEST_LENGTH:
-        raise NoPacketError(start)
-    return None
+        else:
+            return start
+        if length > MAXIMUM_PACKET_BYTES:
+            raise NoPacketError(start)
+        if position + length > len(data):
+            return start
+        start, count = position + length, count + 1
+    return start
 
 
 def looks_like_trace(head: bytes) -> bool:
@@ -101,74 +96,40 @@ def _parsed(data: bytes) -> Sequence[Any]:
         raise NoPacketError(0) from None
 
 
-class PacketReader:
-    """A reader for the packets of one file. `count` is the number of packets that it has read."""
+def batches(path: Path, chunks: Iterable[bytes]) -> Iterator[Sequence[Any]]:
+    """Yield TracePacket messages in batches of several thousand.
 
-    def __init__(self, path: Path, chunks: Iterable[bytes]) -> None:
-        self.path = path
-        self.count = 0
-        self._chunks = chunks
-        self._offset = 0
-
-    def batches(self) -> Iterator[Sequence[Any]]:
-        """Yield TracePacket messages in batches of several thousand.
-
-        Raises ProfileReadError if the bytes aren't a trace or if they end within a packet.
-        """
-        rest = b""
-        for chunk in self._chunks:
-            data = rest + chunk if rest else chunk
-            end = self._whole(data)
-            if end:
-                packets = self._parsed(data[:end])
-                self._refuse_hollow(end, len(packets))
-                self.count += len(packets)
-                yield packets
-            self._offset += end
-            rest = data[end:]
-        if rest:
-            raise ProfileReadError(
-                self.path,
-                f"the file ends {len(rest)} bytes into a packet, which starts at byte"
-                f" {self._offset}",
-                *CUT_SHORT,
-            )
-
-    def _refuse_hollow(self, size: int, packets: int) -> None:
-        if packets > _MANY_PACKETS and size < _MIN_BYTES * packets:
-            raise self._damage(f"{packets} packets in {size} bytes, and most are empty")
-
-    def _whole(self, data: bytes) -> int:
+    Raises ProfileReadError if the bytes aren't a trace or if they end within a packet.
+    """
+    rest, offset = b"", 0
+    for chunk in chunks:
+        data = rest + chunk if rest else chunk
         try:
-            return whole_packets(data)
+            end = whole_packets(data)
+            packets = _parsed(data[:end])
         except NoPacketError as error:
+            where = offset + error.position
             start = data[error.position : error.position + _SHOWN_BYTES]
-            where = self._offset + error.position
             raise ProfileReadError(
-                self.path,
-                f"there is no Perfetto packet at byte {where} ({start!r})",
-                "the file was damaged after it was written" if where else _likely_tool(start),
+                path,
+                f"there is no sound Perfetto packet at byte {where} ({start!r})",
                 (
-                    "copy it again from the original"
+                    "the file was damaged after it was written"
                     if where
-                    else "pass a .pftrace or .proto file from the profiler"
+                    else "another tool wrote the file, or its beginning is damaged"
                 ),
+                "copy it again from the original, or pass a .pftrace or .proto file",
             ) from None
-
-    def _parsed(self, data: bytes) -> Sequence[Any]:
-        try:
-            return _parsed(data)
-        except NoPacketError:
-            raise self._damage("the packets can't be decoded") from None
-
-    def _damage(self, what: str) -> ProfileReadError:
-        return ProfileReadError(self.path, f"{what}, after byte {self._offset}", *DAMAGED)
-
-
-def _likely_tool(start: bytes) -> str:
-    """Return the likely reason why a file starts with these bytes instead of a packet."""
-    if start.lstrip()[:1] in (b"{", b"["):
-        return "the file is a JSON trace, such as one from torch.profiler"
-    if start.startswith(b"SQLite format 3"):
-        return "the file is a database, such as one from rocpd or rocmProfileData"
-    return "another tool wrote the file, or its beginning is damaged"
+        if len(packets) > _MANY_PACKETS and end < _MIN_BYTES * len(packets):
+            what = f"{len(packets)} packets in {end} bytes after byte {offset}, and most are empty"
+            raise ProfileReadError(path, what, *DAMAGED)
+        if end:
+            yield packets
+        offset += end
+        rest = data[end:]
+    if rest:
+        raise ProfileReadError(
+            path,
+            f"the file ends {len(rest)} bytes into a packet, which starts at byte {offset}",
+            *CUT_SHORT,
+        )

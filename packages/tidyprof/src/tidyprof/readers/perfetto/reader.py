@@ -13,9 +13,9 @@ import numpy as np
 from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded, progress_bar
+from tidyprof.readers.perfetto.decoder import text
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import sorted_files
-from tidyprof.readers.perfetto.sequences import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (

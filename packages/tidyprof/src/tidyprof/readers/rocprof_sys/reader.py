@@ -15,6 +15,7 @@ import pandas as pd
 from tidyprof.errors import CUT_SHORT, SEVERAL_NUMBERS, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, in_texts, read_bytes
 from tidyprof.io.guard import guarded
+from tidyprof.readers.perfetto.decoder import text
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
     process_spans,
@@ -22,7 +23,6 @@ from tidyprof.readers.perfetto.reader import (
     refuse_repeated,
 )
 from tidyprof.readers.perfetto.recognition import trace_files
-from tidyprof.readers.perfetto.sequences import text
 from tidyprof.readers.rocprof_sys.recognition import (
     TableFile,
     content_of,
