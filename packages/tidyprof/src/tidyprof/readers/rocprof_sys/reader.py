@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from tidyprof.readers.rocprof_sys.recognition import (
     runs_below,
     table_file,
 )
-from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
+from tidyprof.readers.rocprof_sys.timemory_tables import Table, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, common_facts, profile_of, rank_in_name, selected_rank
@@ -41,6 +41,9 @@ _FACTS = {
     "cpu": ("CPU_MODEL",),
 }
 """Names of the `Profile.meta` entries in rocprof-sys's metadata files."""
+
+_Run = tuple[list[Path], list[TableFile], list[Path]]
+"""The traces, the tables and the metadata files of a run."""
 
 _SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
@@ -107,31 +110,24 @@ def read_rocprof_sys(
 
     Raises ProfileReadError if a file can't be read.
     """
-    path = Path(path)
-    run, texts = _find(path), Codes()
-    traces = read_traces(path, run.traces, texts, progress, maximum_bytes)
+    path, texts = Path(path), Codes()
+    trace_paths, table_files, metadata = _find(path)
+    traces = read_traces(path, trace_paths, texts, progress, maximum_bytes)
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)
     tables = [
-        _placed(table, traces) for file in run.tables for table in read_tables(file, maximum_bytes)
+        _placed(table, traces) for file in table_files for table in read_tables(file, maximum_bytes)
     ]
-    read_files = {part.table.file for part in tables}
-    facts = common_facts([_facts(file, maximum_bytes) for file in run.metadata])
-    left_out = {file.path: SEVERAL_NUMBERS for file in run.tables if file not in read_files}
-    beside = Part(path, files=run.metadata, ignored=left_out)
+    read_files = {part.path for part in tables}
+    facts = common_facts([_facts(file, maximum_bytes) for file in metadata])
+    left_out = {file.path: SEVERAL_NUMBERS for file in table_files if file.path not in read_files}
+    beside = Part(path, files=metadata, ignored=left_out)
     parts = selected_rank(path, [*traces, *tables], rank)
     tables = [part for part in parts if isinstance(part, _TablePart)]
     traces = [part for part in parts if not isinstance(part, _TablePart)]
     meta = merged_facts(traces) | {"tool": "rocprof-sys"} | facts | _meta_of_tables(tables)
     return profile_of([*parts, beside], map(text, texts), meta, origin)
-
-
-@dataclass
-class _Run:
-    traces: list[Path] = field(default_factory=list)
-    tables: list[TableFile] = field(default_factory=list)
-    metadata: list[Path] = field(default_factory=list)
 
 
 @dataclass
@@ -142,7 +138,9 @@ class _TablePart(Part):
 def _find(path: Path) -> _Run:
     if not path.is_dir():
         return _single(path)
-    runs = [path] if _run_in(path) else runs_below(path)
+    if any(run := _run_in(path)):
+        return run
+    runs = runs_below(path)
     if not runs:
         raise ProfileReadError(
             path,
@@ -158,14 +156,13 @@ def _find(path: Path) -> _Run:
             "rocprof-sys creates a separate folder for each run",
             f"pass one of these folders, such as the latest one, {runs[-1].name!r}",
         )
-    return _run_in(runs[0]) or _Run()
+    return _run_in(runs[0])
 
 
 def _single(path: Path) -> _Run:
     head = ByteStream(path).head(HEAD_BYTES)
-    table = table_file(path, head)
-    if table:
-        return _Run(tables=[table])
+    if table := table_file(path, head):
+        return [], [table], []
     if content_of(head) == "metadata":
         raise ProfileReadError(
             path,
@@ -173,13 +170,13 @@ def _single(path: Path) -> _Run:
             "the measurements are in other files in the same folder",
             "pass the folder",
         )
-    return _Run(traces=[path])
+    return [path], [], []
 
 
-def _run_in(folder: Path) -> _Run | None:
+def _run_in(folder: Path) -> _Run:
     tables, metadata = files_of_folder(folder)
     traces = [file for file in trace_files(folder) if file.parent == folder]
-    return _Run(traces, tables, metadata) if traces or tables else None
+    return (traces, tables, metadata) if traces or tables else ([], [], [])
 
 
 def _rank_of_trace(trace: Part) -> int | None:
@@ -203,14 +200,9 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
         rank = number
     else:
         process = number
-    doubts = []
-    if table.cut:
-        doubts.append(
-            f"{path.name}: {table.cut} of {len(table.rows)} labels are truncated. All text tables"
-            " truncate long labels. Next step: pass the folder with the JSON table, which has"
-            " complete labels."
-        )
-    if table.rows and not any(row.total for row in table.rows):
+    doubts = list(table.warnings)
+    totals = table.rows.get("total_ns", table.rows.get("total"))
+    if len(table.rows) and not totals.any():
         doubts.append(
             f"{path.name}: the sums of all {len(table.rows)} labels are 0. The metric was not"
             " measured in this run."
@@ -222,7 +214,7 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
 def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
     of_metrics: dict[str, list[pd.DataFrame]] = {}
     for part in tables:
-        rows = frame(part.table)
+        rows = part.table.rows.copy()
         rows.insert(0, "rank", pd.array([part.rank] * len(rows), "Int32"))
         rows.insert(1, "process", pd.array([next(iter(part.processes), None)] * len(rows), "Int64"))
         earlier = of_metrics.setdefault(part.table.metric, [])

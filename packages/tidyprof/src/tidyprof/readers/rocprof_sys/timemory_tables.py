@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
@@ -23,17 +23,14 @@ https://github.com/ROCm/timemory).
 
 _CUT = "..."
 _LATEST_NS = 2**62
-_PREFIX = re.compile(r"(?:\|([0-9]{1,9}))?(?:\|([0-9]{1,9}))?>>> ?")
-_BRANCH = re.compile(r" *\|_")
+_LABEL = re.compile(r"(?:(?:\|([0-9]{1,9}))?\|([0-9]{1,9}))?(?:>>> ?)?(?: *\|_)?(.*)", re.DOTALL)
+"""Parts of a string such as `|0>>>   |_label`: the rank, if there are two numbers, the thread and
+the label.
+"""
+
+_HEADER = re.compile(r"\|\s*LABEL\s*\|\s*COUNT\s*\|")
 _PROCESS = re.compile(rb'"pid"\s*:\s*\[\s*([0-9]{1,9})')
-_TEXT_NUMBERS = {"SUM": "total", "MEAN": "mean", "MIN": "min", "MAX": "max", "STDDEV": "std"}
-
-
-class _Statistics(msgspec.Struct, rename={"std": "stddev"}):
-    mean: Any = None
-    min: Any = None
-    max: Any = None
-    std: Any = None
+_NUMBERS = {"SUM": "total", "MEAN": "mean", "MIN": "min", "MAX": "max", "STDDEV": "std"}
 
 
 class _Entry(msgspec.Struct):
@@ -46,11 +43,10 @@ class _Node(msgspec.Struct):
     prefix: str
     depth: int
     entry: _Entry
-    stats: _Statistics = msgspec.field(default_factory=_Statistics)
+    stats: dict[str, Any] = {}
 
 
 class _Rank(msgspec.Struct):
-    rank: int
     graph: list[_Node]
 
 
@@ -65,80 +61,74 @@ class _Document(msgspec.Struct):
     timemory: dict[str, _Metric]
 
 
-class Row(NamedTuple):
-    """One row of a table. Times are in nanoseconds, and other numbers are in the table's unit.
-    Missing numbers are None.
-    """
-
-    thread: int | None
-    label: str
-    depth: int
-    count: int
-    total: float | None
-    mean: float | None = None
-    min: float | None = None
-    max: float | None = None
-    std: float | None = None
-
-
 @dataclass(frozen=True)
 class Table:
     """The table of one metric in a file.
 
-    - rows: rows in file order, so every label comes after its caller
-    - unit: unit of the numbers in the file, or None
+    - rows: the columns that `read_rocprof_sys` documents, without rank and process. The rows are in
+      file order, so every label comes after its caller.
     - process: process number, if the file contains it
     - is_mpi: True if the file comes from one of several ranks
-    - cut: number of labels that the file truncates
     """
 
     file: TableFile
     metric: str
     description: str
-    unit: str | None
-    rows: list[Row]
+    rows: pd.DataFrame
     process: int | None = None
     is_mpi: bool = False
-    cut: int = 0
+    warnings: list[str] = field(default_factory=list)
 
 
 def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
     """Return the tables in one file. Metrics with several numbers per label are left out."""
-    data = read_bytes(file.path, maximum_bytes, in_lines if file.format == "text" else in_texts)
-    tables = (
-        _from_json(file, data)
-        if file.format == "json"
-        else [_from_text(file, data.decode("latin-1"))]
-    )
-    for table in tables:
-        _refuse_nonsense(table)
-    return tables
+    if file.format == "json":
+        return _from_json(file, read_bytes(file.path, maximum_bytes, in_texts))
+    return [_from_text(file, read_bytes(file.path, maximum_bytes, in_lines).decode("latin-1"))]
 
 
 def _from_json(file: TableFile, data: bytes) -> list[Table]:
     try:
         document = msgspec.json.decode(data, type=_Document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         document = _lax_document(file, data, error)
     process = _PROCESS.search(data)
     tables = []
     for metric, content in document.timemory.items():
-        unit = content.unit_repr if isinstance(content.unit_repr, str) else None
+        unit = content.unit_repr if isinstance(content.unit_repr, str) else ""
         nodes = [node for rank in content.ranks for node in rank.graph]
         if any(isinstance(node.entry.repr_data, list | dict) for node in nodes):
             continue
-        tables.append(
-            Table(
-                file=file,
-                metric=metric,
-                description=content.description,
-                unit=unit or None,
-                rows=[_row_of_node(node, unit) for node in nodes],
-                process=int(process[1]) if process else None,
-                is_mpi=content.mpi_size > 1,
-            )
+        scale = NANOSECONDS.get(unit, 1)
+        value = scale * _floats([node.entry.value for node in nodes])
+        shown = scale * _floats([node.entry.repr_data for node in nodes])
+        # Clocks store whole nanoseconds in `value` and a rounded time in `repr_data`.
+        nanoseconds = _floats([node.entry.value for node in nodes])
+        is_exact = (unit in NANOSECONDS) & (np.abs(nanoseconds - shown) < 1)
+        missing = [node.entry.repr_data is None for node in nodes]
+        numbers = {"total": np.where(missing, value, np.where(is_exact, nanoseconds, shown))}
+        for name in ("mean", "min", "max", "stddev"):
+            stated = _floats([node.stats.get(name) for node in nodes])
+            numbers[_NUMBERS[name.upper()]] = scale * stated
+        rows = _rows(
+            file,
+            unit,
+            [node.prefix for node in nodes],
+            [node.depth for node in nodes],
+            [node.entry.laps for node in nodes],
+            numbers,
         )
+        number = int(process[1]) if process else None
+        is_mpi = content.mpi_size > 1
+        tables.append(Table(file, metric, content.description, rows, number, is_mpi))
     return tables
+
+
+def _floats(values: list[Any]) -> np.ndarray:
+    """Return numbers as float64, and NaN for other values and for numbers far too large."""
+    is_number = [type(value) in (int, float) and abs(value) < 1e200 for value in values]
+    known = [value if sound else np.nan for value, sound in zip(values, is_number, strict=True)]
+    return np.array(known, np.float64)
 
 
 def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
@@ -148,88 +138,52 @@ def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
     if b"NaN" in data or b"Inf" in data or isinstance(error, UnicodeDecodeError):
         try:
             return msgspec.convert(json.loads(data.decode("utf-8", "replace")), _Document)
-        except (ValueError, RecursionError, msgspec.ValidationError) as other:
+        except (ValueError, msgspec.ValidationError) as other:
             error = other
     raise _damaged(file, str(error)) from None
 
 
-def _row_of_node(node: _Node, unit: str | None) -> Row:
-    entry = node.entry
-    total = _number(entry.value if entry.repr_data is None else entry.repr_data, unit)
-    # Clocks store whole nanoseconds in `value` and a rounded time in `repr_data`.
-    if (
-        unit in NANOSECONDS
-        and isinstance(entry.value, int)
-        and total is not None
-        and abs(entry.value - total) < 1
-    ):
-        total = entry.value
-    statistics = (_number(value, unit) for value in msgspec.structs.astuple(node.stats))
-    return Row(*_taken_apart(node.prefix), node.depth, entry.laps, total, *statistics)
-
-
-def _number(value: Any, unit: str | None) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return None
-    return value * NANOSECONDS.get(unit or "", 1)
-
-
-def _taken_apart(prefix: str) -> tuple[int | None, str]:
-    """Return the thread and the label from a string such as `|0>>>   |_label`. If the string starts
-    with two numbers, the first one is the rank.
-    """
-    found = _PREFIX.match(prefix)
-    thread = (found[2] or found[1]) if found else None
-    label = prefix[found.end() :] if found else prefix
-    branch = _BRANCH.match(label)
-    return (None if thread is None else int(thread)), label[branch.end() :] if branch else label
-
-
 def _from_text(file: TableFile, text: str) -> Table:
     lines = text.splitlines()
-    header = next(
-        (number for number, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line),
-        None,
-    )
-    if header is None or header + 1 >= len(lines):
+    header = next((row for row, line in enumerate(lines[:20]) if _HEADER.match(line)), len(lines))
+    if header + 1 >= len(lines):
         raise _damaged(file, "the line with the column names is missing")
     # Labels may contain vertical bars, so the line below the names defines the columns.
     edges = [column for column, character in enumerate(lines[header + 1]) if character == "|"]
     names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
-    if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
-        raise _damaged(file, f"unexpected columns {', '.join(names)[:80]!r}")
-    rows, cut = [], 0
     body = [line for line in lines[header + 2 :] if not line.startswith("|--")]
-    cells: dict[str, str] = {}
-    for number, line in enumerate(body, 1):
-        if len(line) <= edges[-1] or line[edges[-1]] != "|":
-            raise _damaged(file, f"line {header + 2 + number} is {len(line)} characters long")
-        cells = {
-            name: line[start + 1 : end]
-            for name, (start, end) in zip(names, pairwise(edges), strict=True)
-        }
-        label = cells["LABEL"][1:].rstrip().encode("latin-1").decode("utf-8", "replace")
-        cut += label.endswith(_CUT)
-        rows.append(_row_of_cells(file, cells, label))
+    if any(len(line) <= edges[-1] or line[edges[-1]] != "|" for line in body):
+        raise _damaged(file, "a line has another length than the first one")
     if not lines[-1].startswith("|--"):
         raise _damaged(file, "the separator line at the end is missing")
-    unit = cells.get("UNITS", "").strip() or None
-    metric = cells.get("METRIC", "").strip() or file.metric
-    return Table(file, metric, lines[1].strip("| "), unit, rows, cut=cut)
-
-
-def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
-    unit = cells.get("UNITS", "").strip()
+    cells = pd.DataFrame(
+        [[line[start + 1 : end] for start, end in pairwise(edges)] for line in body], columns=names
+    )
     try:
-        depth, count = int(cells["DEPTH"]), int(cells["COUNT"])
-        numbers = {
-            name: _number(float(cells[column]), unit)
-            for column, name in _TEXT_NUMBERS.items()
-            if column in cells
-        }
-    except ValueError as error:
+        labels = cells["LABEL"].str[1:].str.rstrip()
+        first = cells.iloc[0].str.strip() if len(cells) else {}
+        unit = first.get("UNITS", "")
+        known = {key: name for key, name in _NUMBERS.items() if key in cells}
+        scale = NANOSECONDS.get(unit, 1)
+        rows = _rows(
+            file,
+            unit,
+            [label.encode("latin-1").decode("utf-8", "replace") for label in labels],
+            [int(depth) for depth in cells["DEPTH"]],
+            [int(count) for count in cells["COUNT"]],
+            {name: scale * _floats([*map(float, cells[key])]) for key, name in known.items()},
+        )
+        metric = first.get("METRIC") or file.metric
+    except (KeyError, ValueError) as error:
         raise _damaged(file, str(error)) from None
-    return Row(*_taken_apart(label), depth, count, **numbers)
+    warnings = []
+    if cut := int(labels.str.endswith(_CUT).sum()):
+        warnings.append(
+            f"{file.path.name}: {cut} of {len(rows)} labels are truncated. All text tables"
+            " truncate long labels. Next step: pass the folder with the JSON table, which has"
+            " complete labels."
+        )
+    return Table(file, metric, lines[1].strip("| "), rows, warnings=warnings)
 
 
 def _damaged(file: TableFile, what: str) -> ProfileReadError:
@@ -241,76 +195,65 @@ def _damaged(file: TableFile, what: str) -> ProfileReadError:
     )
 
 
-def _refuse_nonsense(table: Table) -> None:
-    for number, row in enumerate(table.rows, 1):
-        total = row.total
-        if (
-            not 0 <= row.depth < 2**31
-            or not 0 <= row.count < 2**63
-            or total is None
-            or abs(total) >= _LATEST_NS
-        ):
+def _rows(
+    file: TableFile,
+    unit: str,
+    prefixes: list[str],
+    depths: list[int],
+    counts: list[int],
+    numbers: dict[str, np.ndarray],
+) -> pd.DataFrame:
+    """Return a table as `read_rocprof_sys` documents it.
+
+    - numbers: times in nanoseconds, or other numbers in the table's unit. Missing numbers are NaN.
+
+    Raises ProfileReadError if a number makes no sense.
+    """
+    total = numbers["total"]
+    for row, (depth, count) in enumerate(zip(depths, counts, strict=True)):
+        if not (0 <= depth < 2**31 and 0 <= count < 2**63 and abs(total[row]) < _LATEST_NS):
             raise ProfileReadError(
-                table.file.path,
-                f"entry {number} of {table.metric} has count {row.count}, depth {row.depth} and"
-                f" sum {total}",
+                file.path,
+                f"entry {row + 1} has count {count}, depth {depth} and sum {total[row]}",
                 *DAMAGED,
             )
-
-
-def frame(table: Table) -> pd.DataFrame:
-    """Return the table that `read_rocprof_sys` documents, without the columns rank and process."""
-    is_time = table.unit in NANOSECONDS
-    of_rows = {name: [getattr(row, name) for row in table.rows] for name in Row._fields}
-    parent = _parents(of_rows["depth"])
-    numbers = {name: of_rows[name] for name in ("total", "mean", "min", "max", "std")}
-    numbers["self"] = _self(numbers["total"], parent, of_rows["thread"])
-    columns: dict[str, Any] = {
-        "thread": pd.array(of_rows["thread"], "Int64"),
-        "label": pd.array(of_rows["label"], "str"),
-        "depth": pd.array(of_rows["depth"], "Int32"),
+    labels = pd.Series(prefixes, dtype="str").str.extract(_LABEL)
+    parent = _parents(depths)
+    columns = {
+        "thread": pd.to_numeric(labels[1]).astype("Int64"),
+        "label": labels[2],
+        "depth": pd.array(depths, "Int32"),
         "parent": pd.array(parent, "Int64"),
-        "count": pd.array(of_rows["count"], "Int64"),
+        "count": pd.array(counts, "Int64"),
     }
-    # Means and standard deviations of whole nanoseconds have fractions.
-    for name, values in numbers.items():
+    threads = columns["thread"].fillna(-1).tolist()
+    own = total.copy()
+    for row, caller in enumerate(parent):
+        # Callees on another thread run concurrently.
+        if caller is not None and threads[row] == threads[caller]:
+            own[caller] -= total[row]
+    is_time = unit in NANOSECONDS
+    for name in ("total", "mean", "min", "max", "std", "self"):
+        values = own if name == "self" else numbers.get(name, np.full(len(total), np.nan))
+        # Means and standard deviations of whole nanoseconds have fractions.
         if is_time and name not in ("mean", "std"):
-            whole = [
-                None if value is None or abs(value) >= _LATEST_NS else round(value)
-                for value in values
-            ]
+            whole = np.where(np.abs(values) < _LATEST_NS, np.rint(values), np.nan)
             columns[f"{name}_ns"] = pd.array(whole, "Int64")
         else:
             columns[f"{name}_ns" if is_time else name] = pd.array(values, "Float64")
-    shares = [
-        100 * alone / total if total else 0.0
-        for alone, total in zip(numbers["self"], numbers["total"], strict=True)
-    ]
-    columns["self_percent"] = pd.array(shares, "Float64")
+    share = np.divide(100 * own, total, out=np.zeros(len(total)), where=total != 0)
+    columns["self_percent"] = pd.array(share, "Float64")
     if not is_time:
-        columns["unit"] = pd.Categorical([table.unit] * len(parent))
+        columns["unit"] = pd.Categorical([unit or None] * len(parent))
     return pd.DataFrame(columns)
 
 
 def _parents(depths: list[int]) -> list[int | None]:
     parents: list[int | None] = []
-    above: list[tuple[int, int]] = []
+    above: list[int] = []
     for row, depth in enumerate(depths):
-        while above and above[-1][0] >= depth:
+        while above and depths[above[-1]] >= depth:
             above.pop()
-        parents.append(above[-1][1] if above else None)
-        above.append((depth, row))
+        parents.append(above[-1] if above else None)
+        above.append(row)
     return parents
-
-
-def _self(
-    totals: list[float | None], parents: list[int | None], threads: list[int | None]
-) -> list[float]:
-    """Return each row's total minus the totals of its direct callees. Totals of callees on another
-    thread aren't subtracted, because these callees run concurrently.
-    """
-    alone = [total or 0 for total in totals]
-    for row, parent in enumerate(parents):
-        if parent is not None and threads[row] == threads[parent]:
-            alone[parent] -= totals[row] or 0
-    return alone
