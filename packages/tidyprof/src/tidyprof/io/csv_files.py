@@ -7,11 +7,10 @@ from __future__ import annotations
 import csv
 import io
 import mmap
-import os
 import re
-from codecs import IncrementalDecoder, getincrementaldecoder
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial, reduce
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -53,71 +52,55 @@ class CsvFile:
 
     - path: the path of the file.
     - header: the names of the columns, in order.
-    - mended: a function that corrects the text if a profiler is known to write invalid CSV.
+    - content: the uncompressed bytes. An uncompressed file is memory-mapped.
     - warnings: the warnings about text that was corrected during reading.
     - short: the number of rows with too few cells. These rows are missing from the columns.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        header: list[str],
-        maximum_bytes: int,
-        mended: Callable[[bytes], bytes] | None = None,
-    ) -> None:
+    def __init__(self, path: Path, header: list[str], maximum_bytes: int) -> None:
         self.path = path
         self.header = header
         self.warnings: list[str] = []
         self.short = 0
         self._ends_short = False
-        self._maximum_bytes = maximum_bytes
-        self._mended = mended
+        if len(set(header)) < len(header):
+            repeated = next(name for name in header if header.count(name) > 1)
+            raise _damaged(
+                path, f"the column {repeated[:_SHOWN]!r} occurs {header.count(repeated)} times"
+            )
         with path.open("rb") as file:
-            self._plain = mended is None and compression_of(file.read(4)) == "none"
-        self._refuse_repeated_columns()
-        self._refuse_size()
-
-    @cached_property
-    def text(self) -> bytes:
-        """The uncompressed content."""
-        text = read_bytes(
-            self.path, self._maximum_bytes, partial(in_lines, columns=len(self.header))
-        )
-        return self._mended(text) if self._mended else text
+            is_plain = compression_of(file.read(4)) == "none"
+            size = path.stat().st_size if is_plain else 0
+            if size > maximum_bytes:
+                raise ProfileReadError(
+                    path, f"the file has more than {maximum_bytes} bytes", *TOO_LARGE
+                )
+            self.content: bytes | mmap.mmap = (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                if size
+                else read_bytes(path, maximum_bytes, partial(in_lines, columns=len(header)))
+            )
 
     def ends_with_line(self) -> bool:
         """Return True if the last row ends with a newline. Without the newline, the last number in
         the row may be cut.
         """
-        if not self._plain:
-            return self.text.endswith(b"\n")
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-
-    def open_end(self) -> list[str]:
-        """Return a warning if the last row doesn't end with a newline, because its last number may
-        be cut.
-        """
-        if self.ends_with_line():
-            return []
-        return [
-            f"{self.path.name}: the last row doesn't end with a newline, so the end of the"
-            " file may be missing."
-        ]
+        return self.content[-1:] == b"\n"
 
     def frame(
         self,
         types: Mapping[str, pa.DataType],
         *,
         complete: bool = False,
-        quotes: tuple[str, str] | None = None,
+        quotes: tuple[str, str] = DAMAGED,
+        missing: Sequence[str] = ("",),
     ) -> pa.Table:
         """Return these columns of the file, with null for empty cells. Unreadable characters are
         replaced, and a warning is added.
 
         - complete: True rejects rows with too few cells. False counts these rows as `short`.
         - quotes: the likely cause and the next step for invalid quotes.
+        - missing: the cells without a value.
 
         Raises ProfileReadError if a cell has the wrong type, if a row has too many cells, or if a
         quote isn't closed.
@@ -128,12 +111,16 @@ class CsvFile:
                 f"{self.path.name}: the text isn't valid UTF-8, so unreadable characters were"
                 " replaced."
             )
-        sound = is_regular and is_utf8
-        rewritten = b"" if sound else self._rewritten(*(quotes or DAMAGED))
-        last_line = _last_line(rewritten or self._content())
-        found, odd = self._parsed(
-            rewritten or (self.path if self._plain else self.text), types, last_line
-        )
+        content = self.content if is_regular and is_utf8 else self._rewritten(*quotes)
+        # Larger blocks are slower, so they are used only if a row is longer than a block.
+        for block_bytes in (_BLOCK_BYTES, LONGEST_LINE_BYTES):
+            odd = _OddRows(_last_line(content))
+            try:
+                found = rows_of(content, self.header, types, block_bytes, odd, missing)
+                break
+            except pa.ArrowInvalid as error:
+                if block_bytes == LONGEST_LINE_BYTES or "straddles" not in str(error):
+                    raise self._refusal(str(error)) from None
         if odd.long:
             raise _damaged(self.path, "a row has more cells than the header")
         if complete and odd.short:
@@ -141,21 +128,6 @@ class CsvFile:
             raise _damaged(self.path, f"invalid CSV ({row}, but {len(self.header)} columns)")
         self.short, self._ends_short = odd.short, odd.last_is_short
         return found
-
-    def _parsed(
-        self, source: Path | bytes, types: Mapping[str, pa.DataType], last_line: str
-    ) -> tuple[pa.Table, _OddRows]:
-        # Larger blocks are slower, so they are used only if a row is longer than a block.
-        refusal: ProfileReadError | None = None
-        for block_bytes in (_BLOCK_BYTES, LONGEST_LINE_BYTES):
-            odd = _OddRows(last_line)
-            try:
-                return rows_of(source, self.header, types, block_bytes, odd), odd
-            except pa.ArrowInvalid as error:
-                refusal = self._refusal(str(error))
-                if "straddles two block boundaries" not in str(error):
-                    break
-        raise refusal
 
     def complete_rows(self, rows: pa.Table, last: str) -> tuple[pa.Table, int]:
         """Return the complete rows and the number of incomplete rows. Empty rows aren't counted.
@@ -170,35 +142,28 @@ class CsvFile:
             is_empty = [column.is_null() for column in rows.columns]
             rows = rows.filter(pc.invert(reduce(pc.and_, is_empty)))
         complete = rows.filter(rows[last].is_valid()) if rows[last].null_count else rows
-        ends_early = self._ends_short or (len(rows) > 0 and not rows[last][-1].is_valid)
-        if ends_early:
+        if self._ends_short or (len(rows) and not rows[last][-1].is_valid):
             raise ProfileReadError(self.path, "the last row ends early", *CUT_SHORT)
         return complete, self.short + len(rows) - len(complete)
-
-    def _content(self) -> bytes | mmap.mmap:
-        """Return the uncompressed bytes. An uncompressed file is memory-mapped."""
-        if not self._plain or not self.path.stat().st_size:
-            return self.text
-        with self.path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def _looked_through(self) -> tuple[bool, bool]:
         """Check that quotes only enclose cells and that the text is UTF-8, because Arrow assumes
         both.
         """
-        content = np.frombuffer(self._content(), np.uint8)
+        content = np.frombuffer(self.content, np.uint8)
         opened = 0
         is_regular = is_utf8 = True
         decoder = getincrementaldecoder("utf-8")()
         parts = (content[start : start + _STEP] for start in range(0, len(content), _STEP))
         for number, part in enumerate(in_lines(self.path, parts, len(self.header))):
-            is_utf8 = is_utf8 and _is_utf8(decoder, part.tobytes())
+            try:
+                is_utf8 = is_utf8 and decoder.decode(part.tobytes()) is not None
+            except UnicodeDecodeError:
+                is_utf8 = False
             quotes = number * _STEP + np.flatnonzero(part == ord('"'))
             # A doubled quote within a cell closes one part of the cell and opens the next.
-            before, after = (
-                content[quotes[opened::2] - 1],
-                content[(quotes[1 - opened :: 2] + 1) % len(content)],
-            )
+            before = content[quotes[opened::2] - 1]
+            after = content[(quotes[1 - opened :: 2] + 1) % len(content)]
             is_regular &= bool(
                 np.isin(before, _BEFORE_CELL).all() and np.isin(after, _BEHIND_CELL).all()
             )
@@ -209,40 +174,18 @@ class CsvFile:
         """Rewrite the rows with Python's standard library, which is slow but rejects unclosed
         quotes.
         """
+        # Decoding line by line takes less memory than decoding the whole text.
+        lines = io.TextIOWrapper(io.BytesIO(self.content), "utf-8-sig", "replace", newline="")
         target = io.BytesIO()
-        writer = csv.writer(
-            text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n"
-        )
-        with self._lines() as lines:
-            rows = csv.reader(lines, strict=True)
-            try:
-                writer.writerows(rows)
-            except csv.Error as error:
-                found = f"invalid CSV in line {rows.line_num} ({_printable(str(error))})"
-                raise ProfileReadError(self.path, found, cause, next_step) from None
+        text = io.TextIOWrapper(target, "utf-8", newline="")
+        rows = csv.reader(lines, strict=True)
+        try:
+            csv.writer(text, lineterminator="\n").writerows(rows)
+        except csv.Error as error:
+            found = f"invalid CSV in line {rows.line_num} ({_printable(str(error))})"
+            raise ProfileReadError(self.path, found, cause, next_step) from None
         text.flush()
         return target.getvalue()
-
-    def _lines(self) -> io.TextIOWrapper:
-        """Decode the text line by line. Decoding the whole text takes up to four times its size in
-        memory.
-        """
-        source = self.path.open("rb") if self._plain else io.BytesIO(self.text)
-        return io.TextIOWrapper(source, "utf-8-sig", "replace", newline="")
-
-    def _refuse_repeated_columns(self) -> None:
-        repeated = next((name for name in self.header if self.header.count(name) > 1), None)
-        if repeated is not None:
-            raise _damaged(
-                self.path,
-                f"the column {repeated[:_SHOWN]!r} occurs {self.header.count(repeated)} times",
-            )
-
-    def _refuse_size(self) -> None:
-        if self._plain and self.path.stat().st_size > self._maximum_bytes:
-            raise ProfileReadError(
-                self.path, f"the file has more than {self._maximum_bytes} bytes", *TOO_LARGE
-            )
 
     def _refusal(self, message: str) -> ProfileReadError:
         match = _NOT_PARSED.search(message)
@@ -257,6 +200,18 @@ class CsvFile:
             " nanoseconds",
             "copy the original file again, and read the copy without changing it",
         )
+
+
+def open_end(path: Path, text: bytes | mmap.mmap) -> list[str]:
+    """Return a warning if the last row doesn't end with a newline, because its last number may be
+    cut.
+    """
+    if text[-1:] == b"\n":
+        return []
+    return [
+        f"{path.name}: the last row doesn't end with a newline, so the end of the file may be"
+        " missing."
+    ]
 
 
 class _OddRows:
@@ -277,10 +232,10 @@ class _OddRows:
     def __call__(self, row: arrow_csv.InvalidRow) -> str:
         if row.actual_columns > row.expected_columns:
             self.long += 1
-            return "skip"
-        self.short += 1
-        self.cells, self.text = row.actual_columns, row.text
-        self.last_is_short |= row.text.endswith(self._last_line)
+        else:
+            self.short += 1
+            self.cells, self.text = row.actual_columns, row.text
+            self.last_is_short |= row.text.endswith(self._last_line)
         return "skip"
 
 
@@ -292,13 +247,14 @@ def _last_line(text: bytes | mmap.mmap) -> str:
 
 
 def rows_of(
-    source: Path | bytes,
+    source: bytes | mmap.mmap,
     names: list[str],
     types: Mapping[str, pa.DataType],
     block_bytes: int,
     odd: Callable[[arrow_csv.InvalidRow], str] | None = None,
+    missing: Sequence[str] = ("",),
 ) -> pa.Table:
-    """Return the columns of a CSV file or text with a header, with null for empty cells.
+    """Return the columns of a CSV text with a header, with null for cells in `missing`.
 
     - names: the names of all columns.
     - block_bytes: the number of bytes to parse at a time. Rows can't be longer than a block.
@@ -308,13 +264,13 @@ def rows_of(
     `odd`, also raises ArrowInvalid if a row has the wrong number of cells.
     """
     table = arrow_csv.read_csv(
-        pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
+        pa.BufferReader(pa.py_buffer(source)),
         arrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=block_bytes),
         arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd),
         arrow_csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),
-            null_values=[""],
+            null_values=missing,
             strings_can_be_null=True,
             check_utf8=False,
         ),
@@ -324,14 +280,6 @@ def rows_of(
 
 def _damaged(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(path, finding, *DAMAGED)
-
-
-def _is_utf8(decoder: IncrementalDecoder, part: bytes) -> bool:
-    try:
-        decoder.decode(part)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _printable(text: str) -> str:
@@ -368,11 +316,6 @@ def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:
     """
     codes, labels = coded(values)
     return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
-
-
-def same_text(text: str, rows: int) -> pa.Array:
-    """Return a column that has the same string in every row."""
-    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
 
 
 def whole_numbers(values: pa.ChunkedArray | pa.Array) -> np.ndarray:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof.io.csv_files import TEXT, coded, mapped
-from tidyprof.readers.rocprofv3.frames import text_codes, whole_numbers
+from tidyprof.io.csv_files import TEXT, coded, mapped, text_codes, whole_numbers
 from tidyprof.tables.codes import NO_TEXT, Codes, by_code, categorical, nullable, shape_codes
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>"]), max_size=12)

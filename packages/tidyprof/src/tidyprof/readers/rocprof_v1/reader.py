@@ -1,79 +1,33 @@
-"""Reader for tables from rocprof 1 and rocprofv2 (until ROCm 7): kernels, counters and statistics.
-
-The columns are defined in bin/tblextr.py and plugin/file in https://github.com/ROCm/rocprofiler.
+"""Reader for tables from rocprof 1 and rocprofv2 (until ROCm 7): kernels, counters and
+statistics.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 
-from tidyprof.errors import DAMAGED, SAME, ProfileReadError
+from tidyprof.errors import SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.csv_files import TEXT, CsvFile, mapped
 from tidyprof.io.guard import guarded
-from tidyprof.readers.rocprof_v1.recognition import V1File, find_runs
-from tidyprof.readers.rocprofv3.collected import BARRIER, Collected, common_meta, refuse_copies
-from tidyprof.readers.rocprofv3.frames import counters_long, counters_of, records_of
-from tidyprof.readers.rocprofv3.statistics import read_statistics
+from tidyprof.readers.rocprof_v1.recognition import OF_ROCPROFV2, find_runs
+from tidyprof.readers.rocprofv3.collected import BARRIER, Collected, combined
+from tidyprof.readers.rocprofv3.columns import column_table
+from tidyprof.readers.rocprofv3.recognition import OutputFile
+from tidyprof.readers.rocprofv3.rows import read_rows
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import profile_of
 
 _NO_KERNELS = (
     "the file has no kernels. Likely cause: only host calls were recorded, or the program ended"
     " before its kernels ran."
 )
-_ONLY_STATISTICS = (
-    "the file contains only statistics. Totals are in meta['stats'], but single events are unknown."
-)
-
-_NAMES = {
-    "BeginNs": "start",
-    "EndNs": "end",
-    "pid": "process",
-    "tid": "thread",
-    "KernelName": "name",
-    "Index": "dispatch_id",
-    "gpu-id": "agent",
-    "queue-id": "queue",
-    "DispatchNs": "launch",
-    "grd": "grid_x",
-    "wgr": "block_x",
-    "lds": "lds_bytes",
-    "scr": "scratch_bytes",
-    "vgpr": "vgprs",
-    "arch_vgpr": "vgprs",
-    "accum_vgpr": "accum_vgprs",
-    "sgpr": "sgprs",
-} | {
-    "Start_Timestamp": "start",
-    "End_Timestamp": "end",
-    "PID": "process",
-    "TID": "thread",
-    "Kernel_Name": "name",
-    "Dispatch_ID": "dispatch_id",
-    "GPU_ID": "agent",
-    "Queue_ID": "queue",
-    "Correlation_ID": "correlation_id",
-    "Grid_Size": "grid_x",
-    "Workgroup_Size": "block_x",
-    "LDS_Per_Workgroup": "lds_bytes",
-    "Scratch_Per_Workitem": "scratch_bytes",
-    "Arch_VGPR": "vgprs",
-    "Accum_VGPR": "accum_vgprs",
-    "SGPR": "sgprs",
-}
-"""Columns of rocprof 1 and rocprofv2, and their names in `records_of`."""
-
-_NOT_COUNTERS = frozenset(
-    {"queue-index", "wave_size", "Wave_Size", "sig", "obj", "CompleteNs", "DurationNs"}
-)
 _BARRIER = "<barrier packet>"
 """Name of barrier packets in the list of kernels. Barrier packets preserve order but do no work."""
+
+_TABLE = column_table("rocprof_v1")
 
 
 @guarded
@@ -107,104 +61,37 @@ def read_rocprof_v1(
     texts = Codes()
     found = [_read_run(files, texts, maximum_bytes) for files in runs]
     found[0].ignored |= others
-    refuse_copies(path, found)
-    is_v2 = any("Dispatch_ID" in file.header for files in runs for file in files)
-    meta = common_meta(found) | {"tool": "rocprofv2" if is_v2 else "rocprof"}
-    return profile_of([own.part(texts) for own in found], texts, meta, origin)
+    is_v2 = any({*file.header} >= OF_ROCPROFV2 for files in runs for file in files)
+    return combined(path, found, texts, "rocprofv2" if is_v2 else "rocprof", origin)
 
 
-def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collected:
+def _read_run(files: list[OutputFile], texts: Codes, maximum_bytes: int) -> Collected:
     own = Collected(files[0].prefix, numbering="agent")
-    kernels = [file for file in files if file.role == "kernels"]
+    kernels = [file for file in files if file.contents == "kernels"]
     own.ignored = dict.fromkeys((file.path for file in kernels[1:]), SAME)
     own.files = [file.path for file in files if file.path not in own.ignored]
-    for file in (file for file in files if file.role == "statistics"):
-        table, warnings = read_statistics(file.path, list(file.header), maximum_bytes)
-        own.warnings += warnings
-        own.stats.setdefault(file.subject, []).append(table)
-    if kernels:
-        _read_kernels(own, kernels[0], texts, maximum_bytes)
-    else:
-        own.warnings.append(f"{files[0].path.name}: {_ONLY_STATISTICS}")
+    for file in (file for file in files if file.contents == "statistics"):
+        own.add_statistics(file, _TABLE, maximum_bytes)
+    for file in kernels[:1]:
+        _read_kernels(own, file, texts, maximum_bytes)
+    own.warn_without_kernels(files[0].path.name, _NO_KERNELS)
     return own
 
 
-def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int) -> None:
+def _read_kernels(own: Collected, file: OutputFile, texts: Codes, maximum_bytes: int) -> None:
     """Add the kernels and counters from a table."""
-    kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
-    own.warnings += warnings
-    if {"start", "end"} <= set(kernels.column_names):
-        own.events.append(records_of(kernels, file.path, {"OPS": "kernel"}.get, texts, cut))
-    if samples is not None:
-        table, dropped, warnings = counters_of(samples, file.path)
-        own.counters.append(table)
-        own.dropped += dropped
-        own.warnings += warnings
-    _refuse_nothing(file, own)
-    if not own.has_device_work and not own.counters:
-        own.warnings.append(f"{file.path.name}: {_NO_KERNELS}")
-
-
-def _counters_of_header(file: V1File) -> list[str]:
-    return [
-        column
-        for column in file.header
-        if column and column not in _NAMES and column not in _NOT_COUNTERS
-    ]
-
-
-def _kernel_records(
-    file: V1File, maximum_bytes: int
-) -> tuple[pa.Table, pa.Table | None, int, list[str]]:
-    """Return the dispatches from a results.csv file and their counters, with one row per dispatch
-    and counter. Also return the number of incomplete rows, and warnings.
-    """
-    counters, named = _counters_of_header(file), [column for column in file.header if column]
-    types: dict[str, pa.DataType] = {}
-    for column in file.header:
-        if column in counters:
-            # `None` means that there is no value.
-            types[column] = TEXT
-        elif column in _NAMES:
-            types[column] = TEXT if _NAMES[column] == "name" else pa.int64()
-    # The last cell shows whether a row is complete.
-    types.setdefault(named[-1], TEXT)
-    csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
-    rows, cut = csv_file.complete_rows(csv_file.frame(types), named[-1])
-    columns = {_NAMES[column]: rows[column] for column in types if column in _NAMES}
-    columns["category"] = mapped(
-        columns["name"], lambda name: BARRIER if name == _BARRIER else "OPS", TEXT
-    )
-    kernels = pa.table(columns)
-    values = {
-        column: mapped(rows[column], partial(_value, file.path, column), pa.float64())
-        for column in counters
-    }
-    samples = _samples(kernels, values) if counters else None
-    return kernels, samples, cut, csv_file.warnings + csv_file.open_end()
-
-
-def _value(path: Path, counter: str, text: str) -> float | None:
-    try:
-        return None if text == "None" else float(text)
-    except ValueError:
-        found = f"{text[:40]!r} in the column {counter!r} isn't a number"
-        raise ProfileReadError(path, found, *DAMAGED) from None
-
-
-def _samples(kernels: pa.Table, values: dict[str, pa.Array]) -> pa.Table:
-    sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
-    named = {
-        sizes.get(name, name): kernels[name] for name in kernels.column_names if name != "launch"
-    }
-    return counters_long(pa.table(named | values), values)
-
-
-def _refuse_nothing(source: V1File, own: Collected) -> None:
-    if not any(records.total for records in own.events) and not own.counters:
+    rows = read_rows(file.path, file.header, _TABLE, texts, maximum_bytes, has_counters=True)
+    has_times = {"start", "end"} <= rows.columns.keys()
+    if not has_times and not rows.counters:
         raise ProfileReadError(
-            source.path,
+            file.path,
             "the file contains no records",
             "the program didn't use a GPU, or it ended before rocprof wrote its results",
             "record with --hip-trace, and check that the program runs on a GPU",
         )
+    if rows.counters:
+        own.add_counters(rows, file.path, texts)
+    if has_times:
+        is_barrier = rows.columns["name"] == texts[_BARRIER]
+        rows.columns["category"] = np.where(is_barrier, texts[BARRIER], texts["OPS"])
+        own.add_events(rows, file.path, _TABLE, texts)

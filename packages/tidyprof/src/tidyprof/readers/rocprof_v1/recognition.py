@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidyprof.errors import EMPTY, FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
 from tidyprof.io.sqlite import open_database, quoted
-from tidyprof.readers.rocprofv3.columns import header_of
-
-HEAD_BYTES = 2**16
-"""Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
+from tidyprof.readers.rocprofv3.columns import column_table, header_of
+from tidyprof.readers.rocprofv3.recognition import HEAD_BYTES, OutputFile
 
 STATISTICS_SUBJECTS = {
     "stats": "kernel",
@@ -24,50 +21,27 @@ STATISTICS_SUBJECTS = {
 }
 """Subjects of statistics tables in rocprofv3's terms, by the last part of the table's name."""
 
-_STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
-_OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
-_NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
-_TRACE_NAME = re.compile(r"\.(json|db)(\.gz|\.zst)?$", re.IGNORECASE)
-_JSON_START = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}')
+OF_ROCPROFV2 = {"Dispatch_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"}
+_NAME = re.compile(r"\.(csv|json|db)(\.gz|\.zst)?$", re.IGNORECASE)
+_JSON_START = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*(\[\s*\{\s*\}|.*"BeginNs")', re.DOTALL)
 NOT_READ = "tidyprof reads only the tables from rocprof 1, not its traces"
 """Reason for leaving out results.json and results.db."""
 
 
-@dataclass(frozen=True)
-class V1File:
-    """A file from rocprof 1 or rocprofv2.
-
-    - role: `kernels` or `statistics`
-    - prefix: folder and common prefix of the names of a run's files
+def output_file(path: Path, head: bytes) -> OutputFile | None:
+    """Return the file that starts with `head`. Return None if it doesn't come from rocprof. The
+    prefix of a file is the folder and the common prefix of the names of a run's files.
     """
-
-    path: Path
-    role: str
-    prefix: Path
-    header: tuple[str, ...] = ()
-
-    @property
-    def subject(self) -> str:
-        """The subject of a statistics table."""
-        return STATISTICS_SUBJECTS.get(_NAME.sub("", self.path.name).rpartition(".")[2], "other")
-
-
-def v1_file(path: Path, head: bytes) -> V1File | None:
-    """Return the file that starts with `head`. Return None if it doesn't come from rocprof."""
+    header = header_of(head)
+    contents = column_table("rocprof_v1").contents_of(header)
+    # Files from rocprof-compute have similar columns.
+    if contents is None or ("Dispatch_ID" in header and not is_of_rocprofv2(path, header)):
+        return None
     stem = _NAME.sub("", path.name)
-    header = header_of(head) or []
-    names = {name.lower() for name in header}
-    if {"index", "kernelname"} <= names or is_of_rocprofv2(path, header):
-        return V1File(path, "kernels", path.parent / stem, tuple(header))
-    if names == _STATISTICS:
-        run, _, subject = stem.rpartition(".")
-        return V1File(
-            path,
-            "statistics",
-            path.parent / (run if subject in STATISTICS_SUBJECTS else stem),
-            tuple(header),
-        )
-    return None
+    run, _, last = stem.rpartition(".")
+    subject = STATISTICS_SUBJECTS.get(last, "other")
+    is_named = contents == "statistics" and last in STATISTICS_SUBJECTS
+    return OutputFile(path, contents, header, path.parent / (run if is_named else stem), subject)
 
 
 def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
@@ -75,7 +49,7 @@ def is_of_rocprofv2(path: Path, header: Collection[str]) -> bool:
     have similar columns, but they are next to a sysinfo.csv file.
     """
     is_similar = path.name.startswith("pmc_perf") or (path.parent / "sysinfo.csv").exists()
-    return {*header} >= _OF_ROCPROFV2 and not is_similar
+    return {*header} >= OF_ROCPROFV2 and not is_similar
 
 
 def is_trace(head: bytes) -> bool:
@@ -84,19 +58,7 @@ def is_trace(head: bytes) -> bool:
     """
     if head.startswith(SQLITE_MAGIC):
         return b'"BeginNs" INTEGER' in head or b"CREATE TABLE KERN " in head
-    return bool(_JSON_START.match(head)) or (
-        head.lstrip().startswith(b"{") and b'"traceEvents"' in head and b'"BeginNs"' in head
-    )
-
-
-def _is_empty(trace: Path) -> bool:
-    head = head_or_nothing(trace, HEAD_BYTES)
-    if not head.startswith(SQLITE_MAGIC):
-        return b'"BeginNs"' not in head
-    with open_database(trace) as database:
-        return not any(
-            database.rows(f"SELECT 1 FROM {quoted(table)} LIMIT 1") for table in database.tables
-        )
+    return bool(_JSON_START.match(head))
 
 
 def recognizes(path: Path, head: bytes) -> bool:
@@ -104,20 +66,16 @@ def recognizes(path: Path, head: bytes) -> bool:
     rocprof file. Unsupported rocprof files also count.
     """
     if not path.is_dir():
-        return v1_file(path, head) is not None or is_trace(head)
+        return output_file(path, head) is not None or is_trace(head)
     return any(recognizes(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
-def _candidates(folder: Path) -> list[Path]:
-    named = (
-        file
-        for file in sorted(folder.iterdir())
-        if _NAME.search(file.name) or _TRACE_NAME.search(file.name)
-    )
-    return [file for file in named if file.is_file()]
+def _candidates(folder: Path, start: str = "") -> list[Path]:
+    named = (file for file in sorted(folder.iterdir()) if file.name.startswith(start))
+    return [file for file in named if _NAME.search(file.name) and file.is_file()]
 
 
-def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
+def find_runs(path: Path) -> tuple[list[list[OutputFile]], dict[Path, str]]:
     """Return the files at a path, grouped by run. Also return the unsupported files next to them,
     and explain why they are unsupported.
 
@@ -125,26 +83,23 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], dict[Path, str]]:
 
     Raises ProfileReadError if there is no file.
     """
+    candidates = [path]
     if path.is_dir():
         candidates = _candidates(path)
-    elif path.exists() or not path.parent.is_dir():
-        candidates = [path]
-    else:
-        candidates = [
-            file for file in _candidates(path.parent) if file.name.startswith(f"{path.name}.")
-        ] or [path]
-    runs: dict[Path, list[V1File]] = {}
+    elif not path.exists() and path.parent.is_dir():
+        candidates = _candidates(path.parent, f"{path.name}.") or candidates
+    runs: dict[Path, list[OutputFile]] = {}
     others: dict[Path, str] = {}
     for file in candidates:
         head = ByteStream(file).head(HEAD_BYTES)
-        known = v1_file(file, head)
+        known = output_file(file, head)
         if known is not None:
             runs.setdefault(known.prefix, []).append(known)
         elif is_trace(head):
             others[file] = NOT_READ
         elif file == path:
-            raise _foreign(file)
-        elif _NAME.search(file.name):
+            raise _foreign(file, head)
+        elif ".csv" in file.name.lower():
             others[file] = FOREIGN
     traces = [file for file, reason in others.items() if reason == NOT_READ]
     if not runs and traces:
@@ -163,40 +118,44 @@ def _not_read(trace: Path) -> ProfileReadError:
     """Return the error for a trace. If there are tables next to the trace, the error names one of
     them, preferably a kernel table.
     """
-    tables = [
-        file
-        for file in _candidates(trace.parent)
-        if v1_file(file, head_or_nothing(file, HEAD_BYTES))
-    ]
-    start = _TRACE_NAME.sub("", trace.name)
-    tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
     again = "record again with rocprofv3 --runtime-trace"
     if _is_empty(trace):
         cause = "the program launched no kernels, or it ended before rocprof wrote its results"
         return NothingRecordedError(trace, "rocprof 1 recorded no kernel", cause, again)
+    start = _NAME.sub("", trace.name)
+    tables = [
+        file
+        for file in _candidates(trace.parent)
+        if output_file(file, head_or_nothing(file, HEAD_BYTES))
+    ]
+    tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
+    if not tables:
+        cause = "the tables weren't copied, or --stats was not set"
+        return ProfileReadError(trace, NOT_READ, cause, again)
     return ProfileReadError(
         trace,
         NOT_READ,
-        (
-            "the tables are next to the trace"
-            if tables
-            else "the tables weren't copied, or --stats was not set"
-        ),
-        (
-            f"pass the table {tables[0].name} or its folder; to get single calls, {again}"
-            if tables
-            else again
-        ),
+        "the tables are next to the trace",
+        f"pass the table {tables[0].name} or its folder; to get single calls, {again}",
     )
 
 
-def _foreign(path: Path) -> ProfileReadError:
-    head = ByteStream(path).head(24)
+def _is_empty(trace: Path) -> bool:
+    head = head_or_nothing(trace, HEAD_BYTES)
+    if not head.startswith(SQLITE_MAGIC):
+        return b'"BeginNs"' not in head
+    with open_database(trace) as database:
+        return not any(
+            database.rows(f"SELECT 1 FROM {quoted(table)} LIMIT 1") for table in database.tables
+        )
+
+
+def _foreign(path: Path, head: bytes) -> ProfileReadError:
     if not head.strip():
         return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
-        f"the file isn't rocprof 1 output (it starts with {head!r})",
+        f"the file isn't rocprof 1 output (it starts with {head[:24]!r})",
         "another tool wrote the file, or its beginning is damaged",
         "pass results.csv or a *.stats.csv file from rocprof instead of its database or JSON file",
     )

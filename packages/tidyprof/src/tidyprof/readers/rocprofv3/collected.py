@@ -12,10 +12,15 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, by_code, mapped
+from tidyprof.readers.rocprofv3.columns import ColumnTable
+from tidyprof.readers.rocprofv3.recognition import OutputFile
+from tidyprof.readers.rocprofv3.rows import Rows, counters_of, records_of
+from tidyprof.readers.rocprofv3.statistics import STATISTICS_COLUMNS, read_statistics
+from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, by_code
+from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import cut_hip_overlaps, left_out
 from tidyprof.tables.launches import link
-from tidyprof.tables.profiles import Part
+from tidyprof.tables.profiles import Part, profile_of
 from tidyprof.tables.records import Records, joined
 
 BARRIER = "BARRIER"
@@ -23,6 +28,11 @@ BARRIER = "BARRIER"
 
 _LAUNCHING = ("HIP", "HSA")
 """Prefixes of the domains with calls that can launch work."""
+
+_ONLY_STATISTICS = (
+    "the files contain only statistics. Totals are in meta['stats'], but single events are unknown."
+    " Likely cause: the tables of single events weren't recorded, copied or kept."
+)
 
 
 @dataclass
@@ -40,10 +50,10 @@ class Collected:
     """
 
     name: Path
-    events: list[Records] = field(default_factory=list)
-    counters: list[pd.DataFrame] = field(default_factory=list)
     rank: int | None = None
     process: int | None = None
+    events: list[Records] = field(default_factory=list)
+    counters: list[pd.DataFrame] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     ignored: dict[Path, str] = field(default_factory=dict)
     stats: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
@@ -54,27 +64,53 @@ class Collected:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def has_device_work(self) -> bool:
-        """True if anything ran or was sampled on a device."""
-        wanted = ON_DEVICE | (np.arange(len(ON_DEVICE)) == KIND_CODE["sample"])
-        return any(wanted[records["kind"]].any() for records in self.events)
-
-    @property
     def has_records(self) -> bool:
         """True if the process has any records, even if they are damaged."""
         return any(records.total for records in self.events) or bool(self.counters or self.stats)
+
+    def add_events(self, rows: Rows, path: Path, table: ColumnTable, texts: Codes) -> None:
+        """Add the events in the rows of a file. Raises ProfileReadError if the file is damaged."""
+        if {"agent", "source_agent"} & rows.columns.keys():
+            self.numbering = "index" if rows.counts_gpus else "agent"
+        self.warnings += rows.warnings
+        self.events.append(records_of(rows, path, table, texts))
+
+    def add_counters(self, rows: Rows, path: Path, texts: Codes) -> None:
+        """Add the counters in the rows of a file. Raises ProfileReadError if the file is
+        damaged.
+        """
+        counters, dropped, warnings = counters_of(rows, path, texts)
+        self.counters.append(counters)
+        self.dropped += dropped
+        self.warnings += [*warnings, *rows.warnings]
+
+    def add_statistics(self, file: OutputFile, table: ColumnTable, maximum_bytes: int) -> None:
+        """Add a table of statistics. Raises ProfileReadError if the file is damaged."""
+        statistics, warnings = read_statistics(file.path, file.header, table, maximum_bytes)
+        statistics = statistics.assign(rank=self.rank).astype(STATISTICS_COLUMNS)
+        self.stats.setdefault(file.subject, []).append(statistics)
+        self.warnings += warnings
+
+    def warn_without_kernels(
+        self, name: str, no_kernels: str, others: Iterable[Collected] = ()
+    ) -> None:
+        """Add a warning if nothing ran or was sampled on a device, and counters don't show why."""
+        found = [self, *others]
+        wanted = ON_DEVICE | (np.arange(len(ON_DEVICE)) == KIND_CODE["sample"])
+        kinds = [records["kind"] for own in found for records in own.events if len(records)]
+        if not kinds and self.stats and not any(own.counters for own in found):
+            self.warnings.append(f"{name}: {_ONLY_STATISTICS}")
+        elif kinds and not any(wanted[kind].any() for kind in kinds):
+            self.warnings.append(f"{name}: {no_kernels}")
 
     def settle_process(self) -> None:
         """Set the process number from the records. Raises ProfileReadError if the records contain
         several process numbers.
         """
-        tables = [records.columns for records in self.events] + self.counters
-        columns = [table["process"] for table in tables if "process" in table]
-        numbers = {number for column in columns for number in np.asarray(pd.unique(column))}
-        named = sorted({int(one) for one in numbers if not pd.isna(one) and one != ABSENT})
-        # In files that rocpd merged, the guid identifies the process of each row.
-        if any({"guid", "process"} <= set(records.columns) for records in self.events):
-            return
+        columns = [pd.Series(records.get("process")) for records in self.events]
+        columns += [table["process"] for table in self.counters if "process" in table]
+        named = pd.unique(pd.concat(columns).dropna()) if columns else []
+        named = sorted({int(number) for number in named} - {ABSENT})
         if len(named) > 1:
             raise ProfileReadError(
                 self.name,
@@ -88,7 +124,7 @@ class Collected:
         if self.process is None:
             return
         for table in (table for tables in self.stats.values() for table in tables):
-            table["process"] = table["process"].fillna(self.process)
+            table["process"] = pd.array([self.process] * len(table), "Int64")
         for records in self.events:
             records["process"] = np.full(len(records), self.process, np.int64)
         self.counters = [table.assign(process=self.process) for table in self.counters]
@@ -99,20 +135,11 @@ class Collected:
         """
         records = joined(self.events)
         records.dropped = records.dropped + self.dropped
-        group = _processes_of_guids(records) if "guid" in records else None
-        records.columns.setdefault("correlation_id", np.full(len(records), ABSENT, np.int64))
-        category = records.get("source_category")
-        of_library = by_code(
-            (text.upper().startswith(_LAUNCHING) for text in texts), category, False
-        )
-        is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
-        launches = link(records, is_call, group)
+        records["correlation_id"] = records.get("correlation_id")
+        is_launching = (text.upper().startswith(_LAUNCHING) for text in texts)
+        of_library = by_code(is_launching, records.get("source_category"), False)
+        launches = link(records, of_library & (records["kind"] == KIND_CODE["runtime"]))
         unread = Counter({**records.not_kept, BARRIER: 0})
-        warnings = [
-            *self.warnings,
-            *left_out(self.name, +unread),
-            *cut_hip_overlaps(self.name, records),
-        ]
         return Part(
             path=self.name,
             records=records,
@@ -123,26 +150,26 @@ class Collected:
             ignored=self.ignored,
             processes=[] if self.process is None else [self.process],
             shared_launches=launches.shared,
-            warnings=warnings,
+            warnings=[
+                *self.warnings,
+                *left_out(self.name, +unread),
+                *cut_hip_overlaps(self.name, records),
+            ],
         )
 
 
-def _processes_of_guids(records: Records) -> np.ndarray:
-    """Return the GUIDs of the rows in a file that rocpd merged. In such files, a GUID identifies
-    each row's process, and correlation IDs are unique within a GUID.
-
-    Kernels have no process number, so the function copies it from other rows with the same GUID.
+def combined(
+    path: Path, processes: Sequence[Collected], texts: Codes, tool: str, origin: Origin | None
+) -> Profile:
+    """Return the profile of all processes. Raises ProfileReadError if two files contain the same
+    events.
     """
-    guid, process = records["guid"], records.get("process")
-    known = (guid != ABSENT) & (process != ABSENT)
-    pairs = pd.DataFrame({"guid": guid[known], "process": process[known]}).drop_duplicates()
-    pairs = pairs.drop_duplicates("guid", keep=False)
-    of_guid = dict(zip(pairs["guid"].tolist(), pairs["process"].tolist(), strict=True))
-    records["process"] = np.where(process == ABSENT, mapped(guid, of_guid), process)
-    return guid
+    _refuse_copies(path, processes)
+    meta = _common_meta(processes) | {"tool": tool}
+    return profile_of([process.part(texts) for process in processes], texts, meta, origin)
 
 
-def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
+def _refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
     """Raise ProfileReadError if two files contain the same events, because these events would count
     twice.
     """
@@ -166,50 +193,37 @@ def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
             seen[key] = process.name
 
 
-def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
+def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
     """Return the entries of `Profile.meta` that describe all processes: the machine, the recorded
     time and the statistics.
     """
     meta: dict[str, Any] = {}
-    agents = [agent for process in processes for agent in process.agents]
-    # Dicts aren't hashable, but there are only a few.
-    distinct = [agent for number, agent in enumerate(agents) if agent not in agents[:number]]
-    if distinct:
-        meta["agents"] = distinct
-    names = gpu_names(distinct)
-    if names:
-        meta["gpu"] = ", ".join(names)
+    agents: list[dict[str, Any]] = []
+    for agent in (agent for process in processes for agent in process.agents):
+        # Dicts aren't hashable, but there are only a few.
+        agents += [] if agent in agents else [agent]
+    if agents:
+        meta["agents"] = agents
+    gpus = (agent for agent in agents if agent.get("type") == "GPU")
+    names = dict.fromkeys(gpu.get("product_name") or gpu.get("name") for gpu in gpus)
+    if any(names):
+        meta["gpu"] = ", ".join(name for name in names if name)
     numbering = {process.numbering for process in processes if process.numbering}
     if len(numbering) == 1:
         meta["device_numbering"] = numbering.pop()
     windows = [
-        process.facts["record_window_ns"]
-        for process in processes
-        if "record_window_ns" in process.facts
+        one.facts["record_window_ns"] for one in processes if "record_window_ns" in one.facts
     ]
     if windows:
-        meta["record_window_ns"] = (
-            min(start for start, _ in windows),
-            max(end for _, end in windows),
-        )
-    stats: dict[str, list[pd.DataFrame]] = {}
-    for process in processes:
-        for subject, tables in process.stats.items():
-            stats.setdefault(subject, []).extend(tables)
+        starts, ends = zip(*windows, strict=True)
+        meta["record_window_ns"] = (min(starts), max(ends))
+    subjects = sorted({subject for process in processes for subject in process.stats})
+    stats = {
+        subject: [table for process in processes for table in process.stats.get(subject, ())]
+        for subject in subjects
+    }
     if stats:
         meta["stats"] = {
-            subject: pd.concat(parts, ignore_index=True) for subject, parts in sorted(stats.items())
+            subject: pd.concat(parts, ignore_index=True) for subject, parts in stats.items()
         }
     return meta
-
-
-def gpu_names(agents: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the distinct GPU names. If there is no product name, return the architecture, such as
-    gfx942.
-    """
-    names = [
-        agent.get("product_name") or agent.get("name")
-        for agent in agents
-        if agent.get("type") == "GPU"
-    ]
-    return list(dict.fromkeys(name for name in names if name))

@@ -11,7 +11,7 @@ from pathlib import Path
 from tidyprof.errors import EMPTY, FOREIGN, MISSING, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.io.guard import no_files
-from tidyprof.readers.rocprofv3.columns import header_of, role_of
+from tidyprof.readers.rocprofv3.columns import column_table, header_of
 
 HEAD_BYTES = 2**16
 """Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
@@ -22,82 +22,61 @@ DEEPEST = 3
 _DATA_NAME = re.compile(r"\.(csv|json)(\.gz|\.zst)?$", re.IGNORECASE)
 _SUBJECTS = (
     "kernel|hip_api|hip_runtime|hip_compiler|hip_compile|hip|hsa_api|hsa_core_api|hsa|marker_api"
-    "|marker|memory_copy"
-    "|memory_allocation|scratch_memory|rccl_api|rccl|rocdecode_api|rocjpeg_api|hipfile_api"
-    "|rocshmem_api|ompt|domain"
-    "|counter_collection|pc_sampling_host_trap|pc_sampling_stochastic|graph_launch|hip_event|kfd"
+    "|marker|memory_copy|memory_allocation|scratch_memory|rccl_api|rccl|rocdecode_api|rocjpeg_api"
+    "|hipfile_api|rocshmem_api|ompt|domain|counter_collection|pc_sampling_host_trap"
+    "|pc_sampling_stochastic|graph_launch|hip_event|kfd"
 )
 _OUTPUT_NAME = re.compile(
-    rf"(?:(?P<prefix>.*?)_)?(?P<subject>{_SUBJECTS})_(?:trace|stats)"
-    r"|(?:(?P<prefix_only>.*?)_)?(?:agent_info|counter_collection|pc_sampling_\w+"
-    r"|streaming_performance_monitor|results)",
+    rf"(?:(?P<prefix>.*?)_)?(?P<subject>(?:{_SUBJECTS})(?=_(?:trace|stats)$)|agent_info$"
+    r"|counter_collection$|pc_sampling_\w+$|streaming_performance_monitor$|results$)",
     re.DOTALL,
 )
-_RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _PROCESS = re.compile(r"(?:^|[^a-z])pid[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_NUMBER_ALONE = re.compile(r"\d{1,9}")
 _JSON_MARK = b'"rocprofiler-sdk-tool"'
-_OTHER_TOOLS_MARKS = ("sysinfo.csv",)
+_OTHER_TOOLS_MARK = "sysinfo.csv"
 
 
 @dataclass(frozen=True)
 class OutputFile:
     """A file from rocprofv3.
 
-    - role: one of the roles from `role_of`, or `json`
+    - contents: `json`, or the contents of a CSV file (see `tables.toml`)
     - header: column names of a CSV file
     - prefix: folder and common prefix of the names of a process's files
     - subject: subject in the file name, such as `kernel` or `hip_api`
     """
 
     path: Path
-    role: str
+    contents: str
     header: list[str]
     prefix: Path
     subject: str
 
 
-@dataclass(frozen=True)
-class ProcessFiles:
-    """The files of one process. The process number and the rank are None if the file names don't
-    contain them.
-    """
-
-    prefix: Path
-    files: tuple[OutputFile, ...]
-    rank: int | None
-    process: int | None
-
-    def of_role(self, *roles: str) -> list[OutputFile]:
-        """Return the files that have one of these roles."""
-        return [file for file in self.files if file.role in roles]
-
-
 def output_file(path: Path, head: bytes) -> OutputFile | None:
     """Return the file that starts with `head`, or None if it isn't from rocprofv3."""
     name = _DATA_NAME.sub("", path.name)
-    match = _OUTPUT_NAME.fullmatch(name)
-    prefix = (match["prefix"] if match["subject"] else match["prefix_only"]) if match else name
-    subject = match["subject"] if match and match["subject"] else name
-    stem = path.parent / prefix if prefix else path.parent
+    match = _OUTPUT_NAME.match(name)
+    prefix, subject = (match["prefix"], match["subject"]) if match else (name, name)
+    header: list[str] = []
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return OutputFile(path, "json", [], stem, subject) if _JSON_MARK in head[:1024] else None
-    header = header_of(head) or []
-    role = role_of(header) if header else None
-    return OutputFile(path, role, header, stem, subject) if role else None
+        contents = "json" if _JSON_MARK in head[:1024] else None
+    else:
+        header = header_of(head)
+        contents = column_table("rocprofv3").contents_of(header)
+    stem = path.parent / prefix if prefix else path.parent
+    return OutputFile(path, contents, header, stem, subject) if contents else None
 
 
 def recognizes(path: Path, head: bytes) -> bool:
     """Return True if `path` is a rocprofv3 file that starts with `head`, a folder that contains
     such a file, or a prefix of such a file's name.
     """
-    if not path.exists():
-        return any(_recognized(file) is not None for file in _with_prefix(path))
-    if not path.is_dir():
+    if path.exists() and not path.is_dir():
         return output_file(path, head) is not None
-    if any((path / name).exists() for name in _OTHER_TOOLS_MARKS):
+    if (path / _OTHER_TOOLS_MARK).exists():
         return False
-    return any(_recognized(file) is not None for file in _candidates(path))
+    return any(_recognized(file) for file in _candidates(path))
 
 
 def _recognized(path: Path) -> OutputFile | None:
@@ -106,9 +85,9 @@ def _recognized(path: Path) -> OutputFile | None:
 
 def find_processes(
     path: Path, only: Collection[Path] = ()
-) -> tuple[list[ProcessFiles], dict[Path, str]]:
-    """Return the files at a path, grouped by process. Also return the unsupported files in the
-    folder, and explain why they are unsupported.
+) -> tuple[dict[Path, list[OutputFile]], dict[Path, str]]:
+    """Return the files at a path, grouped by the common prefix of a process's files. Also return
+    the unsupported files in the folder, and explain why they are unsupported.
 
     - path: path to a file, to a folder, or to a folder plus the common prefix of the file names.
       For example, the prefix `out/908` matches `out/908_kernel_trace.csv`.
@@ -116,136 +95,93 @@ def find_processes(
 
     Raises ProfileReadError if there is no file.
     """
-    if path.is_dir():
-        candidates, root = [file for file in _candidates(path) if not only or file in only], path
-    elif path.exists():
-        candidates, root = [path], path.parent
-    else:
-        candidates, root = _with_prefix(path), path.parent
-    files, others = [], {}
+    processes: dict[Path, list[OutputFile]] = {}
+    others: dict[Path, str] = {}
+    candidates = [file for file in _candidates(path) if not only or file in only]
     for file in candidates:
         head = ByteStream(file).head(HEAD_BYTES)
         known = output_file(file, head)
-        # An empty file with such a name may be a lost trace, so it isn't ignored.
-        if known is None and (not head.strip() or file == path):
+        if known is not None:
+            processes.setdefault(known.prefix, []).append(known)
+        elif not head.strip():
+            # An empty file with such a name may be a lost trace, so it isn't ignored.
+            raise ProfileReadError(file, *EMPTY)
+        elif file == path:
             raise _foreign(file, head)
-        if known is None:
-            others[file] = FOREIGN
         else:
-            files.append(known)
-    if not files:
+            others[file] = FOREIGN
+    if not processes:
         raise _nothing(path, candidates)
     if path.is_dir() and not only:
-        others |= no_files(dict.fromkeys([path, *(file.path.parent for file in files)]))
-    return _by_process(files, root), others
+        folders = (file.path.parent for files in processes.values() for file in files)
+        others |= no_files(dict.fromkeys([path, *folders]))
+    return dict(sorted(processes.items())), others
 
 
-def may_hold_kernels(path: Path) -> bool:
-    """Return True if rocprofv3 uses this file name for a kernel trace or for complete results."""
-    match = _OUTPUT_NAME.fullmatch(_DATA_NAME.sub("", path.name))
-    return match is not None and (
-        match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results")
-    )
-
-
-def _candidates(folder: Path) -> Iterator[Path]:
-    """Yield the CSV and JSON files in a folder and up to DEEPEST levels below it, in order. Links
-    to folders and hidden folders are skipped.
+def stated_process(prefix: Path, root: Path) -> int | None:
+    """Return the process number in a prefix or in the name of a folder. By default, the prefix of a
+    file consists only of the process number. In a folder's name, a number can mean anything.
     """
-    for place, folders, names in os.walk(folder):
-        depth = len(Path(place).relative_to(folder).parts)
-        folders[:] = sorted(name for name in folders if name[0] != ".") if depth < DEEPEST else []
-        for name in sorted(names):
-            if _DATA_NAME.search(name) and (Path(place) / name).is_file():
-                yield Path(place) / name
-
-
-def _with_prefix(prefix: Path) -> list[Path]:
-    """Return the files whose names start with the prefix. If some of these files have exactly this
-    prefix, return only these files.
-    """
-    folder = prefix.parent
-    if not prefix.name or not folder.is_dir():
-        raise ProfileReadError(prefix, *MISSING)
-    files = [
-        file for file in sorted(folder.glob("*")) if file.is_file() and _DATA_NAME.search(file.name)
-    ]
-    files = [file for file in files if file.name.startswith(prefix.name)]
-    own = []
-    for file in files:
-        known = _recognized(file)
-        if known is not None and known.prefix == prefix:
-            own.append(file)
-    if not files:
-        raise ProfileReadError(
-            prefix,
-            "the path doesn't exist, and no file name starts with this text",
-            "the path is wrong, or the profiler didn't write any files",
-            "check the path",
-        )
-    return own or files
-
-
-def _by_process(files: list[OutputFile], root: Path) -> list[ProcessFiles]:
-    groups: dict[Path, list[OutputFile]] = {}
-    for file in files:
-        groups.setdefault(file.prefix, []).append(file)
-    return [
-        ProcessFiles(
-            prefix, tuple(members), _stated(_RANK, prefix, root), _stated_process(prefix, root)
-        )
-        for prefix, members in sorted(groups.items())
-    ]
-
-
-def _stated_process(prefix: Path, root: Path) -> int | None:
-    """Return the process number in a prefix. By default, the prefix of a file consists only of the
-    process number. In a folder's name, a number can mean anything.
-    """
-    if _NUMBER_ALONE.fullmatch(prefix.name) and not prefix.is_dir():
+    if re.fullmatch(r"\d{1,9}", prefix.name) and not prefix.is_dir():
         return int(prefix.name)
-    return _stated(_PROCESS, prefix, root)
+    folders = (folder.name for folder in prefix.parents if folder.is_relative_to(root))
+    matches = (_PROCESS.search(name) for name in (prefix.name, *folders))
+    return next((int(match[1]) for match in matches if match), None)
 
 
-def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
-    """Return a number from the prefix or from the name of the nearest parent folder. The search
-    stops at the root folder.
+def _candidates(path: Path) -> Iterator[Path]:
+    """Yield the CSV and JSON files of a path in order.
+
+    - If the path is a folder, the files are in the folder and up to DEEPEST levels below it. Links
+      to folders and hidden folders are skipped.
+    - If the path doesn't exist, the names of the files start with its name. If some files have
+      exactly this prefix, only these files count.
     """
-    for name in (
-        prefix.name,
-        *(folder.name for folder in prefix.parents if folder.is_relative_to(root)),
-    ):
-        match = pattern.search(name)
-        if match:
-            return int(match[1])
-    return None
+    if path.is_dir():
+        for place, folders, names in os.walk(path):
+            is_deepest = len(Path(place).relative_to(path).parts) >= DEEPEST
+            folders[:] = [] if is_deepest else sorted(name for name in folders if name[0] != ".")
+            files = (Path(place) / name for name in sorted(names) if _DATA_NAME.search(name))
+            yield from (file for file in files if file.is_file())
+    elif path.exists():
+        yield path
+    elif path.name and path.parent.is_dir():
+        files = [
+            file
+            for file in sorted(path.parent.iterdir())
+            if file.name.startswith(path.name) and _DATA_NAME.search(file.name) and file.is_file()
+        ]
+        own = [file for file in files if (known := _recognized(file)) and known.prefix == path]
+        yield from own or files
 
 
 def _foreign(path: Path, head: bytes) -> ProfileReadError:
-    if not head.strip():
-        return ProfileReadError(path, *EMPTY)
     header = header_of(head)
-    found = f"its columns are {', '.join(header)[:80]!r}" if header and len(header) > 1 else None
+    shown = ", ".join(header)[:80]
+    found = f"its columns are {shown!r}" if len(header) > 1 else f"it starts with {head[:24]!r}"
     return ProfileReadError(
         path,
-        f"the file isn't rocprofv3 output ({found or f'it starts with {head[:24]!r}'})",
+        f"the file isn't rocprofv3 output ({found})",
         "another tool wrote the file, or its beginning is damaged",
         "pass a CSV or JSON file from rocprofv3, or the folder passed to --output-directory",
     )
 
 
 def _nothing(path: Path, candidates: list[Path]) -> ProfileReadError:
+    if not path.parent.is_dir():
+        return ProfileReadError(path, *MISSING)
+    found = "there is no CSV or JSON file"
+    if not path.exists():
+        found = "the path doesn't exist, and no CSV or JSON file name starts with this text"
     if candidates:
         found = (
             f"none of the {len(candidates)} CSV or JSON files is from rocprofv3"
             f" (the first is {candidates[0].name!r})"
         )
-    else:
-        found = "there is no CSV or JSON file"
     return ProfileReadError(
         path,
         found,
-        "ROCm 7 writes a database by default (*_results.db), or the run ended before rocprofv3"
-        " wrote its results",
-        "record with --output-format csv, or read the database",
+        "the path is wrong, ROCm 7 wrote a database (*_results.db, its default), or the run ended"
+        " before rocprofv3 wrote its results",
+        "check the path, and record with --output-format csv, or read the database",
     )

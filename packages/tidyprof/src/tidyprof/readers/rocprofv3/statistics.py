@@ -1,21 +1,20 @@
-"""Statistics tables from ROCm's profilers, with the number of calls and the durations for each
-name.
-"""
+"""Tables of statistics and agents from ROCm's profilers. These tables have few rows."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from tidyprof.errors import DAMAGED, NO_ROWS, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, read_bytes
-from tidyprof.io.csv_files import CsvFile
+from tidyprof.io.csv_files import open_end
+from tidyprof.readers.rocprofv3.columns import ColumnTable
 
 _NUMBERS = (
     "node_id",
@@ -34,21 +33,17 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
 
     Raises ProfileReadError if a row doesn't describe an agent.
     """
-    text = read_bytes(path, maximum_bytes, in_lines).decode("utf-8-sig", "replace")
+    header, *rows = _rows(path, read_bytes(path, maximum_bytes, in_lines))
     agents = []
     try:
-        for row in csv.DictReader(io.StringIO(text), strict=True):
-            cells = {name.lower(): cell for name, cell in row.items() if name and cell}
+        for row in rows:
+            cells = {name.lower(): cell for name, cell in zip(header, row, strict=False) if cell}
             agent: dict[str, Any] = {"type": cells["agent_type"]}
             agent |= {name: int(cells[name]) for name in _NUMBERS if name in cells}
             agents.append(agent | {name: cells[name] for name in _TEXTS if name in cells})
-    except (csv.Error, KeyError, ValueError) as error:
-        raise ProfileReadError(
-            path,
-            f"row {len(agents) + 1} doesn't describe a CPU or GPU"
-            f" ({' '.join(str(error).split())[:80]})",
-            *DAMAGED,
-        ) from None
+    except (KeyError, ValueError) as error:
+        finding = f"row {len(agents) + 1} doesn't describe a CPU or GPU ({error})"
+        raise ProfileReadError(path, finding, *DAMAGED) from None
     return agents
 
 
@@ -69,101 +64,70 @@ tool's table. `std_ns` is the sample standard deviation. rocprof 1 doesn't write
 and `std_ns`.
 """
 
-_NAMES = {
-    "name": "name",
-    "calls": "calls",
-    "totaldurationns": "total_ns",
-    "averagens": "mean_ns",
-    "minns": "min_ns",
-    "maxns": "max_ns",
-    "stddev": "std_ns",
-    "percentage": "percent",
-}
-_WHOLE = ("calls", "total_ns", "min_ns", "max_ns")
-_DECIMAL = ("mean_ns", "std_ns")
 _ROUNDING_NS = 1.0
 """Rounding error in nanoseconds, because rocprof 1 truncates mean durations to integers."""
 
 
 def read_statistics(
-    path: Path,
-    header: list[str],
-    maximum_bytes: int,
-    rank: int | None = None,
-    process: int | None = None,
+    path: Path, header: Sequence[str], columns: ColumnTable, maximum_bytes: int
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of a `*_stats.csv` file in file order, with the columns STATISTICS_COLUMNS.
     Also return warnings.
 
+    rocprof 1 may omit the quotes around a name with commas. All cells after the name are numbers,
+    so the name consists of all cells before them.
+
     Raises ProfileReadError if a cell has the wrong type or if the numbers are inconsistent.
     """
-    types: dict[str, Any] = {}
-    for column in header:
-        name = _NAMES.get(column.lower())
-        if name:
-            types[column] = (
-                pa.int64() if name in _WHOLE else pa.float64() if name in _DECIMAL else pa.string()
-            )
-    csv_file = CsvFile(path, header, maximum_bytes, _with_quoted_names)
-    rows = csv_file.frame(types)
-    columns: dict[str, Any] = {_NAMES[column.lower()]: rows[column].to_pylist() for column in types}
-    if not len(rows) + csv_file.short:
-        raise NothingRecordedError(path, *NO_ROWS)
-    columns["percent"] = [_decimal(text) for text in columns["percent"]]
-    _refuse_contradictions(path, columns, csv_file.short)
-    table = (
-        pd.DataFrame(columns)
-        .assign(rank=rank, process=process)
-        .reindex(columns=list(STATISTICS_COLUMNS))
-    )
-    return table.astype(STATISTICS_COLUMNS), csv_file.warnings + csv_file.open_end()
-
-
-def _with_quoted_names(text: bytes) -> bytes:
-    """Return the text of a table with quotes around all names, because rocprof 1 may omit the
-    quotes even if a name contains commas.
-
-    The last four cells of each row are numbers, so the name consists of all cells before them.
-    """
-    lines = text.split(b"\n")
-    for number, line in enumerate(lines[1:], 1):
-        name, *figures = line.rsplit(b",", lines[0].count(b","))
-        if b"," in name and b'"' not in line:
-            lines[number] = b",".join([b'"%b"' % name, *figures])
-    return b"\n".join(lines)
-
-
-def _decimal(text: str | None) -> float:
-    """Return a number from the column `percent`. If nothing took time, the tool writes `-nan`,
-    which becomes NaN.
-    """
+    text = read_bytes(path, maximum_bytes, in_lines)
+    known = [columns.columns.get(column.lower(), ("", "text")) for column in header[1:]]
+    found = []
     try:
-        return float(text or "nan")
-    except ValueError:
-        return float("nan")
+        for row in _rows(path, text)[1:]:
+            cells = zip(known, row[-len(known) :], strict=True)
+            figures = {name: _number(kind, cell) for (name, kind), cell in cells if name}
+            found.append({"name": ",".join(row[: -len(known)])} | figures)
+    except ValueError as error:
+        finding = f"row {len(found) + 1} isn't a row of statistics ({error})"
+        raise ProfileReadError(path, finding, *DAMAGED) from None
+    if not found:
+        raise NothingRecordedError(path, *NO_ROWS)
+    table = pd.DataFrame(found)
+    _refuse_contradictions(path, table)
+    return table.reindex(columns=list(STATISTICS_COLUMNS)), open_end(path, text)
 
 
-def _refuse_contradictions(path: Path, columns: dict[str, list[Any]], short: int) -> None:
-    figures = {
-        name: np.array(cells, np.float64) for name, cells in columns.items() if name != "name"
-    }
+def _rows(path: Path, text: bytes) -> list[list[str]]:
+    lines = io.StringIO(text.decode("utf-8-sig", "replace"), newline="")
+    try:
+        return [row for row in csv.reader(lines, strict=True) if row]
+    except csv.Error as error:
+        raise ProfileReadError(path, f"invalid CSV ({error})", *DAMAGED) from None
+
+
+def _number(kind: str, text: str) -> float:
+    """Return the number in a cell. If nothing took time, the tool writes `-nan` to the column
+    `percent`.
+    """
+    return float(text or "nan") if kind == "value" else int(text)
+
+
+def _refuse_contradictions(path: Path, table: pd.DataFrame) -> None:
     calls, total, mean, percent = (
-        figures[name] for name in ("calls", "total_ns", "mean_ns", "percent")
+        table[name].to_numpy(float) for name in ("calls", "total_ns", "mean_ns", "percent")
     )
-    # Missing numbers are NaN, so all comparisons with them are False.
+    # Comparisons with NaN are False.
     with np.errstate(invalid="ignore", divide="ignore"):
         right = (calls >= 1) & (total >= 0) & np.isfinite(mean)
         right &= np.abs(total / calls - mean) <= _ROUNDING_NS + 1e-3 * np.abs(mean)
     right &= ((percent >= 0) & (percent <= 100.01)) | (np.isnan(percent) & (total == 0))
-    if "min_ns" in figures:
-        right &= (figures["min_ns"] >= 0) & (figures["min_ns"] <= mean + _ROUNDING_NS)
-        right &= figures["max_ns"] >= mean - _ROUNDING_NS
-        right &= np.isfinite(figures["std_ns"]) & (figures["std_ns"] >= 0)
+    if "min_ns" in table:
+        right &= (table["min_ns"] >= 0) & (table["min_ns"] <= mean + _ROUNDING_NS)
+        right &= (table["max_ns"] >= mean - _ROUNDING_NS) & (table["std_ns"] >= 0)
     wrong = np.flatnonzero(~right)
-    if len(wrong) or short:
-        first = f" (the first is {str(columns['name'][wrong[0]])[:40]!r})" if len(wrong) else ""
+    if len(wrong):
         found = (
-            f"{len(wrong) + short} of {len(right) + short} rows have missing or contradictory"
-            f" numbers{first}"
+            f"{len(wrong)} of {len(right)} rows have contradictory numbers"
+            f" (the first is {table['name'][wrong[0]][:40]!r})"
         )
         raise ProfileReadError(path, found, *DAMAGED)
