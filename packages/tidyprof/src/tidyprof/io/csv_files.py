@@ -9,7 +9,7 @@ import io
 import mmap
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class CsvFile:
 
     - path: the path of the file.
     - header: the names of the columns, in order.
-    - content: the uncompressed bytes. An uncompressed file is memory-mapped.
+    - source: the path, or the uncompressed bytes of a compressed file.
     - warnings: the warnings about text that was corrected during reading.
     - short: the number of rows with too few cells. These rows are missing from the columns.
     """
@@ -75,11 +75,17 @@ class CsvFile:
                 raise ProfileReadError(
                     path, f"the file has more than {maximum_bytes} bytes", *TOO_LARGE
                 )
-            self.content: bytes | mmap.mmap = (
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                if size
-                else read_bytes(path, maximum_bytes, partial(in_lines, columns=len(header)))
-            )
+        self.source: Path | bytes = path
+        if not size:
+            self.source = read_bytes(path, maximum_bytes, partial(in_lines, columns=len(header)))
+
+    @property
+    def content(self) -> bytes | mmap.mmap:
+        """The uncompressed bytes. An uncompressed file is memory-mapped until the last use."""
+        if isinstance(self.source, bytes):
+            return self.source
+        with self.source.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def ends_with_line(self) -> bool:
         """Return True if the last row ends with a newline. Without the newline, the last number in
@@ -93,14 +99,12 @@ class CsvFile:
         *,
         complete: bool = False,
         quotes: tuple[str, str] = DAMAGED,
-        missing: Sequence[str] = ("",),
     ) -> pa.Table:
         """Return these columns of the file, with null for empty cells. Unreadable characters are
         replaced, and a warning is added.
 
         - complete: True rejects rows with too few cells. False counts these rows as `short`.
         - quotes: the likely cause and the next step for invalid quotes.
-        - missing: the cells without a value.
 
         Raises ProfileReadError if a cell has the wrong type, if a row has too many cells, or if a
         quote isn't closed.
@@ -111,12 +115,13 @@ class CsvFile:
                 f"{self.path.name}: the text isn't valid UTF-8, so unreadable characters were"
                 " replaced."
             )
-        content = self.content if is_regular and is_utf8 else self._rewritten(*quotes)
+        source = self.source if is_regular and is_utf8 else self._rewritten(*quotes)
+        last_line = _last_line(source if isinstance(source, bytes) else self.content)
         # Larger blocks are slower, so they are used only if a row is longer than a block.
         for block_bytes in (_BLOCK_BYTES, LONGEST_LINE_BYTES):
-            odd = _OddRows(_last_line(content))
+            odd = _OddRows(last_line)
             try:
-                found = rows_of(content, self.header, types, block_bytes, odd, missing)
+                found = rows_of(source, self.header, types, block_bytes, odd)
                 break
             except pa.ArrowInvalid as error:
                 if block_bytes == LONGEST_LINE_BYTES or "straddles" not in str(error):
@@ -247,14 +252,13 @@ def _last_line(text: bytes | mmap.mmap) -> str:
 
 
 def rows_of(
-    source: bytes | mmap.mmap,
+    source: Path | bytes,
     names: list[str],
     types: Mapping[str, pa.DataType],
     block_bytes: int,
     odd: Callable[[arrow_csv.InvalidRow], str] | None = None,
-    missing: Sequence[str] = ("",),
 ) -> pa.Table:
-    """Return the columns of a CSV text with a header, with null for cells in `missing`.
+    """Return the columns of a CSV text with a header, with null for empty cells.
 
     - names: the names of all columns.
     - block_bytes: the number of bytes to parse at a time. Rows can't be longer than a block.
@@ -264,13 +268,13 @@ def rows_of(
     `odd`, also raises ArrowInvalid if a row has the wrong number of cells.
     """
     table = arrow_csv.read_csv(
-        pa.BufferReader(pa.py_buffer(source)),
+        pa.OSFile(str(source)) if isinstance(source, Path) else pa.BufferReader(source),
         arrow_csv.ReadOptions(column_names=names, skip_rows_after_names=1, block_size=block_bytes),
         arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=odd),
         arrow_csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),
-            null_values=missing,
+            null_values=[""],
             strings_can_be_null=True,
             check_utf8=False,
         ),

@@ -508,37 +508,6 @@ def test_names_say_rank_and_process(tmp_path):
     assert profile.meta["ranks"] == [0, 1, 2]
 
 
-def test_rows_that_rocpd_merged_find_their_process(tmp_path):
-    def with_guid(header, rows):
-        return csv_text(["Guid", *header], rows)
-
-    kernel_rows = [
-        ["g1", *Kernel("a", 0, 10, 1, correlation=1).cells()],
-        ["g2", *Kernel("b", 5, 10, 1, correlation=1).cells()],
-    ]
-    calls = [
-        Call("hipLaunchKernel", 1, 1, 1, process=11),
-        Call("hipLaunchKernel", 2, 1, 1, process=22),
-    ]
-    call_rows = [[guid, *call.cells()] for guid, call in zip(("g1", "g2"), calls, strict=True)]
-    (tmp_path / "out_kernel_trace.csv").write_text(with_guid(KERNEL_HEADER, kernel_rows))
-    header = [
-        "Domain",
-        "Function",
-        "Process_Id",
-        "Thread_Id",
-        "Correlation_Id",
-        "Start_Timestamp",
-        "End_Timestamp",
-    ]
-    (tmp_path / "out_hip_api_trace.csv").write_text(with_guid(header, call_rows))
-    events = read_rocprofv3(tmp_path).events.set_index("name")
-    assert events.loc["a", "process"] == 11
-    assert events.loc["b", "process"] == 22
-    assert events.loc["a", "launch_ns"] == START_NS + 1
-    assert events.loc["b", "launch_ns"] == START_NS + 2
-
-
 # JSON
 
 
@@ -698,31 +667,6 @@ def test_counters_are_rows_per_dispatch_and_counter(tmp_path):
         32,
         KERNEL.name,
     )
-
-
-def test_counters_in_columns(tmp_path):
-    header = [name for name in COUNTER_HEADER if not name.startswith("Counter")] + [
-        "SQ_WAVES",
-        "L2CacheHit",
-    ]
-    row = dict(zip(COUNTER_HEADER, counter_row(KERNEL, "", 0), strict=True)) | {
-        "SQ_WAVES": 16,
-        "L2CacheHit": 99.5,
-    }
-    other = row | {"Dispatch_Id": 2, "SQ_WAVES": 8, "L2CacheHit": 50}
-    path = tmp_path / "wide.csv"
-    path.write_text(csv_text(header, [[of[name] for name in header] for of in (row, other)]))
-    counters = tidyprof.read(path).counters
-    found = {
-        (row.dispatch_id, row.name_): row.value
-        for row in counters.rename(columns={"name": "name_"}).itertuples()
-    }
-    assert found == {
-        (1, "SQ_WAVES"): 16,
-        (1, "L2CacheHit"): 99.5,
-        (2, "SQ_WAVES"): 8,
-        (2, "L2CacheHit"): 50,
-    }
 
 
 def test_counters_without_times(recordings):

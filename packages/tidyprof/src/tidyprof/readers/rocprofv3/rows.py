@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.csv_files import TEXT, CsvFile, coded, open_end, text_codes, whole_numbers
+from tidyprof.io.csv_files import TEXT, CsvFile, coded, mapped, open_end, text_codes, whole_numbers
 from tidyprof.readers.rocprofv3.columns import ColumnTable
 from tidyprof.tables.codes import (
     ABSENT,
@@ -42,6 +42,7 @@ _TYPES = {
     "mask": pa.uint64(),
     "size": pa.uint32(),
     "value": pa.float64(),
+    "counter": TEXT,
     "ignored": pa.string(),
 }
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
@@ -94,7 +95,7 @@ def read_rows(
     """
     # The last column is always read, because it shows whether a row is complete.
     last = [column for column in header if column][-1]
-    unknown = ("", "value" if has_counters else "ignored")
+    unknown = ("", "counter" if has_counters else "ignored")
     known = {
         column: table.columns.get(column.lower(), unknown)
         for column in header
@@ -103,16 +104,13 @@ def read_rows(
     kinds = {column: kind for column, (_, kind) in known.items() if kind != "ignored"}
     kinds.setdefault(last, "ignored")
     file = CsvFile(path, header, maximum_bytes)
-    missing = ("", "None") if has_counters else ("",)
     types = {column: _TYPES[kind] for column, kind in kinds.items()}
-    complete, cut = file.complete_rows(
-        file.frame(types, quotes=_QUOTED_MARKS, missing=missing), last
-    )
+    complete, cut = file.complete_rows(file.frame(types, quotes=_QUOTED_MARKS), last)
     rows = Rows({}, cut=cut, warnings=file.warnings + open_end(path, file.content))
     for column, kind in kinds.items():
         name, values = known.get(column, unknown)[0], complete[column]
-        if not name and kind == "value":
-            rows.counters[column] = values
+        if kind == "counter":
+            rows.counters[column] = mapped(values, _counter_value, pa.float64())
         if not name or name in rows.columns:
             continue
         if kind == "text":
@@ -138,6 +136,13 @@ def read_rows(
             "read the databases themselves, or convert each database separately",
         )
     return rows
+
+
+def _counter_value(text: str) -> float | None:
+    try:
+        return None if text == "None" else float(text)
+    except ValueError:
+        return float("nan")
 
 
 def records_of(rows: Rows, path: Path, table: ColumnTable, texts: Codes) -> Records:
@@ -243,7 +248,9 @@ def counters_of(
         has_value = np.stack([values.is_valid() for values in rows.counters.values()])
         counter, row = np.nonzero(has_value)
         columns = {name: values[row] for name, values in columns.items()}
-        values = np.stack([values.to_numpy() for values in rows.counters.values()])
+        values = np.stack(
+            [values.to_numpy(zero_copy_only=False) for values in rows.counters.values()]
+        )
         columns["counter"] = texts.of(rows.counters)[counter]
         columns["value"] = values[counter, row]
     # In ROCm 6.2, counters have no times but are in dispatch order. The dispatch number replaces
