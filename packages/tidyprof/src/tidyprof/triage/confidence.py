@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tidyprof.analyses.budget import LOST, WARN_LOST
-from tidyprof.analyses.common import four_digits
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.triage.cpu_time import BUSY_MACHINE, CPU_STEAL
 from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS, SILENT_NS
+from tidyprof.triage.facts import percent
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE
 from tidyprof.triage.rules import (
     COMPUTE_RULES,
@@ -17,7 +17,6 @@ from tidyprof.triage.rules import (
     OTHER_ROWS,
     Row,
     View,
-    percent,
     waits_often,
 )
 
@@ -102,32 +101,48 @@ def why_inconclusive(view: View, blamed: Sequence[Row]) -> str:
     return _unreliable_parts(view, idle) or _unexplained_time(view, blamed, idle)
 
 
+LOST_WORK = "{launches_without_work} of {launches} launches have no work in the file"
+CLOCKS_DISAGREE = (
+    "the clocks disagree: {clock_conflict_share} of the GPU's work starts up to {clock_offset_ns}"
+    " away from its launch"
+)
+NO_REPLAYS = "{empty_replays} of {graph_replays} graph launches have no kernel in the file"
+UNEQUAL_REPLAYS = (
+    "the largest of {graph_replays} graph launches has {largest_replay} kernels in the file, the"
+    " median one {median_replay}"
+)
+BUSY_CPU = "other programs had the CPU for {cpu_steal_share} of the traced steps"
+
+
 def _unreliable_parts(view: View, idle: float) -> str:
     facts = view.run.facts
-    if facts.number("cpu_steal_share") >= BUSY_MACHINE:
-        steal = percent(facts.number("cpu_steal_share"))
-        return f"other programs had the CPU for {steal} of the traced steps"
-    if facts.number("captured_share") >= CAPTURED:
-        captured = percent(facts.number("captured_share"))
-        return f"a graph captured {captured} of the launches without running them"
-    if facts.number("lost_launches_share") >= TOO_MANY:
-        return f"{_lost_words(view)}, so the work of the GPU is unknown"
-    if facts.number("clock_conflict_share") >= TOO_MANY:
-        return _clock_words(view)
-    if 2 * facts.number("empty_replays") >= max(facts.number("graph_replays"), 1) and idle >= LIMIT:
-        return f"{replay_words(view)}, so the work of the GPU is unknown"
-    if graphs_may_lack_kernels(view):
-        return "the GPU is idle while graphs should run, so the file may lack their kernels"
-    return ""
+    without_kernels = 2 * facts["empty_replays"] >= max(facts["graph_replays"], 1)
+    reasons = {
+        BUSY_CPU: facts["cpu_steal_share"] >= BUSY_MACHINE,
+        "a graph captured {captured_share} of the launches without running them": (
+            facts["captured_share"] >= CAPTURED
+        ),
+        f"{LOST_WORK}, so the work of the GPU is unknown": (
+            facts["lost_launches_share"] >= TOO_MANY
+        ),
+        CLOCKS_DISAGREE: facts["clock_conflict_share"] >= TOO_MANY,
+        f"{NO_REPLAYS}, so the work of the GPU is unknown": without_kernels and idle >= LIMIT,
+        "the GPU is idle while graphs should run, so the file may lack their kernels": (
+            graphs_may_lack_kernels(view)
+        ),
+    }
+    return view.say(next((reason for reason, holds in reasons.items() if holds), ""))
 
 
 def _unexplained_time(view: View, blamed: Sequence[Row], idle: float) -> str:
     best = max((row.ns for row in blamed if not is_compute(row)), default=0.0)
     needs_launches = not blamed or (blamed[0].rule is not None and blamed[0].rule.is_idle)
-    unlinked = view.run.facts.number("unlinked_share")
+    unlinked = view.run.facts["unlinked_share"]
     if unlinked >= TOO_MANY and idle >= LIMIT and needs_launches:
-        text = f"{percent(unlinked)} of the GPU's work has no launch in the file"
-        return f"{text}, so the reason for idle time is unknown"
+        return view.say(
+            "{unlinked_share} of the GPU's work has no launch in the file, so the reason for idle"
+            " time is unknown"
+        )
     open_parts = {name: view.step.parts.get(name, 0.0) for name in REASONS}
     if view.run.on_host:
         open_parts[CPU_STEAL] = 0.0
@@ -157,13 +172,12 @@ def _why_waiting(view: View, reason: str) -> str:
     - reason: the string to return if the late rank is unknown.
     """
     facts = view.run.facts
-    if not facts.known("straggler"):
+    if "straggler" not in facts:
         return reason
-    text = f"ranks wait for rank {facts.text('straggler')}, but"
-    if facts.number("cpu_steal_share") >= LIMIT:
-        steal = percent(facts.number("cpu_steal_share"))
-        return f"{text} other programs had the CPU for {steal} of the traced steps"
-    return f"{text} it does only {percent(facts.number('straggler_excess'))} more work than others"
+    why = "it does only {straggler_excess} more work than others"
+    if facts["cpu_steal_share"] >= LIMIT:
+        why = BUSY_CPU
+    return view.say(f"ranks wait for rank {{straggler}}, but {why}")
 
 
 def is_compute(row: Row) -> bool:
@@ -171,32 +185,13 @@ def is_compute(row: Row) -> bool:
     return row.rule is not None and row.rule.cause in COMPUTE_RULES
 
 
-def _lost_words(view: View) -> str:
-    facts = view.run.facts
-    lost, launches = facts.number("launches_without_work"), facts.number("launches")
-    return f"{lost:,.0f} of {launches:,.0f} launches have no work in the file"
-
-
-def _clock_words(view: View) -> str:
-    facts = view.run.facts
-    offset = four_digits(facts.number("clock_offset_ns") / 1e6)
-    share = percent(facts.number("clock_conflict_share"))
-    away = f"starts up to {offset} ms away from its launch"
-    return f"the clocks disagree: {share} of the GPU's work {away}"
-
-
 def replay_words(view: View) -> str:
     """Return a description of missing graph kernels, or an empty string if none seem missing."""
     facts = view.run.facts
-    launches, empty = facts.number("graph_replays"), facts.number("empty_replays")
-    if empty:
-        return f"{empty:,.0f} of {launches:,.0f} graph launches have no kernel in the file"
-    most, median = facts.number("largest_replay"), facts.number("median_replay")
-    if most >= max(UNEQUAL * median, 1):
-        return (
-            f"the largest of {launches:,.0f} graph launches has {most:,.0f} kernels in the file,"
-            f" the median one {median:,.0f}"
-        )
+    if facts["empty_replays"]:
+        return view.say(NO_REPLAYS)
+    if facts["largest_replay"] >= max(UNEQUAL * facts["median_replay"], 1):
+        return view.say(UNEQUAL_REPLAYS)
     return ""
 
 
@@ -205,7 +200,7 @@ def graphs_may_lack_kernels(view: View) -> bool:
     graphs launched much of the work, but the device is idle while work is queued or the host waits.
     Normally, a waiting call returns microseconds after the work has ended.
     """
-    graphs = view.run.facts.number("graph_share")
+    graphs = view.run.facts["graph_share"]
     return graphs >= LIMIT and max(view.share("other"), view.share("blocked_host")) >= LIMIT
 
 
@@ -224,12 +219,14 @@ def doubts_of_cause(
         yield f"{percent(share)} is barely above the minimum share of {percent(LIMIT)} for a cause."
     working = 0.0 if run.on_host else view.share(*DEVICE_BUSY_PARTS, "waiting_ranks")
     if best.cause == "launch-bound" and waits_often(run):
-        calls = view.count("waiting_calls", "waiting calls")
-        yield f"The host makes {calls}, so it can't run ahead. Remove these calls first."
+        yield view.say(
+            "The host makes {waiting_calls} waiting calls{each}, so it can't run ahead. Remove"
+            " these calls first."
+        )
     if best.cause == "launch-bound" and working >= KEEPS_UP:
         yield f"The GPU is busy for {percent(working)} of the step, so a larger batch may help."
     is_step = best.cause not in ("startup", *COMPUTE_RULES)
-    if is_step and facts.number("judged_steps") < 2 and share < ONE_STEP:
+    if is_step and facts["judged_steps"] < 2 and share < ONE_STEP:
         yield "The verdict is based on a single step."
     if view.step.untypical:
         yield "The traced steps lack time that other steps have. Record more steps."
@@ -238,19 +235,22 @@ def doubts_of_cause(
     yield from _doubts_of_silence(view, best.cause)
     if best.cause in MEANWHILE or (run.on_host and best.cause == "outside-torch"):
         silent = run.on_host and best.cause == "outside-torch"
-        known = facts.known("cpu_steal_share")
-        taken = facts.number("cpu_steal_share" if known else "off_cpu_share", -1.0)
-        if silent and taken < 0:
+        known = "cpu_steal_share" in facts
+        taken = facts["cpu_steal_share" if known else "off_cpu_share"]
+        if silent and not known and "off_cpu_share" not in facts:
             yield "Other programs may have used the CPU, but the file doesn't show it."
         elif (known or silent) and share - max(taken - view.share(CPU_STEAL), 0.0) < CLEAR * LIMIT:
             yield "Other programs may have used the CPU at that time."
     waiting = sum(view.step.parts.get(f"waiting_{kind}", 0.0) for kind in ("launch", "ranks"))
-    if best.cause != "straggler" and facts.known("always_last") and waiting >= LIMIT * length:
-        last = facts.text("always_last")
-        yield f"Rank {last} always arrives last but does as much work as others. Try another GPU."
-    measured = facts.number("measured_data_share", 1.0)
-    if best.cause == "input-bound" and measured < share / MARGIN:
-        yield f"The timed steps spent only {percent(measured)} of the time waiting for data."
+    if best.cause != "straggler" and "always_last" in facts and waiting >= LIMIT * length:
+        yield view.say(
+            "Rank {always_last} always arrives last but does as much work as others. Try another"
+            " GPU."
+        )
+    measured = facts["measured_data_share"]
+    known = "measured_data_share" in facts
+    if best.cause == "input-bound" and known and measured < share / MARGIN:
+        yield view.say("The timed steps spent only {measured_data_share} of the time on data.")
     yield from doubts_of_links(view)
     if best.is_idle:
         yield from _doubts_of_devices(view)
@@ -258,14 +258,19 @@ def doubts_of_cause(
 
 def _doubt_of_steal(view: View) -> Iterator[str]:
     if view.share(CPU_STEAL) >= LIMIT:
-        steal = percent(view.share(CPU_STEAL))
-        yield f"Other programs had the CPU for {steal} of the step. Repeat on an idle machine."
+        yield view.say(
+            f"Other programs had the CPU for {{{CPU_STEAL}.share}} of the step. Repeat on an idle"
+            " machine."
+        )
 
 
 def _doubts_of_devices(view: View) -> Iterator[str]:
-    least, most = (view.run.facts.number(f"{end}_busy_device") for end in ("least", "most"))
-    if most - least >= DEVICES_DIFFER:
-        yield f"Devices differ. They are busy for {percent(least)} to {percent(most)} of the step."
+    facts = view.run.facts
+    if facts["most_busy_device"] - facts["least_busy_device"] >= DEVICES_DIFFER:
+        yield view.say(
+            "Devices differ. They are busy for {least_busy_device} to {most_busy_device} of the"
+            " step."
+        )
 
 
 def _nearest(view: View, rows: Sequence[Row], blamed: Sequence[Row]) -> tuple[float, str]:
@@ -290,20 +295,20 @@ def _doubts_of_silence(view: View, cause: str) -> Iterator[str]:
         return
     if measured is not None and measured < SILENT_NS:
         yield "Without the profiler, a step takes less than 1 ms, the shortest silence that counts."
-    if facts.holds("compiled") and re.fullmatch(FORWARD, facts.text("outside_part")):
+    if facts["compiled"] and re.fullmatch(FORWARD, facts["outside_part"]):
         yield "The compiler may be running at that time. To find out, set TORCH_LOGS=recompiles."
-    knows_loading = facts.known("loading_share") or facts.holds("outside_function")
-    if facts.text("outside_part") == BETWEEN and not knows_loading:
+    knows_loading = "loading_share" in facts or facts["outside_function"]
+    if facts["outside_part"] == BETWEEN and not knows_loading:
         yield "A loop without a DataLoader builds its batches there. Record with --with-stack."
 
 
 def doubts_of_links(view: View) -> Iterator[str]:
     """Yield warnings about launches and events that contradict each other."""
     facts = view.run.facts
-    if facts.number("lost_launches_share") >= WARN:
-        yield f"{capital(_lost_words(view))}."
-    if facts.number("clock_conflict_share") >= WARN:
-        yield f"{capital(_clock_words(view))}."
+    if facts["lost_launches_share"] >= WARN:
+        yield view.say(f"{capital(LOST_WORK)}.")
+    if facts["clock_conflict_share"] >= WARN:
+        yield view.say(f"{capital(CLOCKS_DISAGREE)}.")
 
 
 def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
@@ -321,21 +326,21 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
     yield from _doubts_of_devices(view)
     if computing < COMPUTING * (1 - view.share(CPU_STEAL)):
         yield "Several small causes add up to a large share of the step."
-    if view.run.on_host and facts.number("collective_share") >= LIMIT:
-        share = percent(facts.number("collective_share"))
-        yield f"Collectives take {share} of the step on the CPU, which also computes."
+    if view.run.on_host and facts["collective_share"] >= LIMIT:
+        yield view.say(
+            "Collectives take {collective_share} of the step on the CPU, which also computes."
+        )
     if view.step.untypical:
         yield "The traced steps lack time that other steps have. Record more steps."
     for name, part in (("measured_data_share", "data"), ("measured_between_share", BETWEEN)):
-        if view.run.on_host and facts.number(name) >= LIMIT:
-            share = facts.number(name)
-            yield f"The timed steps spent {percent(share)} in `{part}`, outside the model."
+        if view.run.on_host and facts[name] >= LIMIT:
+            yield f"The timed steps spent {facts.shown(name)} in `{part}`, outside the model."
     yield from doubts_of_links(view)
 
 
 def like_communication(view: View) -> float:
     """Return the share of the step in kernels with names that look like communication."""
-    return view.run.facts.number("unknown_collective_amount") * view.share("compute")
+    return view.run.facts["unknown_collective_amount"] * view.share("compute")
 
 
 def capital(text: str) -> str:

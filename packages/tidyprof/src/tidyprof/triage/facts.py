@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+
+from tidyprof.analyses.common import four_digits
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
 
@@ -42,125 +46,42 @@ class Definition(NamedTuple):
 
 
 DEFINITIONS: dict[str, Definition] = {
-    "tool": Definition("", "meta"),
-    "rocm": Definition("", "meta"),
-    "vendor": Definition("", "meta"),
-    "gpu": Definition("", "meta"),
-    "ranks": Definition("ranks", "ranks"),
-    "world_size": Definition("ranks", "meta"),
-    "steps": Definition("steps", "step_budget"),
-    "judged_steps": Definition("steps", "step_budget"),
-    "step_marker": Definition("", "steps", "leading"),
-    "traced_step_ns": Definition("ns", "step_budget"),
-    "shortest_step_ns": Definition("ns", "step_budget"),
-    "longest_step_ns": Definition("ns", "step_budget"),
-    "rare_work": Definition("", "phases"),
-    "rare_work_share": Definition("of the recorded time", "phases"),
-    "earlier_work_ns": Definition("ns", "gaps"),
-    "first_step_ratio": Definition("times the median", "step_budget"),
-    "startup_share": Definition("of all steps", "step_budget"),
-    "unlinked_share": Definition("of the device's work", "events"),
-    "least_busy_device": Definition("of the step", "step_budget"),
-    "most_busy_device": Definition("of the step", "step_budget"),
-    "launches": Definition("calls", "events", "sum"),
-    "launches_without_work": Definition("calls", "events", "sum"),
-    "lost_launches_share": Definition("of launches", "events", "max"),
-    "clock_conflict_share": Definition("of linked events", "launches", "max"),
-    "clock_offset_ns": Definition("ns", "launches", "max"),
-    "calls": Definition("calls", "events", "sum"),
-    "operators": Definition("operators", "events", "sum"),
-    "kernels": Definition("per step", "events", "mean"),
-    "copies_to_device": Definition("per step", "events", "mean"),
-    "batches": Definition("per step", "events", "mean"),
-    "waiting_calls": Definition("per step", "blocking_calls", "mean"),
-    "allocations": Definition("per step", "blocking_calls", "mean"),
-    "waiting_call": Definition("ns", "blocking_calls", "largest"),
-    "slow_launches_ns": Definition("ns", "events", "sum"),
-    "library_search": Definition("ns", "events", "largest"),
-    "longest_gap_ns": Definition("ns", "gaps"),
-    "longest_gap_share": Definition("of idle time", "gaps"),
-    "longest_gap_call": Definition("", "gaps"),
-    "top_kernel": Definition("", "kernels"),
-    "top_kernel_share": Definition("of kernel time", "kernels"),
-    "top_kernel_calls": Definition("calls", "kernels"),
-    "top_kernel_category": Definition("", "kernels"),
-    "top_kernel_roof_share": Definition("of its roof", "roofline_points"),
-    "product_type": Definition("of matrix products", "events", "largest"),
-    "unknown_collective": Definition("of kernel time", "kernels", "largest"),
-    "graph_share": Definition("of device events", "launches", "max"),
-    "graph_replays": Definition("replays", "launches"),
-    "empty_replays": Definition("replays", "launches"),
-    "median_replay": Definition("device events", "launches"),
-    "largest_replay": Definition("device events", "launches"),
-    "captured_share": Definition("of launches", "events", "max"),
-    "recomputed_share": Definition("of the work", "events", "max"),
-    "loader": Definition("", "events", "leading"),
-    "loading_share": Definition("of the phase data", "phases", "leading"),
-    "loading_function": Definition("", "call stacks", "leading"),
-    "outside_function": Definition("", "call stacks", "leading"),
-    "outside_part": Definition("", "phases", "leading"),
-    "compiled": Definition("", "events", "any"),
-    "trains": Definition("", "events", "any"),
-    "small_operator": Definition("per step", "events", "largest"),
-    "largest_operator": Definition("of operator time", "operators", "largest"),
-    "largest_operator_function": Definition("", "call stacks", "leading"),
-    "cpu_steal_share": Definition("of the traced steps", "counters"),
-    "off_cpu_share": Definition("of the traced steps", "counters"),
-    "collective_share": Definition("of the step", "collectives", "max"),
-    "straggler": Definition("rank", "ranks"),
-    "straggler_last": Definition("collectives", "ranks"),
-    "compared_collectives": Definition("collectives", "ranks"),
-    "straggler_excess": Definition("of its time", "step_budget"),
-    "straggler_excess_ns": Definition("ns", "step_budget"),
-    "straggler_part": Definition("", "step_budget"),
-    "always_last": Definition("rank", "ranks"),
-    "capped_share": Definition("of busy samples", "counters"),
-    "power_log": Definition("", "counters"),
-    "foreign_events": Definition("", "meta"),
-    "named_gpu": Definition("", "meta"),
-    "out_of_memory": Definition("", "meta"),
-    "marker_to_try": Definition("", "steps"),
-    "events_per_step": Definition("events", "events"),
-    "measured_data_share": Definition("of the step", "meta"),
-    "measured_between_share": Definition("of the step", "meta"),
+    row.pop("name"): Definition(**row)
+    for row in csv.DictReader(
+        files("tidyprof.triage").joinpath("facts.csv").read_text(encoding="utf-8").splitlines()
+    )
 }
 """All facts that rules and printers can use. Times are in ns. Shares range from 0 to 1."""
 
 
 class Facts:
-    """The facts about one run. Methods raise KeyError for a name that isn't in DEFINITIONS."""
+    """The facts about one run: `facts[name]`, or `name in facts`.
+
+    An unknown fact is an empty string if it would be a text, otherwise 0. A name that isn't in
+    DEFINITIONS raises KeyError.
+    """
 
     def __init__(self, values: Mapping[str, Any], ranks: Mapping[str, str] | None = None) -> None:
         """Keep the values that aren't None. `ranks` maps the name of a fact to its rank."""
         self._values: dict[str, Any] = {}
         self._ranks = dict(ranks or {})
         for name, value in values.items():
-            if value is None:
-                continue
             if isinstance(value, Most):
                 self._values |= {name: value.name, f"{name}_amount": value.amount}
-            else:
+            elif value is not None:
                 self._values[name] = value
 
-    def known(self, name: str) -> bool:
-        """Return True if the fact is known for the run."""
-        DEFINITIONS[name]
+    def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def number(self, name: str, default: float = 0.0) -> float:
-        """Return the value of a numeric fact, or the default if it is unknown."""
-        DEFINITIONS[name.removesuffix("_amount")]
-        return float(self._values.get(name, default))
+    def __getitem__(self, name: str) -> Any:
+        unit, _, combine = DEFINITIONS[name.removesuffix("_amount")]
+        is_text = not unit or (combine == "largest" and name in DEFINITIONS)
+        return self._values.get(name, "" if is_text else 0.0)
 
-    def text(self, name: str) -> str:
-        """Return the value of a fact as a string, or an empty string if it is unknown."""
-        DEFINITIONS[name]
-        return str(self._values.get(name, ""))
-
-    def holds(self, name: str) -> bool:
-        """Return True if a fact is known and its value isn't False, 0 or an empty string."""
-        DEFINITIONS[name]
-        return bool(self._values.get(name, False))
+    def shown(self, name: str) -> str:
+        """Return the value of a fact as it stands in a sentence, without most units."""
+        return in_words(self[name], DEFINITIONS[name.removesuffix("_amount")].unit)
 
     def listed(self) -> tuple[Fact, ...]:
         """Return all facts that aren't empty or zero, in the order of DEFINITIONS."""
@@ -168,13 +89,25 @@ class Facts:
 
     def _listed(self) -> Iterator[Fact]:
         for name, (unit, source, combine) in DEFINITIONS.items():
-            value, rank = self._values.get(name), self._ranks.get(name, "")
-            if (not value and value != 0.0) or value is False or value == 0:
-                continue
-            yield Fact(name, value, "" if combine == "largest" else unit, rank, source)
-            if f"{name}_amount" in self._values:
-                amount = self._values[f"{name}_amount"]
-                yield Fact(f"{name}_amount", amount, unit, rank, source)
+            value, rank = self[name], self._ranks.get(name, "")
+            if value:
+                yield Fact(name, value, "" if combine == "largest" else unit, rank, source)
+            if value and f"{name}_amount" in self:
+                yield Fact(f"{name}_amount", self[f"{name}_amount"], unit, rank, source)
+
+
+def percent(share: float) -> str:
+    """Return a share (0 to 1) as a percentage."""
+    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
+
+
+def in_words(value: Any, unit: str) -> str:
+    """Return a value in this unit as a string. Times in ns become ms, and shares become percent."""
+    if isinstance(value, str | bool):
+        return str(value)
+    if unit == "ns":
+        return f"{four_digits(value / 1e6)} ms"
+    return percent(value) if unit.startswith("of ") else four_digits(value)
 
 
 class Gap(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidyprof.analyses.common import four_digits
-from tidyprof.triage.facts import Fact
-from tidyprof.triage.rules import Part, percent
+from tidyprof.triage.facts import Fact, in_words, percent
+from tidyprof.triage.rules import Part
 from tidyprof.triage.verdict import Diagnosis
 
 WIDTH = 80
@@ -161,14 +161,10 @@ def _section(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def value_of(fact: Fact) -> str:
-    """Return the value of a fact as a string. Times are in ms, and shares are in percent."""
-    if isinstance(fact.value, str | bool):
-        return str(fact.value)
-    if fact.unit == "ns":
-        return f"{_ms(fact.value)} ms"
-    if fact.unit.startswith("of "):
-        return f"{percent(fact.value)} {fact.unit}"
-    return f"{four_digits(fact.value)} {fact.unit}".rstrip()
+    """Return the value of a fact as a string with its unit."""
+    value = in_words(fact.value, fact.unit)
+    plain = isinstance(fact.value, str | bool) or fact.unit == "ns"
+    return value if plain else f"{value} {fact.unit}".rstrip()
 
 
 def as_dict(found: Diagnosis) -> dict[str, Any]:

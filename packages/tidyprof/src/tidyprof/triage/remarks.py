@@ -17,7 +17,7 @@ from tidyprof.triage.confidence import (
     replay_words,
 )
 from tidyprof.triage.cpu_time import CPU_STEAL
-from tidyprof.triage.facts import AMD
+from tidyprof.triage.facts import AMD, percent
 from tidyprof.triage.precision import precision_note
 from tidyprof.triage.profiler_overhead import EQUAL
 from tidyprof.triage.rules import (
@@ -28,7 +28,7 @@ from tidyprof.triage.rules import (
     Part,
     View,
     for_vendor,
-    percent,
+    in_function,
 )
 from tidyprof.triage.run_facts import LATE, Run
 
@@ -55,12 +55,12 @@ def step_note(view: View) -> str:
     run, overhead, facts = view.run, view.run.overhead, view.run.facts
     if not run.marked:
         return "the whole trace, because no steps are marked"
-    waiting = ", of the ranks that wait" if facts.number("straggler_excess") >= LATE else ""
+    waiting = ", of the ranks that wait" if facts["straggler_excess"] >= LATE else ""
     if overhead.measured_ns is not None:
         return f"without the profiler ({overhead.source}){waiting}"
     estimated = overhead.estimated
     if estimated is None or estimated.likely >= EQUAL * overhead.traced_ns:
-        return f"traced (judged steps: {facts.text('judged_steps')}){waiting}"
+        return view.say("traced (judged steps: {judged_steps}){waiting}", waiting=waiting)
     low, high = (four_digits(end / 1e6) for end in (estimated.low, estimated.high))
     return f"estimated without the profiler ({low} to {high} ms){waiting}"
 
@@ -72,41 +72,40 @@ def notes_of(view: View) -> Iterator[str]:
         yield "--step-time-ms was ignored because it equals the traced step time."
     if overhead.rare_share >= WARN:
         yield f"A few long steps take {percent(overhead.rare_share)} of the run time."
-    if facts.holds("rare_work"):
-        share = percent(facts.number("rare_work_share"))
-        yield f"Steps with rare work don't count ({share} of the trace): {facts.text('rare_work')}."
+    if facts["rare_work"]:
+        yield view.say(
+            "Steps with rare work don't count ({rare_work_share} of the trace): {rare_work}."
+        )
     yield from doubts_of_links(view)
-    product_type = {facts.text("product_type"): facts.number("product_type_amount")}
-    if note := precision_note(product_type, facts.text("gpu")):
+    product_type = {facts["product_type"]: facts["product_type_amount"]}
+    if note := precision_note(product_type, facts["gpu"]):
         yield note
-    if facts.holds("out_of_memory"):
-        yield f"Out of memory: {facts.text('out_of_memory')}."
+    if facts["out_of_memory"]:
+        yield view.say("Out of memory: {out_of_memory}.")
 
 
 def details_of(view: View) -> Iterator[str]:
     """Yield notes on other unusual properties of the run for the evidence."""
     run, facts = view.run, view.run.facts
-    marker = facts.text("step_marker")
-    if marker and marker != "ProfilerStep#N":
-        yield f"Each `{marker}` starts a step, because the profiler's step() wasn't called."
-    traced = four_digits(facts.number("traced_step_ns") / 1e6)
-    if run.marked:
-        events = f"{facts.number('events_per_step'):,.0f} events"
-        yield f"The traced step takes {traced} ms, with {events}."
-    shortest, longest = facts.number("shortest_step_ns"), facts.number("longest_step_ns")
-    if run.marked and longest > UNEVEN * shortest:
-        ends = f"{four_digits(shortest / 1e6)} to {four_digits(longest / 1e6)} ms"
-        yield f"The traced steps are uneven: {ends}."
-    if facts.number("earlier_work_ns"):
-        spent = four_digits(facts.number("earlier_work_ns") / 1e6)
-        yield f"{spent} ms don't count, because the file lacks the GPU's work at that time."
-    if words := replay_words(view):
-        yield f"{capital(words)}. The profiler may have lost some kernels."
-    if facts.number("graph_share") >= WARN:
-        yield f"Graphs launched {percent(facts.number('graph_share'))} of the device events."
-    if facts.number("recomputed_share") >= 0.01:
-        share = percent(facts.number("recomputed_share"))
-        yield f"Recomputation for gradient checkpointing takes {share} of the work."
+    graph_kernels = replay_words(view)
+    notes = {
+        "Each `{step_marker}` starts a step, because the profiler's step() wasn't called.": (
+            facts["step_marker"] not in ("", "ProfilerStep#N")
+        ),
+        "The traced step takes {traced_step_ns}, with {events_per_step} events.": run.marked,
+        "The traced steps are uneven: {shortest_step_ns} to {longest_step_ns}.": (
+            run.marked and facts["longest_step_ns"] > UNEVEN * facts["shortest_step_ns"]
+        ),
+        "{earlier_work_ns} don't count, because the file lacks the GPU's work at that time.": (
+            facts["earlier_work_ns"]
+        ),
+        f"{capital(graph_kernels)}. The profiler may have lost some kernels.": graph_kernels,
+        "Graphs launched {graph_share} of the device events.": facts["graph_share"] >= WARN,
+        "Recomputation for gradient checkpointing takes {recomputed_share} of the work.": (
+            facts["recomputed_share"] >= 0.01
+        ),
+    }
+    yield from (view.say(note) for note, holds in notes.items() if holds)
 
 
 def missing(view: View) -> tuple[tuple[str, ...], str]:
@@ -115,13 +114,9 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
     The most important fact comes first.
     """
     run = view.run
-    host = RECORD_HOST.get(run.facts.text("tool"), ROCPROFV3)
+    host = RECORD_HOST.get(run.facts["tool"], ROCPROFV3)
     gaps = [*_missing_host(run, host), *_missing_steps(run), *_missing_ranks(run, host)]
-    if (
-        run.facts.holds("compiled")
-        and run.facts.holds("trains")
-        and not run.facts.number("recomputed_share")
-    ):
+    if run.facts["compiled"] and run.facts["trains"] and not run.facts["recomputed_share"]:
         gaps.append(
             ("Recomputation: the files don't show recomputation in a compiled backward pass.", "")
         )
@@ -144,10 +139,10 @@ def _missing_host(run: Run, host: str) -> Gaps:
         yield "Steps and idle time: the files contain no device events.", host
     elif not run.heard:
         yield "The reason for idle time: the files contain no host calls.", host
-    elif not facts.number("calls"):
+    elif not facts["calls"]:
         yield "Host waits: the files contain no runtime calls.", host
-    elif facts.number("unlinked_share") >= WARN:
-        share = percent(facts.number("unlinked_share"))
+    elif facts["unlinked_share"] >= WARN:
+        share = facts.shown("unlinked_share")
         yield f"Launch times: {share} of the device's work has no launch record.", host
 
 
@@ -155,32 +150,32 @@ def _missing_steps(run: Run) -> Gaps:
     facts = run.facts
     if run.parts and not run.marked:
         text = "One-time versus repeated work: no steps are marked."
-        if facts.holds("marker_to_try"):
-            text += f" Try --step-marker {facts.text('marker_to_try')}."
-        yield text, RUN if facts.holds("operators") else ""
-    elif run.parts and facts.number("steps") < 3:
-        yield f"Variation between steps: the trace contains only {facts.number('steps'):.0f}.", RUN
+        if facts["marker_to_try"]:
+            text += f" Try --step-marker {facts['marker_to_try']}."
+        yield text, RUN if facts["operators"] else ""
+    elif run.parts and facts["steps"] < 3:
+        yield f"Variation between steps: the trace contains only {facts['steps']}.", RUN
 
 
 def _missing_ranks(run: Run, host: str) -> Gaps:
     facts = run.facts
-    ranks, size = facts.number("ranks"), facts.number("world_size")
+    ranks, size = facts["ranks"], facts["world_size"]
     if size and ranks < size:
         yield f"Waits between ranks: the files contain only {ranks:.0f} of {size:.0f} ranks.", host
 
 
 def _missing_device(run: Run) -> Gaps:
     facts = run.facts
-    if not facts.known("top_kernel_roof_share"):
+    if "top_kernel_roof_share" not in facts:
         yield (
             "Distance of kernels from their roofs: the files contain no roofline counters.",
             COUNTERS,
         )
-    if not facts.known("capped_share"):
-        what = "power cap" if facts.holds("power_log") else "power log"
+    if "capped_share" not in facts:
+        what = "power cap" if facts["power_log"] else "power log"
         yield (
             f"Clock reductions: the files contain no {what}.",
-            LIMITS if facts.holds("power_log") else MONITOR,
+            LIMITS if facts["power_log"] else MONITOR,
         )
 
 
@@ -188,30 +183,27 @@ def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
     """Return the evidence for a verdict without a cause, such as the largest part of the step."""
     facts = view.run.facts
     largest = next((part for part in parts if part.name != OTHER_ROWS[CPU_STEAL]), None)
-    if cause == NO_BOTTLENECK and facts.holds("largest_operator"):
-        share = percent(facts.number("largest_operator_amount"))
-        function = facts.text("largest_operator_function")
-        inside = f", mostly in {function}" if function else ""
-        return f"{facts.text('largest_operator')} takes {share} of the operators' time{inside}."
-    if cause == NO_BOTTLENECK and facts.holds("top_kernel"):
-        share = percent(facts.number("top_kernel_share"))
-        return f"The largest kernel, {facts.text('top_kernel')}, takes {share} of kernel time."
+    if cause == NO_BOTTLENECK and facts["largest_operator"]:
+        function = facts["largest_operator_function"]
+        return view.say(
+            "{largest_operator} takes {largest_operator_amount} of the operators' time{inside}.",
+            inside=f", mostly in {function}" if function else "",
+        )
+    if cause == NO_BOTTLENECK and facts["top_kernel"]:
+        return view.say(
+            "The largest kernel, {top_kernel}, takes {top_kernel_share} of kernel time."
+        )
     if largest is None:
         return "The files contain no times to divide."
     left = 1 - sum(part.share for part in parts if part.name == OTHER_ROWS[CPU_STEAL])
     share = percent(largest.share / left if left else 0.0)
-    function = (
-        facts.text("loading_function")
-        if largest.name == "data"
-        else (
-            facts.text("outside_function")
-            if largest.name == "outside PyTorch"
-            else facts.text("largest_operator_function")
-        )
-    )
-    named = f", in {function}" if function else ""
+    function = FUNCTIONS.get(largest.name, "largest_operator_function")
     rest = " of the rest" if left < 1 else ""
-    return f"The largest part is {largest.name}, with {share}{rest}{named}."
+    return f"The largest part is {largest.name}, with {share}{rest}{in_function(facts[function])}."
+
+
+FUNCTIONS = {"data": "loading_function", "outside PyTorch": "outside_function"}
+"""The fact that names the function in which a part of the step is spent."""
 
 
 def next_step(view: View, cause: str, command: str) -> str:
@@ -228,17 +220,17 @@ def next_step(view: View, cause: str, command: str) -> str:
             if command
             else ("Measure before you change anything: tidyprof gate.")
         )
-    if max(facts.number("cpu_steal_share"), view.share(CPU_STEAL)) >= LIMIT:
+    if max(facts["cpu_steal_share"], view.share(CPU_STEAL)) >= LIMIT:
         return QUIET
     if replay_words(view) or graphs_may_lack_kernels(view):
-        if facts.text("vendor") != AMD:
+        if facts["vendor"] != AMD:
             return "Record without graphs."
-        if facts.number("empty_replays"):
+        if facts["empty_replays"]:
             return "Record with PyTorch 2.12 or newer, or without graphs (docs/known-issues.md)."
         return "Record with DEBUG_HIP_GRAPH_SEGMENT_SCHEDULING=0, or without graphs."
-    if facts.number("clock_conflict_share") >= TOO_MANY:
+    if facts["clock_conflict_share"] >= TOO_MANY:
         return "Record again with another profiler release. Don't mix files with different clocks."
-    if facts.number("lost_launches_share") >= TOO_MANY:
+    if facts["lost_launches_share"] >= TOO_MANY:
         return "Record again with fewer steps or with another profiler release."
     if view.step.untypical:
         return "Record more steps: tidyprof run --steps 20 -- python train.py"
@@ -249,25 +241,25 @@ def why_no_timeline(run: Run, command: str) -> tuple[str, str, str]:
     """Return the reason why there is no verdict, its consequence, and a next step."""
     facts = run.facts
     tables = "List memory by owner: tidyprof summary FILE, or tidyprof.memory_blocks in Python."
-    if facts.holds("named_gpu"):
+    if facts["named_gpu"]:
         return (
-            f"the file contains no GPU events, although it names {facts.text('named_gpu')}",
+            f"the file contains no GPU events, although it names {facts['named_gpu']}",
             "Operators launch work on a GPU, so their times don't explain the step time.",
             f"Record the GPU as well: {RUN}",
         )
-    if facts.holds("foreign_events"):
+    if facts["foreign_events"]:
         return (
-            f"{facts.text('foreign_events')} are from an accelerator that tidyprof doesn't support",
+            f"{facts['foreign_events']} are from an accelerator that tidyprof doesn't support",
             "The GPU's work isn't in the file.",
             "Use the profiler of that accelerator's vendor.",
         )
-    if facts.holds("out_of_memory"):
+    if facts["out_of_memory"]:
         return (
-            f"out of memory: {facts.text('out_of_memory')}",
+            f"out of memory: {facts['out_of_memory']}",
             "The file shows what used the memory.",
             tables,
         )
-    if "snapshot" in facts.text("tool"):
+    if "snapshot" in facts["tool"]:
         return "a memory snapshot contains no times", "It shows what allocates memory.", tables
     return (
         "the files contain no device events, so tidyprof can't tell where the time goes",

@@ -7,11 +7,12 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from string import Formatter
+from typing import Any, NamedTuple
 
 from tidyprof.analyses.common import four_digits
 from tidyprof.triage.cpu_time import CPU_STEAL
-from tidyprof.triage.facts import AMD, NVIDIA
+from tidyprof.triage.facts import AMD, NVIDIA, percent
 from tidyprof.triage.host_activity import WORKERS
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
 from tidyprof.triage.run_facts import Run
@@ -93,18 +94,36 @@ class View:
         per_step = " per step" if self.run.marked else ""
         return f"{four_digits(taken / 1e6)} of {four_digits(whole / 1e6)} ms{per_step}"
 
+    def say(self, sentence: str, **words: Any) -> str:
+        """Fill in a sentence.
+
+        `{name}` is a fact, `{part.ms}` the time of a part, `{part.share}` its share, and `{each}`
+        the words ` per step` if steps are marked. Other words are passed by name.
+        """
+        return _WORDS.format(sentence, self, **words)
+
     @property
     def whole(self) -> str:
         """The whole that shares refer to, either the step or the trace."""
         return "the step" if self.run.marked else "the trace"
 
-    def count(self, name: str, things: str) -> str:
-        """Return a count as a string such as `564 calls per step`."""
-        number = four_digits(self.run.facts.number(name))
-        return f"{number} {things}{' per step' if self.run.marked else ''}"
+
+class _Words(Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
+        (view,), (name, _, form) = args, field_name.partition(".")
+        if name in kwargs:
+            return kwargs[name], name
+        if name == "each":
+            return " per step" if view.run.marked else "", name
+        if form:
+            return view.ms(name) if form == "ms" else percent(view.share(name)), name
+        return view.run.facts.shown(name), name
 
 
-Text = Callable[[View], str]
+_WORDS = _Words()
+
+
+Text = str | Callable[[View], str]
 
 
 @dataclass(frozen=True)
@@ -112,8 +131,8 @@ class Rule:
     """One cause. The parts of the step that it explains form one row in the table of parts.
 
     - headline: the verdict as a format string, with `{}` for the share.
-    - why: the evidence.
-    - fix: the next action or command.
+    - why: the evidence, a sentence for `View.say` or a function that returns one.
+    - fix: the next action or command, in the same form.
     - lesson: the number of the lesson about the cause.
     - parts: the parts of the step that the cause explains.
     - fraction: the fraction (0 to 1) of the last part that belongs to the cause.
@@ -161,23 +180,18 @@ class Part(NamedTuple):
     is_cause: bool
 
 
-def percent(share: float) -> str:
-    """Return a share (0 to 1) as a percentage."""
-    return f"{100 * share:.1f}%" if 0 < share < 0.0095 else f"{100 * share:.0f}%"
-
-
 def program(run: Run) -> str:
     """Return the placeholder for the program, such as a training script or an inference script."""
-    if not run.facts.holds("operators") and not run.facts.text("tool").startswith("torch"):
+    if not run.facts["operators"] and not run.facts["tool"].startswith("torch"):
         return OTHER_PROGRAM
-    trains = run.facts.holds("trains") or not run.facts.holds("operators")
+    trains = run.facts["trains"] or not run.facts["operators"]
     return TRAINING if trains else INFERENCE
 
 
 def for_vendor(command: str, run: Run) -> str:
     """Return the command for the run's GPU and program, or an empty string if it is unknown."""
     tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
-    vendor = run.facts.text("vendor") or AMD
+    vendor = run.facts["vendor"] or AMD
     if tool and vendor != AMD:
         command = OF_NVIDIA[tool] if vendor == NVIDIA else ""
     return command.replace(TRAINING, program(run))
@@ -188,10 +202,10 @@ def copies_per_batch(run: Run) -> float:
 
     If the loader delivered no batches, each step counts as one batch.
     """
-    batches = run.facts.number("batches")
+    batches = run.facts["batches"]
     if not batches and not run.marked:
         return 0.0
-    return run.facts.number("copies_to_device") / max(batches, 1.0)
+    return run.facts["copies_to_device"] / max(batches, 1.0)
 
 
 def _one_by_one(view: View) -> bool:
@@ -215,8 +229,8 @@ def _copy_parts(view: View) -> tuple[str, ...]:
 
 def waits_often(run: Run) -> bool:
     """Return True if the host waits after every few launches, so work never queues up."""
-    waits = run.facts.number("waiting_calls")
-    return waits > 0 and run.facts.number("kernels") < FEW_LAUNCHES * waits
+    waits = run.facts["waiting_calls"]
+    return waits > 0 and run.facts["kernels"] < FEW_LAUNCHES * waits
 
 
 def _sync_parts(view: View) -> tuple[str, ...]:
@@ -246,10 +260,10 @@ def startup_share(view: View) -> float:
         # Assume that removing the profiler changes the startup share of all steps by the same
         # factor.
         kept = share * view.run.overhead.traced_ns / traced if traced else 1.0
-        share = max(share, facts.number("startup_share") * kept)
-    first = facts.number("first_step_ratio")
+        share = max(share, facts["startup_share"] * kept)
+    first = facts["first_step_ratio"]
     if first >= SLOW_START:
-        share = max(share, (first - 1) / (first + facts.number("steps") - 1))
+        share = max(share, (first - 1) / (first + facts["steps"] - 1))
     return min(share, 0.999)
 
 
@@ -269,44 +283,48 @@ def with_startup(view: View) -> View:
 def _kernel_share(view: View) -> float:
     """Return the largest kernel's share of kernel time, or 0 if the kernel isn't dominant."""
     facts = view.run.facts
-    share = facts.number("top_kernel_share")
+    share = facts["top_kernel_share"]
     computes = not view.step.parts or view.share("compute") >= ONE_KERNEL
-    if share < ONE_KERNEL or facts.text("top_kernel_category") == "collective" or not computes:
+    if share < ONE_KERNEL or facts["top_kernel_category"] == "collective" or not computes:
         return 0.0
     return share
 
 
 def _capped_share(view: View) -> float:
-    share = view.run.facts.number("capped_share")
+    share = view.run.facts["capped_share"]
     return share if share >= CAPPED else 0.0
 
 
-def _in_function(function: str) -> str:
+def text_of(view: View, text: Text) -> str:
+    """Return the sentence of a rule."""
+    return view.say(text) if isinstance(text, str) else text(view)
+
+
+def in_function(function: str) -> str:
+    """Return the words that name a function at the end of a sentence, if it is known."""
     return f", in {function}" if function else ""
 
 
 def _data_why(view: View) -> str:
-    facts = view.run.facts
-    loader = facts.text("loader")
-    text = f"The step waits for data for {view.ms('data_wait')}"
-    text += f"{_in_function(facts.text('loading_function'))}."
-    return f"{text} The DataLoader runs {loader}." if loader else text
+    inside = in_function(view.run.facts["loading_function"])
+    loader = " The DataLoader runs {loader}." if view.run.facts["loader"] else ""
+    return view.say("The step waits for data for {data_wait.ms}{inside}." + loader, inside=inside)
 
 
 def _data_fix(view: View) -> str:
     facts = view.run.facts
-    if function := facts.text("loading_function"):
+    if function := facts["loading_function"]:
         name = function.partition(", called from")[0].rpartition(": ")[2]
         return (
             f"Move the work of {name} before the training loop, do it once per batch, or load data"
             " with num_workers=4."
         )
-    if facts.text("loader") == WORKERS:
+    if facts["loader"] == WORKERS:
         return (
             "Time the DataLoader alone with more workers. If that doesn't help, profile the"
             " dataset's __getitem__."
         )
-    if not facts.text("loader") and facts.number("loading_share") < 0.5:
+    if not facts["loader"] and facts["loading_share"] < 0.5:
         return (
             "Your own code prepares the batch. Process whole batches at once, or use a DataLoader"
             " with num_workers=4."
@@ -316,13 +334,15 @@ def _data_fix(view: View) -> str:
 
 def _outside_why(view: View) -> str:
     facts = view.run.facts
-    where = f" in your part `{part}`" if (part := facts.text("outside_part")) else ""
-    text = f"No operator runs and nothing is launched for {view.ms('silent')}{where}"
-    return f"{text}{_in_function(facts.text('outside_function'))}."
+    return view.say(
+        "No operator runs and nothing is launched for {silent.ms}{where}{inside}.",
+        where=f" in your part `{part}`" if (part := facts["outside_part"]) else "",
+        inside=in_function(facts["outside_function"]),
+    )
 
 
 def _outside_fix(view: View) -> str:
-    function = view.run.facts.text("outside_function")
+    function = view.run.facts["outside_function"]
     if not function:
         return (
             "Find the function: tidyprof run --with-stack -- python train.py. Such functions often"
@@ -333,16 +353,11 @@ def _outside_fix(view: View) -> str:
 
 
 def _sync_why(view: View) -> str:
-    facts = view.run.facts
-    most = f", mostly {call}" if (call := facts.text("waiting_call")) else ""
-    idle = view.ms(*_sync_parts(view))
-    waits = view.count("waiting_calls", "waiting calls")
-    return f"The GPU is idle for {idle} during or after {waits}{most}."
-
-
-def _launch_why(view: View) -> str:
-    idle = view.ms("launch_bound", "waiting_launch")
-    return f"The GPU is idle for {idle}. The CPU launches {view.count('kernels', 'kernels')}."
+    return view.say(
+        "The GPU is idle for {idle} during or after {waiting_calls} waiting calls{each}{most}.",
+        idle=view.ms(*_sync_parts(view)),
+        most=f", mostly {call}" if (call := view.run.facts["waiting_call"]) else "",
+    )
 
 
 GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
@@ -356,70 +371,67 @@ def _graphs_are_safe(run: Run) -> bool:
 
     A file may contain only the start of the release number, or no release number.
     """
-    if run.facts.text("vendor") != AMD:
+    if run.facts["vendor"] != AMD:
         return True
-    release = tuple(map(int, re.findall(r"\d+", run.facts.text("rocm"))[:3]))
+    release = tuple(map(int, re.findall(r"\d+", run.facts["rocm"])[:3]))
     return bool(release) and not GRAPHS_WRONG[: len(release)] <= release < GRAPHS_RIGHT
 
 
 def _launch_fix(view: View) -> str:
     run = view.run
-    is_torch = run.facts.holds("operators") or run.facts.text("tool").startswith("torch")
+    is_torch = run.facts["operators"] or run.facts["tool"].startswith("torch")
     if not is_torch:
         return "Give each launch more work: larger or fewer kernels, or graphs (hipGraphLaunch)."
     fixes = ["a larger batch"]
-    fixes += [] if run.facts.holds("compiled") else ["torch.compile"]
-    fixes += ["a fused optimizer"] if run.facts.holds("trains") else []
-    fixes += [] if run.facts.number("graph_share") or not _graphs_are_safe(run) else ["CUDA graphs"]
+    fixes += [] if run.facts["compiled"] else ["torch.compile"]
+    fixes += ["a fused optimizer"] if run.facts["trains"] else []
+    fixes += [] if run.facts["graph_share"] or not _graphs_are_safe(run) else ["CUDA graphs"]
     return f"Give each launch more work: {', '.join(fixes)}."
 
 
 def _startup_why(view: View) -> str:
     """Return a sentence about the largest piece of one-time work."""
     facts = view.run.facts
-    if facts.number("first_step_ratio") >= SLOW_START and not facts.holds("library_search"):
-        ratio = four_digits(facts.number("first_step_ratio"))
-        return f"The first step takes {ratio} times as long as the median of the others."
-    call = f", with the host in {name}" if (name := facts.text("longest_gap_call")) else ""
+    if facts["first_step_ratio"] >= SLOW_START and not facts["library_search"]:
+        return view.say(
+            "The first step takes {first_step_ratio} times as long as the median of the others."
+        )
+    call = ", with the host in {longest_gap_call}" if facts["longest_gap_call"] else ""
     pieces = {
-        f"{facts.text('library_search')} benchmarks a library's kernels": facts.number(
-            "library_search_amount"
-        ),
-        "First launches of kernels load code": facts.number("slow_launches_ns"),
-        f"A single idle interval occurs{call}": 0.0
-        if view.run.marked
-        else facts.number("longest_gap_ns"),
+        "library_search_amount": "{library_search} benchmarks a library's kernels",
+        "slow_launches_ns": "First launches of kernels load code",
+        "longest_gap_ns": f"A single idle interval occurs{call}",
     }
-    text = max(pieces, key=lambda piece: pieces[piece])
-    return f"{text}: {four_digits(pieces[text] / 1e6)} ms."
+    if view.run.marked:
+        del pieces["longest_gap_ns"]
+    name = max(pieces, key=lambda piece: facts[piece])
+    return view.say(f"{pieces[name]}: {{{name}}}.")
 
 
 def _startup_fix(view: View) -> str:
     facts = view.run.facts
-    if facts.holds("library_search"):
+    if facts["library_search"]:
         return (
             "Record steps whose input sizes occurred before. If new sizes keep occurring, pad"
             " inputs to a few sizes."
         )
-    if facts.holds("operators"):
+    if facts["operators"]:
         return "Skip the first steps and record again: tidyprof run --skip-steps 30."
     return "Repeat the work in the program and judge later rounds, which contain no one-time work."
 
 
 def _straggler_why(view: View) -> str:
-    facts = view.run.facts
-    rank, part = facts.text("straggler"), part_name(facts.text("straggler_part"))
-    last = f"{facts.text('straggler_last')} of {facts.text('compared_collectives')}"
-    more = four_digits(facts.number("straggler_excess_ns") / 1e6)
-    return (
-        f"Rank {rank} arrives last in {last} collectives. Per step, its own work takes {more} ms"
-        f" longer than the other ranks' work, mostly {part}."
+    return view.say(
+        "Rank {straggler} arrives last in {straggler_last} of {compared_collectives} collectives."
+        " Per step, its own work takes {straggler_excess_ns} longer than the other ranks' work,"
+        " mostly {part}.",
+        part=part_name(view.run.facts["straggler_part"]),
     )
 
 
 def _straggler_fix(view: View) -> str:
     facts, table, files = view.run.facts, view.run.rank_table, view.run.files
-    late = int(facts.number("straggler"))
+    late = int(facts["straggler"])
     assert table is not None
     others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
     waiting = int(others["rank"].iloc[0])
@@ -430,42 +442,44 @@ def _straggler_fix(view: View) -> str:
         shlex.quote(os.path.relpath(own[rank], root)) if rank in own else f"RANK{rank}"
         for rank in (late, waiting)
     )
-    if facts.text("straggler_part") not in (*HOST_COMPUTE, "small"):
+    if facts["straggler_part"] not in (*HOST_COMPUTE, "small"):
         return f"Find out why this rank is late: tidyprof triage {late_file}"
-    by = " --by operator" if facts.holds("operators") else ""
+    by = " --by operator" if facts["operators"] else ""
     return f"Balance the ranks' work. See tidyprof table compare {other_file} {late_file}{by}"
 
 
 def _communication_why(view: View) -> str:
-    text = f"No computation hides {view.ms('exposed_communication')} of communication."
-    if view.run.rank_table is not None:
-        return text
-    return f"{text} A single rank doesn't show how much of this time is waiting."
+    alone = view.run.rank_table is None
+    more = " A single rank doesn't show how much of this time is waiting." if alone else ""
+    return view.say("No computation hides {exposed_communication.ms} of communication." + more)
 
 
 def _communication_fix(view: View) -> str:
-    ranks = view.run.facts.number("ranks")
-    if view.run.rank_table is None or view.run.facts.number("world_size") > ranks:
+    ranks = view.run.facts["ranks"]
+    if view.run.rank_table is None or view.run.facts["world_size"] > ranks:
         return "Record every rank to see whether one rank arrives late or the network is slow."
     return "Send fewer bytes, or overlap the transfer with computation."
 
 
 def _kernel_why(view: View) -> str:
-    facts = view.run.facts
-    share, calls = percent(facts.number("top_kernel_share")), facts.number("top_kernel_calls")
-    text = f"{facts.text('top_kernel')} takes {share} of all kernel time in {calls:,.0f} calls."
-    if not facts.known("top_kernel_roof_share"):
-        return text
-    roof = facts.number("top_kernel_roof_share")
-    if roof > 1:
-        return f"{text} It reaches {percent(roof)} of its roof, so its bytes or its roof are wrong."
-    near = "close to" if roof >= NEAR_ROOF else "far from"
-    return f"{text} It is {near} its roof, at {percent(roof)}."
+    facts, more = view.run.facts, ""
+    if "top_kernel_roof_share" in facts:
+        roof = facts["top_kernel_roof_share"]
+        more = " It is far from its roof, at {top_kernel_roof_share}."
+        if roof > 1:
+            more = (
+                " It reaches {top_kernel_roof_share} of its roof, so its bytes or its roof are"
+                " wrong."
+            )
+        elif roof >= NEAR_ROOF:
+            more = " It is close to its roof, at {top_kernel_roof_share}."
+    share = "{top_kernel} takes {top_kernel_share} of all kernel time in {top_kernel_calls} calls."
+    return view.say(share + more)
 
 
 def _kernel_fix(view: View) -> str:
     command = for_vendor(COUNTERS, view.run)
-    if view.run.facts.known("top_kernel_roof_share"):
+    if "top_kernel_roof_share" in view.run.facts:
         return "Look for a faster implementation, fewer calls, or a smaller data type."
     return (
         f"Measure how close it is to its roof: {command}"
@@ -475,11 +489,9 @@ def _kernel_fix(view: View) -> str:
 
 
 def _operator_why(view: View) -> str:
-    facts = view.run.facts
-    most = facts.text("small_operator")
-    count = four_digits(facts.number("small_operator_amount"))
-    named = f", such as {count} {most} per step" if most else ""
-    return f"Loops over operators shorter than 20 µs take {view.ms('small')}{named}."
+    named = ", such as {small_operator_amount} {small_operator} per step"
+    more = named if view.run.facts["small_operator"] else ""
+    return view.say(f"Loops over operators shorter than 20 µs take {{small.ms}}{more}.")
 
 
 RULES = (
@@ -487,11 +499,11 @@ RULES = (
         "exposed-copies",
         "copies",
         "copies that no computation hides take {} of the step",
-        lambda view: (
-            f"{view.count('copies_to_device', 'copies to the device')} take"
-            f" {view.ms(*_copy_parts(view))} while nothing else runs."
+        lambda view: view.say(
+            "{copies_to_device} copies to the device{each} take {time} while nothing else runs.",
+            time=view.ms(*_copy_parts(view)),
         ),
-        lambda view: (
+        (
             "Copy once per batch: pin_memory=True in the DataLoader, and"
             " .to(device, non_blocking=True) on the whole batch."
         ),
@@ -502,17 +514,17 @@ RULES = (
         "allocator-churn",
         "allocation",
         "allocating and freeing memory stalls the GPU for {} of the step",
-        lambda view: (
-            f"The GPU is idle for {view.ms('allocation')} while the CPU allocates or frees memory"
-            f" in {view.count('allocations', 'calls')}."
+        (
+            "The GPU is idle for {allocation.ms} while the CPU allocates or frees memory in"
+            " {allocations} calls{each}."
         ),
-        lambda view: (
+        (
             "Try a smaller batch, and compare torch.cuda.memory_stats()['num_alloc_retries'] before"
             " and after ten steps."
         ),
         "11",
         _only("allocation"),
-        applies=lambda view: view.run.facts.number("allocations") >= FEW_CALLS,
+        applies=lambda view: view.run.facts["allocations"] >= FEW_CALLS,
     ),
     Rule(
         "input-bound",
@@ -528,7 +540,7 @@ RULES = (
         "recompilation",
         "compilation",
         "the compiler recompiles for {} of the step",
-        lambda view: f"PyTorch's compiler runs for {view.ms('compiling')}.",
+        "PyTorch's compiler runs for {compiling.ms}.",
         lambda view: f"Find the guard that fails: TORCH_LOGS=recompiles {program(view.run)}",
         "10",
         _only("compiling"),
@@ -549,7 +561,7 @@ RULES = (
         "GPU idle after waits",
         "the CPU waits for the GPU, which then idles for {} of the step",
         _sync_why,
-        lambda view: (
+        (
             "Remove .item(), .cpu() and blocking copies from the loop."
             " torch.cuda.set_sync_debug_mode('warn') names the lines."
         ),
@@ -593,7 +605,7 @@ RULES = (
         "small operators",
         "loops over tiny operators take {} of the step",
         _operator_why,
-        lambda view: (
+        (
             "Replace the Python loop with one operator on the whole tensor. Find the loop: tidyprof"
             " run --with-stack -- python train.py"
         ),
@@ -606,7 +618,10 @@ RULES = (
         "launch-bound",
         "launching",
         "the GPU waits for the CPU to launch kernels for {} of the step",
-        _launch_why,
+        lambda view: view.say(
+            "The GPU is idle for {idle}. The CPU launches {kernels} kernels{each}.",
+            idle=view.ms("launch_bound", "waiting_launch"),
+        ),
         _launch_fix,
         "02",
         _only("launch_bound", "waiting_launch"),
@@ -615,10 +630,7 @@ RULES = (
         "power-capped",
         "compute at power cap",
         "the GPU runs at its power cap for {} of the step",
-        lambda view: (
-            f"{percent(view.run.facts.number('capped_share'))} of the busy samples are at the power"
-            " cap."
-        ),
+        "{capped_share} of the busy samples are at the power cap.",
         lambda view: (
             for_vendor(LIMITS, view.run) or "Look up the power cap with your GPU vendor's tool."
         ),

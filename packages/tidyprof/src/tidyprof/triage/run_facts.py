@@ -82,7 +82,7 @@ class Run:
     @property
     def heard(self) -> bool:
         """True if the files contain any calls or operators of the host."""
-        return self.facts.holds("calls") or self.facts.holds("operators")
+        return self.facts["calls"] or self.facts["operators"]
 
 
 def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: float | None) -> Run:

@@ -21,7 +21,7 @@ from tidyprof.triage.confidence import (
     is_compute,
     why_inconclusive,
 )
-from tidyprof.triage.facts import Fact
+from tidyprof.triage.facts import Fact, percent
 from tidyprof.triage.host_activity import WORKERS
 from tidyprof.triage.profiler_overhead import (
     HOST_COMPUTE,
@@ -50,8 +50,8 @@ from tidyprof.triage.rules import (
     Row,
     Rule,
     View,
-    percent,
     rows_of,
+    text_of,
     with_startup,
 )
 from tidyprof.triage.run_facts import Run, run_of
@@ -199,7 +199,7 @@ def judge(run: Run, origins: tuple[str, ...]) -> Diagnosis:
 
     If the step time is a range, a confident diagnosis is the same at both ends of the range.
     """
-    workers = run.facts.text("loader") == WORKERS
+    workers = run.facts["loader"] == WORKERS
     steps = steps_to_judge(run.parts, run.overhead, workers) if run.parts else []
     views = [with_startup(View(run, step)) for step in steps]
     if not views:
@@ -226,7 +226,7 @@ def _doubts_of_overhead(found: Diagnosis, ends: Sequence[Diagnosis], run: Run) -
     elif found.confident and any(not one.confident for one in ends):
         yield f"Profiling slows the program by an unknown amount. {KNOWING}."
     elif found.cause == "launch-bound" and overhead.is_open and overhead.measured_ns is None:
-        yield f"The overhead of {run.facts.text('tool')} is unknown. {KNOWING}."
+        yield f"The overhead of {run.facts['tool']} is unknown. {KNOWING}."
 
 
 def _judged(view: View, origins: tuple[str, ...]) -> Diagnosis:
@@ -266,7 +266,7 @@ def _diagnosis(
     parts = _parts(view, rows, rule)
     unknown, command = missing(view)
     if rule:
-        why, fix, lesson = rule.why(view), rule.fix(view), rule.lesson
+        why, fix, lesson = text_of(view, rule.why), text_of(view, rule.fix), rule.lesson
     elif parts:
         why, fix, lesson = why_no_cause(view, cause, parts), next_step(view, cause, command), ""
     else:
@@ -309,13 +309,13 @@ def _is_known(view: View, rule: Rule) -> bool:
     show when data was prepared. A single rank can't reveal a straggler.
     """
     facts = view.run.facts
-    if rule.cause == "input-bound" and not facts.known("loading_share"):
+    if rule.cause == "input-bound" and "loading_share" not in facts:
         return False
     if rule.cause == "straggler" and view.run.rank_table is None:
         return False
     if rule.cause == "power-capped":
-        return facts.known("capped_share")
-    return not rule.is_idle or view.run.on_host or facts.holds("calls")
+        return "capped_share" in facts
+    return not rule.is_idle or view.run.on_host or facts["calls"]
 
 
 def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ...]:
