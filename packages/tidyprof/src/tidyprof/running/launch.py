@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -14,9 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-
-from tidyprof.running.inside.files import started
-from tidyprof.standard_streams import tell
 
 HERE = Path(__file__).resolve().parent
 FIRST = HERE / "first"
@@ -126,61 +122,18 @@ def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> En
             if got is None:
                 look()
             elif got.si_signo != signal.SIGCHLD:
-                _pass_on(got, process, Path(asked.out))
+                _pass_on(got, process)
         return Ended(process.returncode, asked.launched_ns, time.time_ns())
     finally:
         signal.signal(signal.SIGCHLD, children or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def _pass_on(got: signal.struct_siginfo, process: subprocess.Popen[bytes], folder: Path) -> None:
+def _pass_on(got: signal.struct_siginfo, process: subprocess.Popen[bytes]) -> None:
     number = signal.Signals(got.si_signo) if got.si_signo in set(signal.Signals) else got.si_signo
     if got.si_code == SI_KERNEL and number in FROM_TERMINAL:
         return
-    if number == signal.SIGUSR2 and not _handles(process.pid, number):
-        # The program is a launcher, and the signal would terminate it.
-        _record_again(folder)
-    else:
-        process.send_signal(number)
-
-
-def _handles(pid: int, number: int) -> bool:
-    """Return True if a process handles or ignores a signal."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return True
-    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt", "SigIgn"))]
-    return any(mask >> (number - 1) & 1 for mask in masks)
-
-
-def _record_again(folder: Path) -> None:
-    """Send a signal to the processes on this machine whose hooks wrote to the folder."""
-    ranks = []
-    for file in folder.glob("run_rank*.json"):
-        try:
-            ranks.append(json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
-    pids = [rank["pid"] for rank in ranks if isinstance(rank, dict) and _is_here(rank)]
-    for pid in pids:
-        os.kill(pid, signal.SIGUSR2)
-    if not pids:
-        tell("tidyprof: the program can't record another trace yet")
-
-
-def _is_here(rank: dict[str, object]) -> bool:
-    """Return True if a rank's process runs on this machine and accepts the signal."""
-    pid, machine = rank.get("pid"), rank.get("machine")
-    return (
-        rank.get("records_again") is True
-        and isinstance(machine, dict)
-        and machine.get("host") == platform.node()
-        and isinstance(pid, int)
-        and pid > 1
-        and rank.get("started") is not None
-        and started(pid) == rank["started"]
-    )
+    process.send_signal(number)
 
 
 def end_as(code: int) -> int:

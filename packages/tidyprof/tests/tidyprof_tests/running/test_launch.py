@@ -4,7 +4,6 @@ torch.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -72,29 +71,6 @@ def test_a_signal_to_the_command_ends_the_program(tmp_path: Path, number: signal
         # The pipe ends when the program has.
         assert process.communicate(timeout=PATIENCE_S)[0] == ""
     assert process.returncode == -number
-
-
-def test_the_signal_to_record_again_goes_to_hooked_processes_of_this_machine_only(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "out").mkdir()
-    command = [*RUN, "--out", "out", "--", "bash", "-c", "echo begun; exec sleep 600"]
-    with (
-        subprocess.Popen(["sleep", "600"]) as other,
-        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process,
-    ):
-        assert process.stdout is not None
-        process.stdout.readline()
-        for rank, about in enumerate(
-            ({"pid": other.pid, "machine": {"host": "node2"}}, {"pid": None}, {"pid": 0}, [])
-        ):
-            (tmp_path / f"out/run_rank{rank}.json").write_text(json.dumps(about))
-        process.send_signal(signal.SIGUSR2)
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE_S)
-        assert other.poll() is None
-        other.kill()
-    assert process.returncode == -signal.SIGTERM
 
 
 def test_two_runs_have_two_folders(tmp_path: Path) -> None:

@@ -300,20 +300,6 @@ def test_signals_reach_the_program(tmp_path: Path, number: signal.Signals) -> No
     assert "without the profiler" in errors
 
 
-AGAIN = BY_HAND.replace(
-    "for number in range(STEPS):\n",
-    "import os, signal\nfor number in range(160):\n"
-    "    if number == 80:\n        os.kill(os.getpid(), signal.SIGUSR2)\n",
-)
-
-
-def test_a_signal_records_again(tmp_path: Path) -> None:
-    ended = watched([PYTHON, write(tmp_path, AGAIN)], tmp_path)
-    assert ended.code == 0
-    for folder in ("out", "out.2"):
-        assert (tmp_path / folder / "trace_rank0.json.gz").is_file(), ended.errors
-
-
 RANKS = (
     "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
     + BY_HAND

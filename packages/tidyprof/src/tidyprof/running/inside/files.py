@@ -57,19 +57,6 @@ def machine(torch: ModuleType) -> dict[str, Any]:
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
-def started(pid: int | str = "self") -> int | None:
-    """Return the start time of a process in clock ticks since boot, or None if it doesn't exist.
-
-    A process ID alone doesn't identify a process, because a later process may reuse the ID.
-    """
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            # The program's name in parentheses may contain spaces.
-            return int(file.read().rpartition(")")[2].split()[19])
-    except (FileNotFoundError, PermissionError, ProcessLookupError, ValueError, IndexError):
-        return None
-
-
 COMPRESSION = 5
 """The gzip level. Files are a third larger than at the highest level, but compression is several
 times as fast.
@@ -102,7 +89,7 @@ class Files:
         new file.
         """
         # Leave out the arguments, which may contain secrets.
-        written = {"program": sys.argv[0], "pid": os.getpid(), "started": started(), **about}
+        written = {"program": sys.argv[0], "pid": os.getpid(), **about}
         with open(self.about + ".new", "w") as file:
             json.dump(written, file, indent=1, default=str)
         os.replace(self.about + ".new", self.about)

@@ -11,12 +11,11 @@ import atexit
 import contextlib
 import functools
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from tidyprof_inside.imports import call_after_import
@@ -94,7 +93,6 @@ class Hooks:
         self.torch, self.asked = torch, asked
         self.is_compiling = torch.compiler.is_dynamo_compiling
         self.is_off = self.is_saving = False
-        self.again = 1
         self.is_mark_found = not asked["mark"]
         self.before_step: str | None = None
         self.state = State()
@@ -106,10 +104,6 @@ class Hooks:
     def renew(self) -> None:
         """Discard all previous measurements."""
         self.job = Job(self.asked.get("launched_ns") or time.time_ns())
-        self.record_anew()
-
-    def record_anew(self) -> None:
-        """Start to look for steps."""
         self.parts = Parts(self.torch)
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.job, self.cost_so_far)
         self.state.listens = True
@@ -146,9 +140,6 @@ class Hooks:
         atexit.register(self.visit, self.close)
         # A forked child process runs different steps or none, and isn't part of its parent's trace.
         os.register_at_fork(after_in_child=functools.partial(self.visit, self.renew))
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
-            signal.signal(signal.SIGUSR2, self.record_again)
 
     def wrap_profilers(self) -> None:
         """Intercept the start of any profiler, because only one can run at a time."""
@@ -322,14 +313,6 @@ class Hooks:
             # This file shows the command that whole steps may be compiled.
             open(os.path.join(self.asked["out"], "torch_compiled"), "w").close()
         self.recorder.close()
-
-    def record_again(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal by recording times and a trace again, in a separate folder."""
-        if self.recorder.stage != DONE or self.is_off:
-            return
-        self.again += 1
-        self.asked = {**self.asked, "out": f"{self.asked['out']}.{self.again}"}
-        self.record_anew()
 
     # Events
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -497,7 +496,6 @@ class Recorder:
         assert self.files is not None
         self.saved = time.perf_counter()
         marks = [name for kind, name in self.names.items() if kind in self.marker.marks]
-        handler = getattr(signal.getsignal(signal.SIGUSR2), "__self__", None)
         self.about |= {
             "rank": self.rank,
             "world": self.world,
@@ -513,7 +511,6 @@ class Recorder:
             "notes": self.notes,
             "weights": self.weights,
             "job": self.job.as_dict(),
-            "records_again": type(handler).__module__.startswith("tidyprof_inside"),
             "machine": machine(self.torch),
         }
         self.files.tell(self.about)
