@@ -211,7 +211,7 @@ HOST_PARTS = (*PHASE_PATTERNS, "other")
 MEMORY = ("resident_bytes", "gpu_peak_bytes")
 """Keys for byte counts in a line of times_rank*.jsonl."""
 
-NO_PARTS = ("rank", "step", "samples", "latency_ms", "ttft_ms", *MEMORY)
+NO_PARTS = ("rank", "step", "samples", *MEMORY)
 """Keys in a line of times_rank*.jsonl (docs/gate.md) that don't contain the duration of a part."""
 
 WARM_UP_STEPS = 1

@@ -3,8 +3,7 @@
 A training loop can write its own step times without a profiler. The loop writes one file per rank
 and one line per step. Times are in seconds, for example `{"rank": 0, "step": 3, "data": 0.002,
 "forward": 0.011, ...}`. Lesson 14's code block (snippets/14_instrument_me.py) writes such files if
-STEP_TIMER=times. Similarly, a server can write one line per request, for example `{"rank": 0,
-"step": 3, "latency_ms": 812.5, "ttft_ms": 95.1}`.
+STEP_TIMER=times.
 """
 
 from __future__ import annotations
@@ -41,11 +40,6 @@ NOTHING = pd.Series(dtype=float)
 
 LANE = ["rank", "process", "device"]
 """The columns that identify a lane. Steps in the same lane never overlap."""
-
-LEAST_FOR_P99 = 100
-"""The minimum number of requests for a 99th percentile. With fewer requests, the percentile nearly
-equals the longest request.
-"""
 
 
 def times_files(path: str | PathLike[str]) -> list[Path]:
@@ -85,7 +79,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _step(line: bytes) -> dict[str, float] | None:
-    """Return the content of a line, or None if the line describes neither a step nor a request."""
+    """Return the content of a line, or None if the line isn't a step."""
     try:
         step = json.loads(line)
     except ValueError:
@@ -127,8 +121,8 @@ class RunTimes:
     device, because a host that runs ahead finishes its steps early.
 
     - value: the mean steady step time, or the value of another metric, in ns or bytes.
-    - median: the median steady step or request time, or `value` if the metric isn't a mean.
-    - steps: the number of steady steps or requests.
+    - median: the median steady step time, or `value` if the metric isn't a mean.
+    - steps: the number of steady steps.
     - parts: the mean time in ns of each part per steady step. The parts come from
       `tidyprof.step_budget` or from the training loop. They add up to `value`. The series is empty
       if the metric has no parts.
@@ -136,13 +130,13 @@ class RunTimes:
       step of one device. The column full_name contains the developers' name for the kernel.
     - profiled: whether a profiler ran, which makes steps longer.
     - ignored: the files in the run's folder that tidyprof didn't read; see `ignored_lines`.
-    - work: the number of steps or requests in the whole run, and the number of samples if it is
+    - work: the number of steps in the whole run, and the number of samples if it is
       known.
     - lanes: a hash of all step times of each rank and device. If two runs have the same hash, one
       run is a copy of the other.
     - metric: one of METRICS.
     - job: the time in ns of each part of the job. The parts add up to the wall time. The series is
-      empty for requests, for memory, and if the parts of the job weren't recorded.
+      empty for memory, and if the parts of the job weren't recorded.
     """
 
     path: str
@@ -268,32 +262,23 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
     table = pd.concat(tables, ignore_index=True)
     if metric == "memory" and not table.get("gpu_peak_bytes", NOTHING).any():
         metric = "host-memory"
-    column, _, quantile, _ = METRICS[metric]
+    column = METRICS[metric].column
     parts = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0)
-    is_request, is_peak = column.endswith("_ms"), column in MEMORY
-    scale = 1e6 if is_request else 1
-    values = scale * table[column] if column in table else parts.sum(axis=1)
-    # A file may contain both requests and steps, so ignore lines of the other kind.
-    stated = values.notna() if is_request else values > 0
+    values = table[column] if column in table else parts.sum(axis=1)
+    stated = values > 0
     if column not in ("", *table) or not stated.any():
         raise _not_stated(path, column)
     table = table[stated]
-    if is_request and quantile and len(table) < LEAST_FOR_P99:
-        found = f"{len(table)} requests are too few for a 99th percentile"
-        next_step = f"record at least {LEAST_FOR_P99} requests, or judge the mean"
-        raise ProfileReadError(path, found, "the run is too short", next_step)
-    # For memory, include the warm-up, because it also allocates memory.
-    steady = (
-        table if is_peak else steady_steps(table[["rank", "step"]].assign(process=0, device=0))
-    ).index
-    values, parts = values.loc[steady], _parts_of_requests(table, metric) if column else parts
-    work = {"requests" if is_request else "steps": len(table)}
+    # For memory, judge the peak, and include the warm-up, because it also allocates memory.
+    steps = table[["rank", "step"]].assign(process=0, device=0)
+    steady = (table if column else steady_steps(steps)).index
+    values, work = values.loc[steady], {"steps": len(table)}
     return RunTimes(
         str(path),
-        float(values.quantile(quantile) if quantile else values.mean()),
-        float(values.quantile(quantile or 0.5)),
+        float(values.max() if column else values.mean()),
+        float(values.max() if column else values.median()),
         len(steady),
-        parts.loc[steady].mean(),
+        NOTHING if column else parts.loc[steady].mean(),
         pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
         origin_of_files(map(str, files)),
         profiled=False,
@@ -304,29 +289,10 @@ def _own_times(path: str | PathLike[str], files: list[Path], metric: str) -> Run
     )
 
 
-def _parts_of_requests(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return each request's time to the first token and its remaining time, in ns.
-
-    If the metric isn't the mean latency, or if some requests lack one of the values, the table has
-    no columns.
-    """
-    if metric != "latency" or "ttft_ms" not in table or table["ttft_ms"].isna().any():
-        return pd.DataFrame(index=table.index)
-    first_token = 1e6 * table["ttft_ms"]
-    return pd.DataFrame(
-        {"first_token": first_token, "rest": 1e6 * table["latency_ms"] - first_token}
-    )
-
-
 def _not_stated(path: str | PathLike[str], column: str) -> ProfileReadError:
-    if not column:
-        found, cause = (
-            "the file contains only requests, and no steps with parts",
-            "a server wrote it",
-        )
-        return ProfileReadError(path, found, cause, "pass --metric latency or --metric ttft")
-    found, cause = f"no file {NAMES} contains {column}", "another program wrote the files"
-    return ProfileReadError(path, found, cause, "leave out --metric, or record this column")
+    found = f"no file {NAMES} contains {column or 'the parts of a step'}"
+    next_step = "leave out --metric, or record this column"
+    return ProfileReadError(path, found, "another program wrote the files", next_step)
 
 
 def _lanes(
