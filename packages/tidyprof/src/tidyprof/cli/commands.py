@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from tidyprof.analyses.budget import budget_parts, link_warnings, step_budget
+from tidyprof.analyses.budget import budget_parts, link_warnings, part_words, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import four_digits, has_launches, result, start_and_end
+from tidyprof.analyses.common import four_digits, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.memory import memory_blocks
@@ -72,14 +73,6 @@ _UNMARKED = (
     "none are marked. Pass --step-marker NAME to `table steps`, with a range or an operator that"
     " runs once per step"
 )
-_PART_HEADINGS = {
-    "exposed_communication": "comm. %",
-    "exposed_copy": "copy %",
-    "launch_bound": "launch %",
-    "blocked_host": "blocked %",
-    "data_wait": "data %",
-}
-
 Facts = list[tuple[str, str]]
 
 
@@ -106,41 +99,110 @@ def _part_of(options: Namespace) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
-def _each_file(
-    options: Namespace,
-    analyze: Callable[[Profile], pd.DataFrame],
-    display: Callable[[Profile, pd.DataFrame], None],
-) -> None:
-    """Show a table for each file, and export the tables as a single table."""
+def _table(options: Namespace) -> None:
+    """Show a table of each file, or one table of two files, and export the tables as one table."""
     check_targets(options)
-    tables = []
-    for path in options.files:
-        profile = _read_selected(path, options)
+    compares, tables = options.table == "compare", []
+    for paths in [options.files] if compares else [[path] for path in options.files]:
+        profiles = [_read_selected(path, options) for path in paths]
         try:
-            table = analyze(profile)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
+            table = TABLES[options.table](options, *profiles)
+        except ValueError as error:
+            raise UserError(f"{', '.join(paths)}: {error}") from None
         with showing(options):
-            if len(options.files) > 1:
-                say(f"{path}:", "bold")
-            for warning in [*warning_lines(profile.meta), *link_warnings(profile)]:
+            if len(options.files) > len(paths):
+                say(f"{paths[0]}:", "bold")
+            lines = [warning_lines(one.meta) + link_warnings(one) for one in profiles]
+            for warning in dict.fromkeys(itertools.chain(*lines)):
                 warn(warning)
-            display(profile, table)
+            _show_table(table, options, profiles)
             if part := _part_of(options):
                 say(f"part: {part}", MUTED_STYLE)
-            say(f"origin: {profile.origin}", MUTED_STYLE)
-        tables.append(of_file(table, path))
+            say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
+        tables.append(with_origin(table) if compares else of_file(table, paths[0]))
     export(tables, options)
 
 
-def _place_columns(table: pd.DataFrame) -> list[Column]:
-    """Return the columns rank, process and device if they contain known values."""
-    places = [
-        name
-        for name in ("rank", "process", "device")
-        if name in table and table[name].notna().any()
-    ]
-    return [Column(name, texts(table[name], str)) for name in places]
+def _show_table(table: pd.DataFrame, options: Namespace, profiles: Sequence[Profile]) -> None:
+    """Show the columns in HEADINGS, or a sentence about an empty table."""
+    name = options.table
+    notes: list[str] = []
+    if name == "compare":
+        table, notes = _of_a_step(table, profiles, options.files)
+    if name == "steps":
+        notes = [f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}"]
+        notes.append(f"clock: the {options.timeline}")
+    if not len(table):
+        say(_only_sums(profiles[0], "single events") or f"This profile contains no {name}.")
+        table = stated_kernels(profiles[0]) if name == "kernels" else table
+    shown = _top(table, vars(options).get("top", 0))
+    parts = [part for part in budget_parts(table) if table[f"{part}_ns"].any()]
+    headings = HEADINGS[name] | {f"{part_words(part)} ms": f"{part}_ns" for part in parts}
+    headings = {
+        heading: column
+        for heading, column in headings.items()
+        if column in shown and shown[column].notna().any()
+    }
+    if len(shown):
+        show(columns_of(shown, headings))
+    if len(shown) < len(table):
+        say(f"and {len(table) - len(shown)} more. --top 0 shows all.")
+    for note in notes:
+        say(note, MUTED_STYLE)
+
+
+PLACES = {"rank": "rank", "process": "process", "device": "device"}
+HEADINGS = {
+    "kernels": {
+        "kernel": "short_name",
+        "calls": "calls",
+        "total ms": "total_ns",
+        "mean µs": "mean_ns",
+        "%": "percent",
+    },
+    "busy": PLACES
+    | {
+        "span ms": "span_ns",
+        "busy ms": "busy_ns",
+        "busy %": "busy_percent",
+        "sum ms": "sum_ns",
+        "sum %": "sum_percent",
+        "events": "events",
+    },
+    "steps": PLACES | {"step": "step", "time ms": "duration_ns"},
+    "compare": {
+        "kernel": "short_name",
+        "operator": "operator",
+        "before calls": "calls_before",
+        "after calls": "calls_after",
+        "before ms": "total_ns_before",
+        "after ms": "total_ns_after",
+        "change ms": "difference_ns",
+    },
+}
+"""The headings of each table and their columns. The table `steps` also shows the parts of a step.
+"""
+
+
+def _of_a_step(
+    table: pd.DataFrame, profiles: Sequence[Profile], paths: Sequence[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a comparison per step, and notes on the totals. If a profile has no marked steps, the
+    values remain totals of the whole profiles.
+    """
+    steps = [len(_marked(path, one)) for path, one in zip(paths, profiles, strict=True)]
+    each = " per step" if all(steps) else ", of whole profiles"
+    table = table.copy()
+    for side, number in zip(("before", "after"), steps if all(steps) else (1, 1), strict=True):
+        columns = [f"calls_{side}", f"total_ns_{side}"]
+        table[columns] = table[columns] / number
+    table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
+    table = table.sort_values("difference_ns", key=abs, ascending=False, kind="stable")
+    before, after = (table[f"total_ns_{side}"].sum() for side in ("before", "after"))
+    percent = f" ({100 * (after / before - 1):+.1f}%)" if before else ""
+    sums = f"{FORMATS['ms'](before)} ms before and {FORMATS['ms'](after)} ms after"
+    counts = f"steps: {steps[0] or 'none marked'} before, {steps[1] or 'none marked'} after"
+    return table, [f"sum{each}: {sums}{percent}", counts]
 
 
 def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
@@ -169,228 +231,6 @@ def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
     table = stated_kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
     return columns_of(_top(table, top), headings) if len(table) else []
-
-
-def _kernels(options: Namespace) -> None:
-    def display(profile: Profile, table: pd.DataFrame) -> None:
-        if not len(table):
-            say(_only_sums(profile, "single kernels") or "This profile contains no kernels.")
-            if sums := _sums(profile, options.top):
-                show(sums)
-            return
-        shown = _top(table, options.top)
-        headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns"}
-        show(columns_of(shown, {**headings, "mean µs": "mean_ns", "%": "percent"}))
-        rest = table.drop(shown.index)
-        if len(rest):
-            say(
-                f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms. --top 0"
-                " shows all."
-            )
-
-    _each_file(options, kernels, display)
-
-
-def _busy(options: Namespace) -> None:
-    def display(profile: Profile, table: pd.DataFrame) -> None:
-        if not len(table):
-            say(_only_sums(profile, "single events") or "This profile contains no device events.")
-            return
-        headings = {"span ms": "span_ns", "busy ms": "busy_ns", "busy %": "busy_percent"}
-        headings |= {"sum ms": "sum_ns", "sum %": "sum_percent", "events": "events"}
-        show([*_place_columns(table), *columns_of(table, headings)])
-
-    _each_file(options, busy, display)
-
-
-def _steps(options: Namespace) -> None:
-    def analyze(profile: Profile) -> pd.DataFrame:
-        try:
-            return step_budget(profile, options.timeline, options.step_marker)
-        except ValueError as error:
-            on_device = (
-                options.timeline == "device"
-                and options.step_marker is None
-                and len(profile.device_events)
-            )
-            next_step = "; use --timeline host" if on_device else ""
-            raise UserError(f"{error}{next_step}") from None
-
-    def display(profile: Profile, table: pd.DataFrame) -> None:
-        show_steps(table, options.timeline, has_launches(profile.device_events))
-
-    _each_file(options, analyze, display)
-
-
-_CLOCKS = {
-    "host": "the host, which runs ahead; --timeline device shows the steps that triage judges",
-    "device": "the device, when it ran the work that each step launched",
-}
-"""Descriptions of the clocks of both timelines."""
-
-
-def show_steps(table: pd.DataFrame, timeline: str, linked: bool = False) -> None:
-    """Show a table of `step_budget` for this timeline.
-
-    - linked: whether launches are recorded, so that the device has separate steps.
-    """
-    if not len(table):
-        if timeline == "host":
-            say("This profile contains no events.")
-        else:
-            say(
-                "This profile has no marked steps. With --timeline host, the whole profile counts"
-                " as one step."
-            )
-            say(f"steps: {_UNMARKED}", MUTED_STYLE)
-        return
-    total = table["duration_ns"]
-    shares = {
-        part: 100 * table[f"{part}_ns"] / total
-        for part in budget_parts(table)
-        if table[f"{part}_ns"].any()
-    }
-    show(
-        [
-            *_place_columns(table),
-            Column("step", ["all" if pd.isna(step) else str(step) for step in table["step"]]),
-            Column("time ms", texts(total, FORMATS["ms"])),
-            *(
-                Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"]))
-                for part in shares
-            ),
-        ]
-    )
-    ranges = {
-        name: 100 * spent / total.sum()
-        for name, spent in table.attrs.get("ranges_in_other", {}).items()
-    }
-    if named := [f"{name} {share:.1f}%" for name, share in ranges.items() if share >= 1][
-        :MAX_RANGES
-    ]:
-        say(f"of other: {', '.join(named)} of all steps, in ranges of the script", MUTED_STYLE)
-    if linked and table.attrs["mark"]:
-        say(f"clock: {_CLOCKS[timeline]}", MUTED_STYLE)
-    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", MUTED_STYLE)
-
-
-MAX_RANGES = 5
-"""The maximum number of the script's ranges that are listed below a table of steps."""
-
-
-def _compare(options: Namespace) -> None:
-    check_targets(options)
-    profiles = [read_to_write(path, options) for path in options.files]
-    for warning in dict.fromkeys(
-        line for profile in profiles for line in warning_lines(profile.meta)
-    ):
-        warn(warning)
-    on_hosts = on_hosts_only(*profiles)
-    by = options.by or ("operator" if on_hosts else "kernel")
-    try:
-        table = compare(*profiles, by=by)
-    except ValueError as error:
-        raise UserError(f"{', '.join(options.files)}: {error}") from None
-    pairs = zip(options.files, profiles, strict=True)
-    marked = [_marked(path, profile)["duration_ns"] for path, profile in pairs]
-    with showing(options):
-        _show_comparison(table, by, marked, options.top)
-        if by == "operator" and on_hosts:
-            say(
-                "Neither profile contains kernels. Times are self times of operators on the host,"
-                " excluding the operators that they call."
-            )
-        say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
-    export([with_origin(table)], options)
-
-
-MIN_CHANGE = 0.01
-"""The minimum change that a comparison shows without --top, as a share of the larger total."""
-
-
-def _show_comparison(
-    table: pd.DataFrame, by: str, marked: Sequence[pd.Series], top: int | None
-) -> None:
-    """Show the totals, the steps, the rows that changed most, and the sum of all other rows.
-
-    If both profiles have marked steps, values are per step.
-
-    - marked: the step times of all ranks in ns, for the first and the second profile.
-    """
-    by_the_step = all(map(len, marked))
-    numbers = [len(own) for own in marked] if by_the_step else [1, 1]
-    sides = dict(zip(("before", "after"), numbers, strict=True))
-    own = table.assign(
-        **{
-            f"{value}_{side}": table[f"{value}_{side}"] / number
-            for value in ("calls", "total_ns")
-            for side, number in sides.items()
-        }
-    )
-    own["change"] = own["total_ns_after"] - own["total_ns_before"]
-    own = own.sort_values("change", key=abs, ascending=False, kind="stable")
-    before, after = (own[f"total_ns_{side}"].sum() for side in sides)
-    ms, word = FORMATS["ms"], by if len(own) == 1 else f"{by}s"
-    each = " per step" if by_the_step else ""
-    percent = f" ({100 * (after / before - 1):+.1f}%)" if before else ""
-    change = f"{_signed(after - before)} ms{percent}"
-    say(
-        f"{len(own)} {word}, {ms(before)} ms{each} before and {ms(after)} ms after: {change}",
-        "bold",
-    )
-    say(f"steps: {_steps_of_both(marked)}", MUTED_STYLE)
-    floor = MIN_CHANGE * max(before, after) if top is None else 0
-    shown = _top(own[own["change"].abs() >= floor], top)
-    if len(shown):
-        _show_changes(shown, by)
-    if len(rest := own.drop(shown.index)):
-        others = f"{len(rest)} {'others' if len(shown) else word}"
-        if rest["change"].abs().max() < floor:
-            others += (
-                f", each changed by less than {100 * MIN_CHANGE:.0f}% of the time ({ms(floor)} ms)"
-            )
-        say(f"{others}, together {_signed(rest['change'].sum())} ms. --top 0 shows all.")
-
-
-def _steps_of_both(marked: Sequence[pd.Series]) -> str:
-    """Return a sentence about the steps in both profiles and the units of the table."""
-    before, after = (
-        f"{len(own):,} of {_duration(own.median())}" if len(own) else "none marked"
-        for own in marked
-    )
-    clock = " (median, on the host, over all ranks)" if any(map(len, marked)) else ""
-    if all(map(len, marked)):
-        return f"{before} before and {after} after{clock}; calls and times are per step"
-    return (
-        f"{before} before and {after} after{clock}; calls and times are for whole profiles, which"
-        " may contain different work"
-    )
-
-
-def _show_changes(shown: pd.DataFrame, by: str) -> None:
-    """Show the rows of `_show_comparison`."""
-    name = "short_name" if by == "kernel" else "operator"
-    calls = shown[["calls_before", "calls_after"]]
-    whole = "{:,.0f}" if (calls % 1 == 0).all(axis=None) else "{:,.1f}"
-    show(
-        [
-            Column(by, shown[name].fillna("not known").tolist(), is_text=True),
-            *(
-                Column(f"calls {side}", texts(calls[f"calls_{side}"], whole.format))
-                for side in ("before", "after")
-            ),
-            *(
-                Column(f"ms {side}", texts(shown[f"total_ns_{side}"], FORMATS["ms"]))
-                for side in ("before", "after")
-            ),
-            Column("ms change", texts(shown["change"], _signed)),
-        ]
-    )
-
-
-def _signed(nanoseconds: float) -> str:
-    # Avoid a minus sign for zero: -0.0 + 0.0 is 0.0.
-    return f"{round(nanoseconds / 1e6, 3) + 0.0:+,.3f}"
 
 
 def _convert(options: Namespace) -> None:
@@ -639,12 +479,22 @@ def _duration(nanoseconds: float) -> str:
     return f"{FORMATS[unit](nanoseconds)} {unit}"
 
 
-TABLES = {"kernels": _kernels, "busy": _busy, "steps": _steps, "compare": _compare}
-"""A mapping from the name of a table to the function that shows the table."""
+def _compared(options: Namespace, before: Profile, after: Profile) -> pd.DataFrame:
+    by = options.by or ("operator" if on_hosts_only(before, after) else "kernel")
+    return compare(before, after, by=by)
+
+
+TABLES: dict[str, Callable[..., pd.DataFrame]] = {
+    "kernels": lambda _, profile: kernels(profile),
+    "busy": lambda _, profile: busy(profile),
+    "steps": lambda options, profile: step_budget(profile, options.timeline, options.step_marker),
+    "compare": _compared,
+}
+"""A mapping from the name of a table to the function that returns it."""
 
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
-    "table": lambda options: TABLES[options.table](options),
+    "table": _table,
     "convert": _convert,
     "gate": gate,
     "triage": triage,

@@ -86,10 +86,14 @@ def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]
     columns = []
     for heading, name in headings.items():
         is_text = pd.api.types.is_string_dtype(table[name])
-        whole = str if is_text or is_identifier(name) else "{:,d}".format
+        whole = str if is_text or is_identifier(name) else _count
         text = FORMATS.get(heading.split()[-1], whole)
         columns.append(Column(heading, texts(table[name], text), is_text))
     return columns
+
+
+def _count(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")
 
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
@@ -126,8 +130,10 @@ def show(columns: Iterable[Column]) -> None:
         header_style="" if wide else "bold",
     )
     columns = list(columns)
-    for column in columns:
-        heading = column.heading if wide else "\n".join(column.heading.rpartition(" ")[::2])
+    words = [[column.heading] if wide else column.heading.split() for column in columns]
+    depth = max(map(len, words), default=0)
+    for column, own in zip(columns, words, strict=True):
+        heading = "\n" * (depth - len(own)) + "\n".join(own)
         table.add_column(
             Text(heading),
             justify="left" if column.is_text else "right",
