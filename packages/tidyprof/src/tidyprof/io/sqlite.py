@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import sqlite3
 import tempfile
+import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,13 @@ from tidyprof.io.byte_stream import (
     compression_of,
     head_or_nothing,
 )
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, first_equal
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, by_code, nullable, shape_codes
+from tidyprof.tables.contract import COUNTER_COLUMNS, is_identifier
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED
+from tidyprof.tables.records import TEXT_COLUMNS
 
 LONGEST_TEXT = 2**24
 """Maximum length of a string or blob in bytes. Kernel names have up to a few thousand bytes."""
-
-_IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
-"""Names of identifier columns. No profiler leaves them empty."""
 
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -44,9 +46,8 @@ _VALUE_COMPLAINTS = (
     "CHECK constraint failed",
 )
 _LIBRARIES = ("sqlite3", "pyarrow", "adbc_driver_manager")
-_IDS_AT_ONCE = 500
-_FEW_IDS = 5000
 _BATCH_ROWS = 2**14
+_IDS_AT_ONCE = 2**12
 
 
 @contextmanager
@@ -87,155 +88,21 @@ class Database:
 
     - path: the path that the user passed.
     - tables: the names of the columns of each ordinary table.
+    - warnings: sentences about values that have the wrong type.
     """
 
     def __init__(self, path: Path, plain: Path) -> None:
         self.path = path
         self.tables: dict[str, tuple[str, ...]] = {}
+        self.warnings: list[str] = []
         # immutable means no lock and no journal, so reading changes nothing and works in read-only
         # folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
-        self._misread: dict[tuple[str, str], int] = {}
         self._checked: set[str] = set()
-        self._required: set[str] = set()
+        self._row_ids: dict[str, str] = {}
         self._names: list[str] = []
         self._connection: sqlite3.Connection | None = None
         self._arrow_connection: Any = None
-
-    def require(self, table: str, columns: Iterable[str]) -> None:
-        """Raise ProfileReadError if the table or one of these columns doesn't exist. The error
-        names the most similar table or column.
-        """
-        if table not in self.tables:
-            raise self._lacking(f"there is no table {table}", table, self.tables)
-        self._required.add(table)
-        present = {column.lower() for column in self.tables[table]}
-        for column in columns:
-            if column.lower() not in present:
-                raise self._lacking(
-                    f"there is no column {column} in table {table}", column, self.tables[table]
-                )
-
-    def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Return warnings about optional tables and columns that are probably in the file under
-        another name, and about identifiers that aren't integers.
-
-        A table or column is probably in the file if the file has a view with its name, or a name
-        that differs by one character. Names of other required or optional tables and columns don't
-        count. Call this function after all required tables have been read.
-        """
-        others = {name for name in self._names if name not in self._required | optional.keys()}
-        similar = []
-        for table, columns in optional.items():
-            if table not in self.tables:
-                similar += [f"the table {table} (the file has a view of this name)"] * (
-                    table in self._names
-                )
-                similar += [
-                    f"the table {table} (the file has {near!r})" for near in _near(table, others)
-                ]
-                continue
-            present = {*self.tables[table]}
-            for column in {*columns} - present:
-                similar += [
-                    f"the column {column} of {table} (the file has {near!r})"
-                    for near in _near(column, present - {*columns})
-                ]
-        cause = "Likely cause: the file is damaged, or another program changed it."
-        missing = [f"{what} is missing, so its content was left out. {cause}" for what in similar]
-        # Each misread identifier causes one warning, however often the column is read.
-        counts, self._misread = self._misread, {}
-        misread = [
-            f"{count:,} values of {column} in {table} aren't integers, so the rows that they"
-            f" refer to were left out. {cause}"
-            for (table, column), count in counts.items()
-        ]
-        return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
-
-    def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query that has few rows."""
-        self._check(table for table in self.tables if table in sql)
-        return self._connection.execute(sql, tuple(parameters)).fetchall()
-
-    def integers(
-        self, table: str, columns: Iterable[str], where: str = ""
-    ) -> dict[str, np.ndarray]:
-        """Return columns of a table as int64. Values that aren't integers become ABSENT.
-
-        - where: an SQL condition for the rows. The condition must not contain names or numbers from
-          the file.
-        """
-        columns = list(columns)
-        self.require(table, columns)
-        try:
-            values = self._numbers(table, [*map(quoted, columns)], where=where)
-        except (OSError, TypeError):
-            # The driver infers types from the first rows and fails if a later value has another
-            # type, so SQLite must check each value. SQL has no literal for ABSENT, so it is
-            # computed as a difference.
-            guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
-            self._note_misread(table, [column for column in columns if _IDENTIFIER.search(column)])
-            values = self._numbers(
-                table, [guarded.format(quoted(column)) for column in columns], where=where
-            )
-        return dict(zip(columns, values, strict=True))
-
-    def _note_misread(self, table: str, columns: list[str]) -> None:
-        strange = [
-            f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns
-        ]
-        (counts,) = (
-            self.rows(f"SELECT {', '.join(strange)} FROM {quoted(table)}") if strange else ((),)
-        )
-        self._misread |= {
-            (table, column): count for column, count in zip(columns, counts, strict=True) if count
-        }
-
-    def reals(self, table: str, column: str) -> np.ndarray:
-        """Return a column of a table as float64. Values that aren't finite numbers become NaN."""
-        self.require(table, [column])
-        number = (
-            f"CASE WHEN typeof({quoted(column)}) IN ('integer', 'real') THEN CAST({quoted(column)}"
-            " AS REAL)"
-        )
-        (values,) = self._numbers(table, [f"{number} ELSE 9e999 END"], np.float64)
-        return np.where(np.isfinite(values), values, np.nan)
-
-    def coded_texts(self, table: str, column: str) -> tuple[np.ndarray, list[str]]:
-        """Return a column that contains few distinct strings. The strings are represented by
-        indices into a list.
-        """
-        self.require(table, [column])
-        numbers: dict[bytes, int] = {}
-        codes = [np.empty(0, np.int32)]
-        # Read as bytes, because the driver rejects invalid UTF-8.
-        for batch in self._batches(table, f"CAST(coalesce({quoted(column)}, '') AS BLOB)"):
-            values = batch.column(0).dictionary_encode()
-            distinct = values.dictionary.to_pylist()
-            of_batch = [numbers.setdefault(value, len(numbers)) for value in distinct]
-            codes.append(np.array(of_batch, np.int32)[values.indices.to_numpy()])
-        return np.concatenate(codes), [_decoded(value) for value in numbers]
-
-    def texts(
-        self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id"
-    ) -> dict[int, str]:
-        """Return the string for each identifier in `ids` that the table contains."""
-        self.require(table, [identifier, column])
-        self._check([table])
-        select = f"SELECT {quoted(identifier)}, {quoted(column)} FROM {quoted(table)}"
-        wanted = ids.tolist()
-        # Look up a few identifiers in batches, because SQLite limits the number of parameters. For
-        # many identifiers, reading the whole table is faster.
-        if len(wanted) > _FEW_IDS:
-            chosen = set(wanted)
-            rows = [row for row in self._connection.execute(select) if row[0] in chosen]
-        else:
-            rows = []
-            for start in range(0, len(wanted), _IDS_AT_ONCE):
-                part = wanted[start : start + _IDS_AT_ONCE]
-                marks = ", ".join("?" * len(part))
-                rows += self.rows(f"{select} WHERE {quoted(identifier)} IN ({marks})", part)
-        return {number: value for number, value in rows if isinstance(value, str)}
 
     def open(self) -> None:
         """Connect to the database, and read the names of its tables and columns."""
@@ -244,18 +111,136 @@ class Database:
             "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
         )
         self._names = [name for name, _ in found]
-        columns = {
-            name: self.rows(f"PRAGMA table_info({quoted(name)})")
-            for name, is_table in found
-            if is_table
-        }
-        self.tables = {name: tuple(row[1] for row in rows) for name, rows in columns.items()}
+        for name, is_table in found:
+            if is_table:
+                columns = self.rows(f"PRAGMA table_info({quoted(name)})")
+                self.tables[name] = tuple(row[1] for row in columns)
+                keys = [row for row in columns if row[5]]
+                if len(keys) == 1 and str(keys[0][2]).upper() == "INTEGER":
+                    self._row_ids[name] = keys[0][1]
 
     def close(self) -> None:
         """Disconnect."""
         for connection in (self._arrow_connection, self._connection):
             if connection is not None:
                 connection.close()
+
+    def require(self, table: str, columns: Iterable[str]) -> None:
+        """Raise ProfileReadError if the table or one of these columns doesn't exist. The error
+        names the most similar table or column.
+        """
+        if table not in self.tables:
+            raise self._lacking(f"there is no table {table}", table, self.tables)
+        present = {column.lower() for column in self.tables[table]}
+        for column in columns:
+            if column.lower() not in present:
+                raise self._lacking(
+                    f"there is no column {column} in table {table}", column, self.tables[table]
+                )
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a query that has few rows."""
+        self._check(table for table in self.tables if table in sql)
+        return self._connection.execute(sql).fetchall()
+
+    def columns(
+        self, sql: str, texts: Codes, strings: tuple[str, str] = ("", "")
+    ) -> dict[str, np.ndarray]:
+        """Return the columns of a query.
+
+        - strings: the table of strings, and its column.
+
+        Columns are int64 with `ABSENT` for a missing value. These columns have other types:
+
+        - the string columns of the event table, and columns whose name ends with `_text`, are int32
+          codes of `texts`, with `NO_TEXT` for a missing string.
+        - columns whose name ends with `_string` contain identifiers of strings, and become int32
+          codes without this end of the name.
+        - `grid_x`, `grid_y` and `grid_z` become the column `grid`, and `block` in the same way.
+        - `kind` is the int8 position in `KINDS`, or -1.
+        - `value` is float64, with NaN for anything but a finite number.
+
+        An integer column may contain any value. Values that aren't integers become `ABSENT`. If the
+        column contains identifiers, `warnings` gets a sentence about these values.
+        """
+        self._check(table for table in self.tables if table in sql)
+        names = [column[0] for column in self._connection.execute(f"{sql}\nLIMIT 0").description]
+        chosen = {name: _TYPED.get(_type_of(name), "{0}").format(name) for name in names}
+        try:
+            found = self._arrays(sql, chosen, texts)
+        except (OSError, TypeError):
+            # The driver infers types from the first rows and fails if a later value has another
+            # type, so SQLite must check each value.
+            integers = [name for name in names if _type_of(name) == "integer"]
+            identifiers = [
+                name for name in integers if is_identifier(name) or name.endswith("_string")
+            ]
+            self._note_misread(sql, identifiers)
+            found = self._arrays(
+                sql, chosen | {name: _INTEGER.format(name) for name in integers}, texts
+            )
+        for shape in {name[:-2] for name in names if re.fullmatch(r"(grid|block)_x", name)}:
+            found[shape] = shape_codes([found.pop(f"{shape}_{axis}") for axis in "xyz"], texts)
+        for name in [name for name in names if name.endswith("_string")]:
+            codes = self._text_codes(found.pop(name), texts, strings)
+            found[name.removesuffix("_string")] = codes
+        return found
+
+    def _text_codes(self, ids: np.ndarray, texts: Codes, strings: tuple[str, str]) -> np.ndarray:
+        """Return int32 codes of the strings with these identifiers. If a string is missing from the
+        file, its code is NO_TEXT.
+        """
+        table, column = map(quoted, strings)
+        positions, unique = pd.factorize(ids)
+        self._check([strings[0]])
+        found: dict[int, Any] = {}
+        for start in range(0, len(unique), _IDS_AT_ONCE):
+            wanted = ", ".join(map(str, unique[start : start + _IDS_AT_ONCE].tolist()))
+            found |= self.rows(f"SELECT id, {column} FROM {table} WHERE id IN ({wanted})")
+        codes = [
+            texts[found[number]] if isinstance(found.get(number), str) else NO_TEXT
+            for number in unique.tolist()
+        ]
+        return by_code(codes, positions, NO_TEXT, np.int32)
+
+    def _note_misread(self, sql: str, columns: Sequence[str]) -> None:
+        strange = ", ".join(f"sum(typeof({name}) NOT IN ('integer', 'null'))" for name in columns)
+        (counts,) = self.rows(f"SELECT {strange} FROM ({sql})") if strange else ((),)
+        self.warnings += [
+            f"{self.path.name}: {count:,} values for the column {name.removesuffix('_string')}"
+            " aren't integers, so they were left out. Likely cause: the file is damaged, or another"
+            " program changed it."
+            for name, count in zip(columns, counts, strict=True)
+            if count
+        ]
+
+    def _arrays(self, sql: str, chosen: dict[str, str], texts: Codes) -> dict[str, np.ndarray]:
+        expressions = ", ".join(f"{expression} AS {name}" for name, expression in chosen.items())
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in chosen}
+        codes: dict[bytes, int] = {_NOTHING: NO_TEXT}
+        for batch in self._batches(f"SELECT {expressions} FROM ({sql})"):
+            for name, values in zip(chosen, batch.columns, strict=True):
+                parts[name].append(_array(values, _type_of(name), codes, texts))
+        empty = {"text": np.int32, "real": np.float64}
+        found = {}
+        for name in chosen:
+            # Free each part after copying it, so a large table is never in memory twice.
+            own = parts.pop(name) or [np.empty(0, empty.get(_type_of(name), np.int64))]
+            found[name] = np.concatenate(own)
+        if "kind" in found:
+            of_text = [KIND_CODE.get(text, NOT_KEPT) for text in texts]
+            found["kind"] = np.array([*of_text, NOT_KEPT], np.int8)[found["kind"]]
+        return found
+
+    def _batches(self, sql: str) -> Iterator[Any]:
+        if self._arrow_connection is None:
+            self._arrow_connection = _arrow_connected(self._uri)
+        # The driver takes half the time of Python's sqlite3 and numpy.
+        with self._arrow_connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
+            cursor.execute(sql)
+            # A query without rows has one empty batch without valid types.
+            yield from (batch for batch in cursor.fetch_record_batch() if batch.num_rows)
 
     def _check(self, tables: Iterable[str]) -> None:
         """Raise ProfileReadError if the structure of one of these tables is damaged. Each table is
@@ -271,6 +256,55 @@ class Database:
                 if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
                     raise _damaged(self.path, " ".join(finding.split()))
 
+    def refuse_repeated(self, table: str, column: str) -> None:
+        """Raise ProfileReadError if a column that identifies the rows of a table isn't unique.
+
+        If identifiers are repeated, the links between the file's tables are meaningless, and a
+        query that follows the links may return any number of rows.
+        """
+        if self._row_ids.get(table) == column:
+            return
+        key, name = quoted(column), quoted(table)
+        ((count, repeated),) = self.rows(
+            f"SELECT count({key}), count({key}) - count(DISTINCT {key}) FROM {name}"
+        )
+        if repeated:
+            raise ProfileReadError(
+                self.path,
+                f"{repeated} of {count} rows of {table} have the same identifier as another row",
+                "files of several runs were merged without renumbering",
+                "read the files individually",
+            )
+
+    def doubts(self, optional: Mapping[str, Iterable[str]], others: Iterable[str]) -> list[str]:
+        """Return warnings about optional tables and columns that are probably in the file under
+        another name.
+
+        A table or column is probably in the file if the file has a view with its name, or a name
+        that differs by one character. The names of `others` and of other columns don't count.
+        """
+        unknown = {*self._names} - {*others, *optional}
+        similar = []
+        for table, columns in optional.items():
+            if table not in self.tables:
+                if table in self._names:
+                    similar.append(f"the table {table} (the file has a view of this name)")
+                similar += [
+                    f"the table {table} (the file has {near!r})" for near in _near(table, unknown)
+                ]
+                continue
+            present = {*self.tables[table]}
+            similar += [
+                f"the column {column} of {table} (the file has {near!r})"
+                for column in {*columns} - present
+                for near in _near(column, present - {*columns})
+            ]
+        return [
+            f"{self.path.name}: {what} is missing, so its content was left out. Likely cause: the"
+            " file is damaged, or another program changed it."
+            for what in similar
+        ]
+
     def _lacking(self, finding: str, name: str, candidates: Iterable[str]) -> ProfileReadError:
         near = get_close_matches(name, list(candidates), n=1, cutoff=0.7)
         return ProfileReadError(
@@ -280,31 +314,46 @@ class Database:
             "check which tool and version recorded the file",
         )
 
-    def _numbers(
-        self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = ""
-    ) -> list[np.ndarray]:
-        parts = [
-            _arrays(batch, dtype) for batch in self._batches(table, ", ".join(expressions), where)
-        ]
-        if not parts:
-            return [np.empty(0, dtype) for _ in expressions]
-        # Free each part after copying it, so a large table is never in memory twice.
-        return [np.concatenate([part.pop(0) for part in parts]) for _ in expressions]
 
-    def _batches(self, table: str, expressions: str, where: str = "") -> Iterator[Any]:
-        self._check([table])
-        if self._arrow_connection is None:
-            self._arrow_connection = _arrow_connected(self._uri)
-        # The driver takes half the time of Python's sqlite3 and numpy. Without NOT INDEXED, SQLite
-        # may use the order of an index.
-        statement = f"SELECT {expressions} FROM {quoted(table)} NOT INDEXED" + (
-            f" WHERE {where}" if where else ""
-        )
-        with self._arrow_connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
-            cursor.execute(statement)
-            # A table without rows is one empty batch without valid types.
-            yield from (batch for batch in cursor.fetch_record_batch() if batch.num_rows)
+NOT_KEPT = -1
+"""The kind of events that aren't work, such as barriers."""
+
+_NOTHING = b"\0"
+_TYPED = {
+    # Text is read as bytes, because the driver rejects invalid UTF-8.
+    "text": "CASE typeof({0}) WHEN 'text' THEN CAST({0} AS BLOB) ELSE x'00' END",
+    "real": "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS REAL) ELSE 9e999 END",
+}
+_INTEGER = f"CASE typeof({{0}}) WHEN 'integer' THEN {{0}} ELSE ({ABSENT + 1} - 1) END"
+"""Guards for the values of a column. SQL has no literal for ABSENT, so it is a difference."""
+
+
+def _type_of(column: str) -> str:
+    if column in TEXT_COLUMNS or column in _OTHER_TEXTS or column.endswith("_text"):
+        return "text"
+    return "real" if column == "value" else "integer"
+
+
+_OTHER_TEXTS = ("kind", "unit", "kernel")
+
+
+def _array(values: Any, sort: str, codes: dict[bytes, int], texts: Codes) -> np.ndarray:
+    """Return one batch of a column as numbers."""
+    if sort == "text":
+        encoded = values.dictionary_encode()
+        for text in encoded.dictionary.to_pylist():
+            if text not in codes:
+                codes[text] = texts[_decoded(text)]
+        of_batch = np.array([codes[text] for text in encoded.dictionary.to_pylist()], np.int32)
+        return of_batch[encoded.indices.to_numpy()]
+    if sort == "integer" and values.null_count:
+        values = values.fill_null(ABSENT)
+    array = values.to_numpy(zero_copy_only=False)
+    if sort == "real":
+        return np.where(np.isfinite(array), array, np.nan)
+    if array.dtype != np.int64:
+        raise TypeError(f"{array.dtype} instead of int64")
+    return array
 
 
 def quoted(name: str) -> str:
@@ -486,94 +535,180 @@ def database_files(
     return [file for file in named if file not in others], others
 
 
-def text_codes(
-    database: Database,
-    ids: np.ndarray,
-    texts: Codes,
-    table: str = "rocpd_string",
-    column: str = "string",
-) -> np.ndarray:
-    """Return int32 codes of the strings with these identifiers. If a string is missing from the
-    file, its code is NO_TEXT.
-    """
-    positions, unique = pd.factorize(ids)
-    stated = database.texts(table, unique, column)
-    codes = [texts[stated[number]] if number in stated else NO_TEXT for number in unique.tolist()]
-    return by_code(codes, positions, NO_TEXT, np.int32)
-
-
 MAX_BROKEN_LINKS_SHARE = 0.9
 """Maximum share of broken references in a vital link. Above this share, the file is rejected
 because the other rows are useless without the missing data.
 """
 
 
-@dataclass(frozen=True)
-class Link:
-    """A column that contains the `id` of rows in another table.
+class Schema:
+    """The tables of a format, as the file `schema.toml` in the folder of its reader describes them.
 
-    - what: the plural name of these rows.
-    - vital: True if a file is rejected when nearly all of these rows are missing.
+    - required, optional: the columns of each table that the reader uses.
+    - links: for each table, the columns that refer to the `id` of another table: column, target,
+      what the target contains, and `vital` if a file is useless without nearly all of these rows.
+    - unique: the column of each table that identifies its rows.
+    - strings: the table to which the columns `NAME_string` of the queries refer.
     """
 
-    table: str
-    column: str
-    target: str
-    what: str
-    vital: bool = False
+    def __init__(self, package: str) -> None:
+        self._folder = resources.files(package)
+        parsed = tomllib.loads(self._folder.joinpath("schema.toml").read_text("utf-8"))
+        self.required: dict[str, list[str]] = parsed["required"]
+        self.optional: dict[str, list[str]] = parsed["optional"]
+        self.links: dict[str, list[list[str]]] = parsed["links"]
+        self.unique: dict[str, str] = parsed["unique"]
+        self.strings: str = parsed.get("strings", "")
 
-    def in_file(self, names: Mapping[str, str]) -> Link:
-        """Return the same link, but with the table names that the file uses."""
-        return Link(names[self.table], self.column, names[self.target], self.what, self.vital)
+    def query(self, name: str) -> str:
+        """Return the SQL of a file in the reader's folder."""
+        return self._folder.joinpath(f"{name}.sql").read_text("utf-8")
 
 
-@dataclass(frozen=True)
-class Loss:
-    """A count of the rows in a table that refer to missing data: `count` of `total` rows.
+class Tables:
+    """The tables of a format in a file, under the names of the schema.
 
-    - problem: the problem with these rows, such as "refer to missing operations".
+    - suffix: the end of each table's name in the file.
+    - others: tables in the file that take the place of missing ones.
     """
 
-    count: int
-    total: int
-    table: str
-    problem: str
-    vital: bool
+    def __init__(
+        self, database: Database, schema: Schema, suffix: str = "", others: Mapping[str, str] = {}
+    ) -> None:
+        self.database, self.schema, self.suffix = database, schema, suffix
+        self._others = {
+            name: other for name, other in others.items() if name not in database.tables
+        }
 
-    def __str__(self) -> str:
-        return f"{self.count:,} of {self.total:,} rows of {self.table} {self.problem}"
+    def name(self, table: str) -> str:
+        """Return the name of a table in the file."""
+        return self._others.get(table, table) + self.suffix
 
+    def has(self, table: str) -> bool:
+        """Return True if the file has this table."""
+        return self.name(table) in self.database.tables
 
-def dangling(database: Database, links: Iterable[Link]) -> list[Loss]:
-    """Return the losses that broken references cause. Links are skipped if the file doesn't contain
-    their tables or columns.
-    """
-    losses = []
-    there: dict[str, np.ndarray] = {}
-    for link in links:
-        has_column = link.column in database.tables.get(link.table, ())
-        if not has_column or link.target not in database.tables:
-            continue
-        named = database.integers(link.table, [link.column])[link.column]
-        named = named[named != ABSENT]
-        if link.target not in there:
-            there[link.target] = database.integers(link.target, ["id"])["id"]
-        if count := int((first_equal(there[link.target], named) < 0).sum()):
-            what = f"refer to missing {link.what}"
-            losses.append(Loss(count, len(named), link.table, what, link.vital))
-    return losses
+    def require(self) -> None:
+        """Raise ProfileReadError if required tables or columns are missing, or if identifiers of
+        rows aren't unique.
+        """
+        for table, columns in self.schema.required.items():
+            self.database.require(self.name(table), columns)
+        for table, column in self.schema.unique.items():
+            if column in self.database.tables.get(self.name(table), ()):
+                self.database.refuse_repeated(self.name(table), column)
 
+    def sql(self, query: str) -> str:
+        """Return a query with the names of the tables in the file. Missing optional tables have no
+        rows, and missing optional columns contain NULL.
+        """
+        missing = []
+        for table, columns in self.schema.optional.items():
+            name = self.name(table)
+            present = self.database.tables.get(name, ())
+            absent = [
+                f"NULL AS {quoted(column)}"
+                for column in columns
+                if column not in present and re.search(rf"\b{column}\b", query)
+            ]
+            if absent and re.search(rf"\b{table}\b", query):
+                source = f"SELECT *, {', '.join(absent)} FROM main.{quoted(name)}"
+                nothing = f"SELECT {', '.join(absent)} WHERE 0"
+                missing.append(f"{quoted(name)} AS ({source if present else nothing})")
+        known = {*self.schema.required, *self.schema.optional}
+        named = re.sub(
+            r"\b[a-z]+_\w+\b",
+            lambda match: quoted(self.name(match[0])) if match[0] in known else match[0],
+            query,
+        )
+        if not missing:
+            return named
+        extended = re.sub(r"^WITH\b", ",", named.lstrip(), count=1)
+        return f"WITH {', '.join(missing)} {extended}"
 
-def losses_told(database: Database, losses: Iterable[Loss], cause: str) -> list[str]:
-    """Return a warning about all losses, if there are any. Raises ProfileReadError if nearly all
-    rows that a vital link refers to are missing.
-    """
-    losses = list(losses)
-    for loss in losses:
-        if loss.vital and loss.count >= MAX_BROKEN_LINKS_SHARE * loss.total:
-            raise ProfileReadError(
-                database.path, str(loss), cause, "copy it again, or record again"
+    def columns(self, query: str, texts: Codes) -> dict[str, np.ndarray]:
+        """Return the columns of the query in a file of the reader's folder. See
+        `Database.columns`.
+        """
+        strings = (self.name(self.schema.strings), "string")
+        return self.database.columns(self.sql(self.schema.query(query)), texts, strings)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query that has few rows."""
+        return self.database.rows(self.sql(query))
+
+    def doubts(self) -> list[str]:
+        """Return warnings about values of the wrong type, and about optional tables and columns
+        that seem to be missing.
+        """
+        optional = {self.name(table): columns for table, columns in self.schema.optional.items()}
+        named = self.database.doubts(optional, map(self.name, self.schema.required))
+        warnings, self.database.warnings = [*named, *self.database.warnings], []
+        return warnings
+
+    def losses(self, cause: str, *further: tuple[str, str, bool]) -> list[str]:
+        """Return a warning about all broken references, if there are any.
+
+        - further: queries for other counts of lost and of all rows, the problem, and whether the
+          file is useless if nearly all rows are lost.
+
+        Raises ProfileReadError if nearly all references of a vital link are broken.
+        """
+        counts = [
+            (*row, problem, is_vital)
+            for query, problem, is_vital in further
+            for row in self.rows(query)
+        ]
+        counts += self._broken_links()
+        told = []
+        for count, total, problem, is_vital in counts:
+            if count:
+                told.append(f"{count:,} of {total:,} rows of {problem}")
+            if count and is_vital and count >= MAX_BROKEN_LINKS_SHARE * total:
+                raise ProfileReadError(
+                    self.database.path, told[-1], cause, "copy it again, or record again"
+                )
+        lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
+        return [f"{self.database.path.name}: {'; '.join(told)}. {lost}"] if told else []
+
+    def _broken_links(self) -> list[tuple[int, int, str, bool]]:
+        """Return the numbers of broken and of all references for each link, the problem, and
+        whether the link is vital.
+        """
+        counts = []
+        for source, links in self.schema.links.items():
+            present = self.database.tables.get(self.name(source), ())
+            there = [link for link in links if link[0] in present and self.has(link[1])]
+            # One query reads each table only once.
+            columns = ", ".join(
+                f"coalesce(sum(typeof({column}) = 'integer' AND {column} NOT IN (SELECT id FROM"
+                f" {target})), 0), count({column})"
+                for column, target, *_ in there
             )
-    told = "; ".join(map(str, losses))
-    lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
-    return [f"{database.path.name}: {told}. {lost}"] if told else []
+            found = iter(self.rows(f"SELECT {columns} FROM {source}")[0] if there else ())
+            for _, _, what, *vital in there:
+                problem = f"{self.name(source)} refer to missing {what}"
+                counts.append((next(found), next(found), problem, bool(vital)))
+        return counts
+
+
+def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
+    """Return the columns of a query as a table of counter samples, and the number of unusable
+    samples for each reason.
+    """
+    columns = {
+        name: by_code(texts, values, None, object)
+        if _type_of(name) == "text"
+        else nullable(values.copy(), COUNTER_COLUMNS.get(name, "Int64"))
+        if _type_of(name) == "integer" and name != "time_ns"
+        else values
+        for name, values in found.items()
+    }
+    table = pd.DataFrame(columns, copy=False)
+    duration = found.get("duration_ns", np.zeros(len(table), np.int64))
+    end = found["time_ns"] + np.where(duration == ABSENT, 0, duration)
+    sound = (found["time_ns"] > 0) & (end >= found["time_ns"]) & (end < LATEST_START_NS)
+    sound &= np.isfinite(found["value"]) & (found["name"] != NO_TEXT)
+    again = sound & table.duplicated().to_numpy()
+    lost = {"from incomplete samples": ~sound, f"from samples {REPEATED}": again}
+    return table[sound & ~again], +Counter({why: int(rows.sum()) for why, rows in lost.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof.io.sqlite import open_database
-from tidyprof.tables.codes import ABSENT, KIND_CODE, first_equal, taken
+from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, taken
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import event_table
 from tidyprof.tables.records import Records, joined
@@ -49,101 +50,34 @@ def mixed(tmp_path) -> Path:
     )
 
 
-def test_integers_of_a_column_of_many_sorts(mixed):
+def test_values_of_many_sorts(mixed):
     with open_database(mixed) as opened:
-        values = opened.integers("t", ["a"])["a"]
-    assert values.dtype == np.int64
-    assert values[:20_000].tolist() == list(range(20_000))
-    assert values[20_000:].tolist() == [ABSENT] * 5 + [2**63 - 1]
-
-
-def test_reals_of_a_column_of_many_sorts(mixed):
-    with open_database(mixed) as opened:
-        values = opened.reals("t", "b")
-    assert values[19_999:20_000].tolist() == [19_999.0]
-    assert np.isnan(values[[20_000, 20_001, 20_003, 20_004]]).all()
-    assert values[[20_002, 20_005]].tolist() == [1.5, -1.0]
-
-
-@pytest.mark.parametrize(
-    ("definition", "numbers"),
-    [
-        ("(id integer primary key, v)", range(1, 100)),
-        ("(id integer primary key, v)", [-(2**63), -5, 0, 2, 3, 2**40, 2**63 - 1]),
-        ("(id integer primary key, v)", [7]),
-        ("(id integer primary key, v)", []),
-        ("(id integer, v)", [5, 3, 4, 1, 2, 9, 8, 7, 6, 0]),
-        ("(id integer primary key, v) WITHOUT ROWID", range(50)),
-        ("(id integer, v, rowid text, _ROWID_ text, oid text)", [5, 3, 4, 1, 2, 9, 8]),
-        ("(id integer, v, rowid text)", [5, 3, 4, 1, 2, 9, 8]),
-    ],
-    ids=[
-        "dense",
-        "far apart",
-        "one",
-        "none",
-        "not a key",
-        "without numbers",
-        "no name for numbers",
-        "shadowed",
-    ],
-)
-def test_rows_come_complete_and_in_order(tmp_path, definition, numbers):
-    statements = [f"INSERT INTO t (id, v) VALUES ({number}, {number % 7})" for number in numbers]
-    path = database(tmp_path / "t.db", f"CREATE TABLE t {definition}", *statements)
-    with open_database(path) as opened:
-        found = opened.integers("t", ["id", "v"])
-        chosen = opened.integers("t", ["id"], where="v = 1 OR v = 2")["id"]
-        codes, labels = opened.coded_texts("t", "v")
-        reals = opened.reals("t", "v")
-    assert found["id"].tolist() == list(numbers)
-    assert found["v"].tolist() == [number % 7 for number in numbers]
-    assert chosen.tolist() == [number for number in numbers if number % 7 in (1, 2)]
-    assert [labels[code] for code in codes] == [str(number % 7) for number in numbers]
-    assert reals.tolist() == [number % 7 for number in numbers]
-
-
-def test_an_index_does_not_change_the_order_of_rows(tmp_path):
-    statements = ["CREATE TABLE t (id integer primary key, v)", "CREATE INDEX i ON t (v)"]
-    path = database(tmp_path / "t.db", *statements, "INSERT INTO t VALUES (1, 5), (2, 4), (3, 6)")
-    with open_database(path) as opened:
-        codes, labels = opened.coded_texts("t", "v")
-        assert [labels[code] for code in codes] == ["5", "4", "6"]
-        assert opened.integers("t", ["v"])["v"].tolist() == [5, 4, 6]
+        found = opened.columns("SELECT a AS thread, b AS value FROM t", Codes())
+        (warning,) = opened.warnings
+    assert found["thread"].dtype == np.int64
+    assert found["thread"][:20_000].tolist() == list(range(20_000))
+    assert found["thread"][20_000:].tolist() == [ABSENT] * 5 + [2**63 - 1]
+    assert found["value"][19_999] == 19_999
+    assert np.isnan(found["value"][[20_000, 20_001, 20_003, 20_004]]).all()
+    assert found["value"][[20_002, 20_005]].tolist() == [1.5, -1.0]
+    assert "4 values for the column thread" in warning
 
 
 @pytest.mark.parametrize(
     "texts", [[], ["a"], ["a"] * 5, ["b", "a", "b"], ["", "é", "a\x00b"] * 7000]
 )
-def test_coded_texts(tmp_path, texts):
-    path = database(tmp_path / "t.db", "CREATE TABLE t (s text)")
-    connection = sqlite3.connect(path)
-    connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
-    connection.commit()
-    connection.close()
-    with open_database(path) as opened:
-        codes, labels = opened.coded_texts("t", "s")
-    assert [labels[code] for code in codes] == texts
-
-
-@pytest.mark.parametrize("count", [0, 1, 499, 1001, 6000])
-def test_texts_by_identifier(tmp_path, count):
+def test_texts_are_codes(tmp_path, texts):
     path = database(tmp_path / "t.db", "CREATE TABLE t (id integer primary key, string text)")
-    connection = sqlite3.connect(path)
-    connection.executemany(
-        "INSERT INTO t VALUES (?, ?)",
-        [(number, f"text {number}") for number in range(0, 12_000, 2)],
-    )
-    connection.commit()
-    connection.close()
-    wanted = np.arange(count) * 3
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executemany("INSERT INTO t (string) VALUES (?)", [(text,) for text in texts])
+        connection.commit()
+    codes = Codes()
+    query = "SELECT string AS name, id + 1 AS operator_string FROM t ORDER BY id"
     with open_database(path) as opened:
-        found = opened.texts("t", wanted)
-    assert found == {
-        number: f"text {number}"
-        for number in wanted.tolist()
-        if number % 2 == 0 and number < 12_000
-    }
+        found = opened.columns(query, codes, ("t", "string"))
+    labels = [*codes, None]
+    assert [labels[code] for code in found["name"]] == texts
+    assert [labels[code] for code in found["operator"]] == [*texts, None][1 : len(texts) + 1]
 
 
 # Matching and nesting

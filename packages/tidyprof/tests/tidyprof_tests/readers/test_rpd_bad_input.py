@@ -239,4 +239,4 @@ def test_identifiers_that_are_no_whole_numbers_are_told(tmp_path):
     path = tmp_path / "x.rpd"
     changed("UPDATE rocpd_op SET gpuId = 'two' WHERE id < 3")(path)
     warnings = "".join(read_rpd(path).meta["warnings"])
-    assert "2 values of gpuId in rocpd_op" in warnings
+    assert "2 values for the column device" in warnings

@@ -1,14 +1,18 @@
 """Reader for rocpd databases. These are SQLite files (`*_results.db`) from rocprofv3 and
 rocprofiler-systems in ROCm 7.
+
+The SQL files in this folder are the queries, and `schema.toml` lists the tables that they use.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,29 +20,28 @@ import pandas as pd
 from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite import database_files, open_database
-from tidyprof.readers.rocpd.events import (
-    read_allocations,
-    read_calls,
-    read_copies,
-    read_events,
-    read_kernels,
-    read_samples,
+from tidyprof.io.sqlite import (
+    NAMELESS,
+    Database,
+    Schema,
+    Tables,
+    database_files,
+    open_database,
+    samples_of,
 )
-from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
-from tidyprof.readers.rocpd.tables import Machine, ProcessTables, process_suffixes, read_machine
+from tidyprof.readers.rocpd.recognition import MARKING_TABLE, PATTERNS, is_rocpd
 from tidyprof.tables.codes import (
     ABSENT,
     KIND_CODE,
-    ON_DEVICE,
+    NO_TEXT,
     Codes,
+    by_code,
     first_equal,
-    mapped,
-    nullable,
+    refined,
     taken,
 )
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
-from tidyprof.tables.damage import cut_hip_overlaps
+from tidyprof.tables.damage import cut_hip_overlaps, without_damage
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import (
     Part,
@@ -49,6 +52,44 @@ from tidyprof.tables.profiles import (
     selected_rank,
 )
 from tidyprof.tables.records import Records, joined
+
+SCHEMA = Schema(__package__)
+SCHEMA_MAJOR = "3"
+"""Major version of the schema that this reader supports. Schema version 4 stores tracks
+differently.
+"""
+
+KIND_OF_QUERY = {
+    "kernels": "kernel",
+    "copies": "copy",
+    "regions": "runtime",
+    "allocations": "runtime",
+    "samples": "sample",
+}
+"""Kind of the events that each query returns. Regions are ranges or calls, based on their category.
+"""
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Environment variables that contain a process's rank, in order of preference. They are set by
+torchrun, Open MPI, PMIx, PMI and Slurm.
+"""
+
+_CALL = re.compile(
+    r"(?!(rocm_)?marker).*(api|rccl|nccl|ompt|kfd|mpi|allocation|scratch)", re.IGNORECASE
+)
+_LOST = "rows were deleted or were never written"
+_SUFFIX = re.compile(
+    rf"{MARKING_TABLE}(|_[0-9a-fA-F]{{8}}(?:_[0-9a-fA-F]{{4}}){{3}}_[0-9a-fA-F]{{12}})"
+)
+_AGENT_COLUMNS = (
+    "id",
+    "type",
+    "absolute_index",
+    "logical_index",
+    "type_index",
+    "name",
+    "product_name",
+)
 
 
 @dataclass
@@ -64,15 +105,30 @@ class RocpdProcess:
     device_events: int
 
 
+def process_suffixes(database: Database) -> list[str]:
+    """Return the suffixes of the table names, one per process in the file. Raises ProfileReadError
+    if the file contains no process.
+    """
+    found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
+    if found:
+        return sorted(found)
+    if "rocpd_api_ops" in database.tables:
+        raise ProfileReadError(
+            database.path,
+            "the file is from rocmProfileData, not a rocpd database from ROCm 7",
+            "both tools use the name rocpd for their files",
+            "read the file with read_rpd",
+        )
+    database.require(MARKING_TABLE, ())
+    return []
+
+
 def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
     """Read the data of every process in one file."""
     with open_database(path, maximum_bytes) as database:
-        suffixes = process_suffixes(database)
-        found = [ProcessTables(database, suffix) for suffix in suffixes]
-        versions = [tables.require() for tables in found]
-        processes = [
-            _read(tables, version, texts) for tables, version in zip(found, versions, strict=True)
-        ]
+        found = [Tables(database, SCHEMA, suffix) for suffix in process_suffixes(database)]
+        stated = [_metadata(tables) for tables in found]
+        processes = [_read(*process, texts) for process in zip(found, stated, strict=True)]
     if not any(process.part.records.total for process in processes):
         raise NothingRecordedError(
             path,
@@ -83,129 +139,163 @@ def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdPr
     return processes
 
 
-def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
-    machine = read_machine(tables)
-    events = read_events(tables, texts)
-    calls = read_calls(tables, machine, events, texts)
-    kernels = read_kernels(tables, machine, events, texts)
-    copies = read_copies(tables, machine, events, texts)
-    allocations = read_allocations(tables, machine, events, texts)
-    values = _counter_values(tables)
-    samples, sample_times = read_samples(
-        tables, machine, events, texts, values["event_id"].unique()
-    )
+def _metadata(tables: Tables) -> dict[str, Any]:
+    """Return the entries of rocpd_metadata. Raises ProfileReadError if this reader doesn't support
+    the version of the schema, or if tables or columns are missing.
+    """
+    tables.database.require(tables.name("rocpd_metadata"), ("tag", "value"))
+    stated = dict(tables.rows("SELECT tag, value FROM rocpd_metadata"))
+    version = str(stated.get("schema_version", ""))
+    if version.partition(".")[0] != SCHEMA_MAJOR:
+        raise ProfileReadError(
+            tables.database.path,
+            f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
+            "this reader doesn't support the profiler's ROCm version yet",
+            "convert the file (rocpd convert -i FILE -f csv), and read the CSV files",
+        )
+    tables.require()
+    return stated
+
+
+def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> RocpdProcess:
     path = tables.database.path
-    stated = dict(tables.rows("metadata", "tag", "value"))
-    facts = {"tool": "rocpd", "tool_version": f"schema version {version}"} | machine.facts
+    facts = {"tool": "rocpd", "tool_version": f"schema version {stated['schema_version']}"}
+    facts |= _machine(tables)
     if origin := stated_origin(stated.get(MARK)):
         facts["origin"] = origin
-    counters = _counters(tables, machine, values, kernels, calls, sample_times, texts)
-    records = joined([kernels, copies, calls, allocations, samples])
-    is_call = np.zeros(len(records), bool)
-    first = len(kernels) + len(copies)
-    is_call[first : first + len(calls)] = calls["kind"] == KIND_CODE["runtime"]
-    _note_launching_thread(records)
+    values = tables.columns("counters", texts)
+    found = {query: _read_events(tables, query, texts) for query in KIND_OF_QUERY}
+    samples = found["samples"]
+    moments = {name: samples[name] for name in ("event_id", "start_ns")}
+    samples.keep(~np.isin(samples["event_id"], values["event_id"]))
+    for records in found.values():
+        without_damage(path, records, {NAMELESS: records["name"] == NO_TEXT})
+        records["kind"] = refined(records["kind"], records["name"], texts)
+    counters, lost = _counters(values, found, moments, texts)
+    records = joined([*found.values()])
+    records.dropped += lost
+    is_call = np.concatenate(
+        [
+            (part["kind"] == KIND_CODE["runtime"]) & (query == "regions")
+            for query, part in found.items()
+        ]
+    )
     launches = link(records, is_call)
-    overlaps = cut_hip_overlaps(path, records)
-    doubts = tables.doubts()  # must precede the search for tables that refer to events
+    alone = tables.schema.query("events_alone")
+    problem = f"{tables.name('rocpd_event')} belong to no dispatch, copy, call or other record"
+    pids, ranks = _processes(tables)
     part = Part(
         path,
         records,
         [counters],
         facts,
-        rank=machine.rank,
-        processes=list(machine.processes.values()),
+        # A merged file can contain several ranks. In that case, the rank is unknown.
+        rank=ranks.pop() if len(ranks) == 1 else None,
+        processes=pids,
         shared_launches=launches.shared,
         warnings=[
-            *tables.warnings_of_losses(),
-            *_warnings(path, kernels, copies),
-            *overlaps,
-            *doubts,
+            *tables.losses(_LOST, (alone, problem, True)),
+            *_warnings(path, found["kernels"], found["copies"]),
+            *cut_hip_overlaps(path, records),
+            *tables.doubts(),
         ],
     )
-    return RocpdProcess(part, str(stated.get("guid", "")), len(kernels) + len(copies))
-
-
-def _note_launching_thread(records: Records) -> None:
-    """Move the thread of device work to `launch_thread`. If the launching call is known, `link`
-    later replaces this value.
-    """
-    on_device = ON_DEVICE[records["kind"]]
-    records["launch_thread"] = np.where(on_device, records["thread"], ABSENT)
-    records["thread"] = np.where(on_device, ABSENT, records["thread"])
-
-
-def _counter_values(tables: ProcessTables) -> pd.DataFrame:
-    """Return counter values per event. As in rocpd's own view, each value is the sum over all
-    instances of a hardware block.
-    """
-    if not tables.has("pmc_event", "event_id", "pmc_id", "value"):
-        return pd.DataFrame({"event_id": [], "pmc_id": [], "value": []})
-    # Rows with a sample_id (schema 3.0.3) are periodic hardware samples. rocpd's view also leaves
-    # them out.
-    found = tables.integers("pmc_event", ("event_id", "pmc_id"), ("sample_id",))
-    table = pd.DataFrame(
-        found | {"value": tables.database.reals(tables.name("pmc_event"), "value")}
+    return RocpdProcess(
+        part, str(stated.get("guid", "")), len(found["kernels"]) + len(found["copies"])
     )
-    if "sample_id" in found:
-        table = table[found["sample_id"] == ABSENT]
-    table = table[np.isfinite(table["value"])]
-    return table.groupby(["event_id", "pmc_id"], sort=False, as_index=False)["value"].sum()
 
 
-class _Pmc(NamedTuple):
-    name: str | None = None
-    unit: str | None = None
-    agent: int | None = None
+def _read_events(tables: Tables, query: str, texts: Codes) -> Records:
+    """Return the events of a query, including damaged ones."""
+    columns = tables.columns(query, texts)
+    rows = len(columns["start_ns"])
+    columns["kind"] = np.full(rows, KIND_CODE[KIND_OF_QUERY[query]], np.int8)
+    if query == "regions":
+        is_call = by_code(
+            [bool(_CALL.match(text)) for text in texts], columns["source_category"], False
+        )
+        columns["kind"][~is_call] = KIND_CODE["annotation"]
+    if query == "kernels":
+        symbols = tables.columns("symbols", texts)
+        symbol = first_equal(symbols.pop("id"), columns.pop("kernel_id"))
+        columns["name"] = taken(symbols.pop("name"), symbol, NO_TEXT)
+        columns |= {name: taken(values, symbol) for name, values in symbols.items()}
+    if "message_text" in columns:
+        message = columns.pop("message_text")
+        columns["name"] = np.where(message == NO_TEXT, columns["name"], message)
+    return Records(columns)
 
 
 def _counters(
-    tables: ProcessTables,
-    machine: Machine,
-    values: pd.DataFrame,
-    kernels: Records,
-    calls: Records,
-    sample_times: np.ndarray,
+    values: dict[str, np.ndarray],
+    found: dict[str, Records],
+    moments: dict[str, np.ndarray],
     texts: Codes,
-) -> pd.DataFrame:
-    """Return counter samples.
+) -> tuple[pd.DataFrame, Counter[str]]:
+    """Return counter samples, and the number of unusable ones.
 
-    The timestamp of a sample is the start time of the dispatch or call. Without a dispatch or call,
-    it is the time in the database.
+    The time of a sample is the start of its dispatch or call, or the time in the database.
     """
-    if not len(values):
-        return pd.DataFrame()
-    described = {
-        number: _Pmc(name, unit, agent)
-        for number, name, unit, agent in tables.rows("info_pmc", "id", "name", "units", "agent_id")
-    }
-    event = values["event_id"].to_numpy(np.int64)
-    kernel, call = first_equal(kernels["event_id"], event), first_equal(calls["event_id"], event)
+    event = values["event_id"]
+    kernels, regions = found["kernels"], found["regions"]
+    kernel = first_equal(kernels["event_id"], event)
     # Later lines replace the time by a more reliable one.
-    time = taken(sample_times[1], first_equal(sample_times[0], event))
-    time = np.where(call >= 0, taken(calls["start_ns"], call), time)
-    time = np.where(kernel >= 0, taken(kernels["start_ns"], kernel), time)
-    pmc = [described.get(number, _Pmc()) for number in values["pmc_id"].tolist()]
-    agents = [ABSENT if one.agent is None else one.agent for one in pmc]
-    agent = mapped(np.array(agents, np.int64), machine.devices)
-    # The last label is for counters without a kernel (code -1).
-    labels = [*texts, None]
-    table = pd.DataFrame(
-        {
-            "time_ns": time,
-            "device": nullable(
-                np.where(kernel >= 0, taken(kernels["device"], kernel), agent), "Int32"
-            ),
-            "name": [one.name for one in pmc],
-            "value": values["value"],
-            "unit": [one.unit or None for one in pmc],
-            "dispatch_id": nullable(taken(kernels.get("dispatch_id"), kernel), "Int64"),
-            "correlation_id": nullable(taken(kernels["correlation_id"], kernel), "Int64"),
-            "kernel": [labels[code] for code in taken(kernels["name"], kernel, -1).tolist()],
-            "duration_ns": nullable(taken(kernels["duration_ns"], kernel), "Int64"),
-        }
-    )
-    return table[(time != ABSENT) & table["name"].notna()]
+    time = taken(moments["start_ns"], first_equal(moments["event_id"], event))
+    for records in (regions, kernels):
+        row = first_equal(records["event_id"], event)
+        time = np.where(row >= 0, taken(records["start_ns"], row), time)
+    of_kernel = {
+        name: taken(kernels[name], kernel)
+        for name in ("dispatch_id", "correlation_id", "duration_ns")
+    }
+    of_kernel["kernel"] = taken(kernels["name"], kernel, NO_TEXT)
+    device = np.where(kernel >= 0, taken(kernels["device"], kernel), values["device"])
+    is_timed = time != ABSENT
+    columns = values | of_kernel | {"time_ns": time, "device": device}
+    return samples_of({name: column[is_timed] for name, column in columns.items()}, texts)
+
+
+def _machine(tables: Tables) -> dict[str, Any]:
+    """Return the `Profile.meta` entries about the GPUs and the host."""
+    rows = tables.rows(f"SELECT {', '.join(_AGENT_COLUMNS)} FROM rocpd_info_agent")
+    agents = [dict(zip(_AGENT_COLUMNS, row, strict=True)) for row in rows]
+    gpus = [agent for agent in agents if agent["type"] == "GPU"]
+    facts: dict[str, Any] = {"agents": gpus} if gpus else {}
+    stated = {
+        "gpu": [agent["product_name"] for agent in gpus],
+        "gpu_arch": [agent["name"] for agent in gpus],
+        "host": [host for (host,) in tables.rows("SELECT hostname FROM rocpd_info_node")],
+    }
+    for key, names in stated.items():
+        names = list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+        if names:
+            facts[key] = ", ".join(names)
+    return facts
+
+
+def _processes(tables: Tables) -> tuple[list[int], set[int]]:
+    """Return the process numbers, and the ranks in the processes' environments."""
+    rows = tables.rows("SELECT pid, environment FROM rocpd_info_process")
+    ranks = {rank for _, environment in rows if (rank := _rank(environment)) is not None}
+    return [pid for pid, _ in rows if isinstance(pid, int)], ranks
+
+
+def _rank(environment: Any) -> int | None:
+    """Return the rank from a process's environment (JSON). Slurm's rank is ignored if Slurm started
+    only one process.
+    """
+    try:
+        variables = json.loads(environment)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if not isinstance(variables, dict):
+        return None
+    tasks = str(variables.get("SLURM_STEP_NUM_TASKS") or variables.get("SLURM_NTASKS") or "1")
+    for name in RANK_VARIABLES:
+        value = str(variables.get(name, ""))
+        if value.isdecimal() and len(value) < 10 and (name != "SLURM_PROCID" or tasks != "1"):
+            return int(value)
+    return None
 
 
 def _warnings(path: Path, kernels: Records, copies: Records) -> list[str]:

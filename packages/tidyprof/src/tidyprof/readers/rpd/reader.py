@@ -1,10 +1,11 @@
-"""Reader for rocmProfileData files (`.rpd`)."""
+"""Reader for rocmProfileData files (`.rpd`).
+
+The SQL files in this folder are the queries, and `schema.toml` lists the tables that they use.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,37 +13,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import FOREIGN
+from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite import Database, database_files, open_database, quoted, text_codes
-from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
-from tidyprof.readers.rpd.tables import (
-    BLOCK,
-    GRID,
-    LARGE_TABLES,
-    OPTIONAL_TABLES,
-    device_numbering,
-    read_calls,
-    read_facts,
-    read_operations,
-    refuse_empty,
-    unread_operations,
-    warnings_about,
-    warnings_of_losses,
+from tidyprof.io.sqlite import (
+    NAMELESS,
+    NOT_KEPT,
+    Schema,
+    Tables,
+    database_files,
+    open_database,
+    samples_of,
 )
+from tidyprof.io.text_cells import whole_number
+from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import (
     ABSENT,
     KIND_CODE,
+    NO_TEXT,
     Codes,
+    by_code,
+    counted,
     first_equal,
-    nullable,
+    mapped,
     refined,
-    shape_codes,
     taken,
 )
-from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.damage import LATEST_START_NS, REPEATED, cut_hip_overlaps, left_out
+from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
+from tidyprof.tables.damage import cut_hip_overlaps, left_out, without_damage
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import (
     Part,
@@ -54,143 +52,99 @@ from tidyprof.tables.profiles import (
 )
 from tidyprof.tables.records import Records, joined
 
+SCHEMA = Schema(__package__)
+SCHEMA_VERSIONS = ("2", "3")
+"""Schema versions that this reader supports, from 2024 and 2026."""
+
+OPERATIONS = SCHEMA.query("operations")
+"""The query for the work on the GPUs, with the call that launched it."""
+
+_ACTIVE_LOCK = "resourceLock::"
+_LOST = "rows were deleted (rpd_trim keeps rows that refer to deleted calls and operations)"
+MARKER = "UserMarker"
+"""Name of the calls for ranges that the program marked."""
+
+_COPY_OR_FILL = re.compile(r"(copy|memcpy|memory_copy)|fill|memset", re.IGNORECASE)
+_NO_WORK = re.compile(r"barrier|marker", re.IGNORECASE)
+_RUNTIME_CALL = re.compile(
+    r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])|(hcc_activity_callback|BLOCKING"
+    r"|\w+(Table|DataSource)::\w+)$"
+)
+"""Names of calls to runtime libraries, and of the tracer's own work. Other calls are ranges."""
+
+_OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?", re.DOTALL)
 _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
+_OF_LAUNCH = ("correlation_id", "stream_text", "bytes", "launched", "grid", "block")
+_SDK_COPY_TYPE = "MEMORY_COPY_"
 
 
-def link_operations(database: Database, operations: Records, calls: Records, texts: Codes) -> int:
-    """Add data from the launching calls to the operations, and add the enclosing operator to the
-    calls.
-
-    The tables rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi link calls and operations. Kernels
-    without a name get the name from their launch. Return the number of calls that launched several
-    operations, such as hipGraphLaunch.
+def _read_facts(tables: Tables) -> dict[str, Any]:
+    """Return the `Profile.meta` entries from rocpd_metadata. Raises ProfileReadError if the schema
+    isn't from rpd.
     """
-    # Three tables contain streams of calls, so the operations get their streams last.
-    call_id = _launching_calls(database, operations, calls)
-    call = first_equal(calls["correlation_id"], call_id)
-    stream = np.full(len(calls), ABSENT, np.int64)
-    is_copy = operations["kind"] == KIND_CODE["copy"]
-    own_copy = np.where(_is_only_one(is_copy, call, len(calls)), call, -1)
-    sizes = _read_copies(database, calls, stream)
-    kernel = np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"]))
-    own_kernel = np.where(_is_only_one(kernel, call, len(calls)), call, -1)
-    shapes = _read_kernels(database, calls, stream, texts)
-    _name_kernels(operations, taken(shapes["name"], own_kernel, -1), texts)
-    _read_graph_streams(database, calls, stream, texts)
-    calls["operator"] = _operators_of_calls(calls)
-    operations.columns |= {
-        "correlation_id": call_id,
-        "launch_ns": taken(calls["start_ns"], call),
-        "launch_thread": taken(calls["thread"], call),
-        "process": taken(calls["process"], call),
-        "stream": taken(stream, call),
-        "bytes": np.where(operations["kind"] == KIND_CODE["copy"], taken(sizes, own_copy), ABSENT),
-        "operator": taken(calls["operator"], call, -1),
-        "grid": taken(shapes["grid"], own_kernel, -1),
-        "block": taken(shapes["block"], own_kernel, -1),
-    }
-    return int((np.bincount(call[call >= 0], minlength=1) > 1).sum())
-
-
-def _launching_calls(database: Database, operations: Records, calls: Records) -> np.ndarray:
-    """Return the identifier of each operation's launching call, or ABSENT if the file contains no
-    link.
-
-    If there are several calls, use the earliest one. If several calls start at that time, use the
-    longest one, as in `tables.launches`.
-    """
-    links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
-    if len(np.unique(links["op_id"])) < len(links["op_id"]):
-        call = first_equal(calls["correlation_id"], links["api_id"])
-        start, duration = (
-            taken(calls[name], call, LATEST_START_NS) for name in ("start_ns", "duration_ns")
+    database = tables.database
+    if any(name.startswith("rocpd_kernel_dispatch") for name in database.tables):
+        raise ProfileReadError(
+            database.path,
+            "the file is a rocpd database from ROCm 7, not a rocmProfileData file",
+            "both tools use the name rocpd for their files",
+            "read the file with read_rocpd",
         )
-        order = np.lexsort((-duration, start, links["op_id"]))
-        links = {name: values[order] for name, values in links.items()}
-    return taken(links["api_id"], first_equal(links["op_id"], operations["id"]))
+    database.require("rocpd_metadata", ("tag", "value"))
+    stated = dict(database.rows("SELECT tag, value FROM rocpd_metadata"))
+    version = str(stated.get("schema_version", ""))
+    if version not in SCHEMA_VERSIONS:
+        raise ProfileReadError(
+            database.path,
+            f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
+            "this reader doesn't support the version of rocmProfileData",
+            f"use a version with schema {' or '.join(SCHEMA_VERSIONS)}",
+        )
+    tables.require()
+    facts: dict[str, Any] = {
+        "tool": "rocmProfileData",
+        "tool_version": f"schema version {version}",
+        "schema_version": int(version),
+        "clock": "monotonic clock of the node",
+    }
+    if origin := stated_origin(stated.get(MARK)):
+        facts["origin"] = origin
+    for tag, key in (("session_count", "sessions"), ("gpu_stride", "node_stride")):
+        text = str(stated.get(tag, ""))
+        if text.isdecimal() and (number := whole_number(text)) is not None:
+            facts[key] = number
+    facts["unfinished"] = sorted(
+        tag.removeprefix(_ACTIVE_LOCK)
+        for tag, value in stated.items()
+        if str(tag).startswith(_ACTIVE_LOCK) and str(value) != "0"
+    )
+    return facts
 
 
-def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
-    """Return a mask of the chosen operations whose call launched no other chosen operation.
-
-    The file has one row per call, so it doesn't show which of several operations the row describes.
+def read_calls(tables: Tables, texts: Codes) -> Records:
+    """Return host calls and ranges with the columns of the event table. The correlation ID is the
+    row's identifier.
     """
-    linked = chosen & (call >= 0)
-    return linked & (np.bincount(call[linked], minlength=calls)[call] == 1) if calls else linked
-
-
-def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.ndarray:
-    """Return the number of bytes for each copy call, and fill in `stream`. The number is missing
-    for copies above 2 GiB.
-    """
-    sizes = np.full(len(calls), ABSENT, np.int64)
-    if "rocpd_copyapi" in database.tables:
-        found = database.integers("rocpd_copyapi", LARGE_TABLES["rocpd_copyapi"])
-        call = first_equal(calls["correlation_id"], found["api_ptr_id"])
-        known = call >= 0
-        sizes[call[known]] = found["size"][known]
-        stream[call[known]] = _streams(database, "rocpd_copyapi")[known]
-    return sizes
-
-
-def _read_kernels(
-    database: Database, calls: Records, stream: np.ndarray, texts: Codes
-) -> dict[str, np.ndarray]:
-    shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
-    if "rocpd_kernelapi" in database.tables:
-        found = database.integers("rocpd_kernelapi", LARGE_TABLES["rocpd_kernelapi"])
-        call = first_equal(calls["correlation_id"], found["api_ptr_id"])
-        known = call >= 0
-        for column, axes in (("grid", GRID), ("block", BLOCK)):
-            shapes[column][call[known]] = shape_codes([found[axis] for axis in axes], texts)[known]
-        shapes["name"][call[known]] = text_codes(database, found["kernelName_id"], texts)[known]
-        stream[call[known]] = _streams(database, "rocpd_kernelapi")[known]
-    return shapes
-
-
-def _streams(database: Database, table: str) -> np.ndarray:
-    """Return the stream of each row as HIP's pointer. The default stream is 0."""
-    codes, texts = database.coded_texts(table, "stream")
-    return np.array([_address(text) for text in texts], np.int64)[codes]
-
-
-def _address(text: str) -> int:
-    if text == "(nil)":
-        return 0
-    try:
-        address = int(text, 16)
-    except ValueError:
-        return ABSENT
-    return address if 0 <= address < 2**63 else ABSENT
-
-
-def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) -> None:
-    """If a kernel is named only after its type, replace the name with the name from its launch."""
-    nameless = (operations["name"] == operations["source_category"]) & (launched_name >= 0)
-    if nameless.any():
-        operations["name"][nameless] = launched_name[nameless]
-        operations["kind"] = refined(operations["kind"], operations["name"], texts)
-
-
-def _read_graph_streams(
-    database: Database, calls: Records, stream: np.ndarray, texts: Codes
-) -> None:
-    """Fill in the streams of HIP graph launches. The file contains these streams only in the text
-    of the call's arguments.
-    """
-    names = [code for text, code in texts.items() if text.endswith("GraphLaunch")]
-    rows = np.flatnonzero(np.isin(calls["name"], names))
-    if not len(rows):
-        return
-    arguments = database.integers("rocpd_api", ("id", "args_id"))
-    ids = taken(arguments["args_id"], first_equal(arguments["id"], calls["correlation_id"][rows]))
-    # Parse each distinct string once. Schema 3 stores argument strings in a separate table.
-    positions, unique = pd.factorize(ids)
-    table = "rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string"
-    texts_of = database.texts(table, unique)
-    stated = [_STREAM_ARGUMENT.search(texts_of.get(number, "")) for number in unique.tolist()]
-    addresses = [_address(match[1]) if match else ABSENT for match in stated]
-    stream[rows] = np.array(addresses, np.int64)[positions]
+    columns = tables.columns("calls", texts)
+    call, operator = columns.pop("call"), columns["operator"]
+    message = np.where(call == texts.get(MARKER, ABSENT), columns["arguments_text"], NO_TEXT)
+    is_runtime = [bool(_RUNTIME_CALL.match(text)) for text in texts]
+    operators = {
+        code: texts[match[1]]
+        for text, code in [*texts.items()]
+        if ", op_id = " in text and (match := _OPERATOR_MARKER.fullmatch(text))
+    }
+    operator = np.where(operator == NO_TEXT, mapped(message, operators), operator)
+    name = np.where((message == NO_TEXT) | (message == texts[""]), call, message)
+    kind = np.where(by_code(is_runtime, call, False), KIND_CODE["runtime"], KIND_CODE["annotation"])
+    columns["name"] = np.where(operator >= 0, operator, name).astype(np.int32)
+    columns["kind"] = np.where(operator >= 0, KIND_CODE["operator"], kind).astype(np.int8)
+    category = columns["source_category"]
+    columns["source_category"] = np.where(category == texts[""], np.int32(NO_TEXT), category)
+    records = Records(columns)
+    without_damage(tables.database.path, records, {NAMELESS: records["name"] == NO_TEXT})
+    records["operator"] = _operators_of_calls(records)
+    return records
 
 
 def _operators_of_calls(calls: Records) -> np.ndarray:
@@ -209,11 +163,124 @@ def _operators_of_calls(calls: Records) -> np.ndarray:
     return names
 
 
-_SDK_COPY_TYPE = "MEMORY_COPY_"
-_MONITOR_UNITS = {"sclk": "MHz"}
-"""Units in the tracer's source code (rpd_tracer/RocmSmiDataSource.cpp). Other monitors have no
-unit.
-"""
+def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Records, int]:
+    """Return the GPU work with `id` and the columns of the event table. Also return the number of
+    calls that launched several operations, such as hipGraphLaunch.
+    """
+    path = tables.database.path
+    columns = tables.columns("operations", texts)
+    category = columns["source_category"]
+    columns["name"] = np.where(columns["name"] == texts[""], category, columns["name"])
+    columns["kind"] = by_code(map(_operation_kind, texts), category, NOT_KEPT, np.int8)
+    columns["kind"][(columns["kind"] == NOT_KEPT) & (columns["name"] != category)] = KIND_CODE[
+        "kernel"
+    ]
+    # An operation that was written twice has only one launch, so only its own columns are compared.
+    linked = {name: columns.pop(name) for name in _OF_LAUNCH}
+    records = Records(columns | {"row": np.arange(len(category))})
+    call = first_equal(calls["correlation_id"], linked["correlation_id"])
+    _keep_first_launch(records, taken(calls["start_ns"], call))
+    without_damage(path, records, {NAMELESS: records["name"] == NO_TEXT})
+    is_work = records["kind"] != NOT_KEPT
+    records.not_kept = counted(records["source_category"][~is_work], texts)
+    records.keep(is_work)
+    row = records.columns.pop("row")
+    call = call[row]
+    records.columns |= {name: values[row] for name, values in linked.items()} | {
+        "launch_ns": taken(calls["start_ns"], call),
+        "launch_thread": taken(calls["thread"], call),
+        "process": taken(calls["process"], call),
+        "operator": taken(calls["operator"], call, NO_TEXT),
+    }
+    stream, arguments = records.columns.pop("stream_text"), calls["arguments_text"]
+    stream = np.where(call < 0, NO_TEXT, stream)
+    graph = taken(arguments, call, NO_TEXT)
+    addresses = [*map(_address, texts)]
+    records["stream"] = by_code(addresses, np.where(graph == NO_TEXT, stream, graph), ABSENT)
+    # The file has one row per call, so it doesn't show which of several operations the row
+    # describes.
+    is_copy = _only_of_call(records["kind"] == KIND_CODE["copy"], call)
+    is_kernel = _only_of_call(records["kind"] == KIND_CODE["kernel"], call)
+    records["bytes"] = np.where(is_copy, records["bytes"], ABSENT)
+    launched = records.columns.pop("launched")
+    for column in ("grid", "block"):
+        records[column] = np.where(is_kernel, records[column], np.int32(NO_TEXT))
+    nameless = is_kernel & (records["name"] == records["source_category"]) & (launched >= 0)
+    records["name"] = np.where(nameless, launched, records["name"])
+    records["kind"] = refined(records["kind"], records["name"], texts)
+    return records, int((np.bincount(call[call >= 0], minlength=1) > 1).sum())
+
+
+def _keep_first_launch(records: Records, launch_ns: np.ndarray) -> None:
+    """Of the rows of an operation that several calls launched, keep the one of the first call."""
+    identifier = records["id"]
+    if (identifier[1:] == identifier[:-1]).any():
+        order = np.lexsort((launch_ns, identifier))
+        again = order[1:][identifier[order][1:] == identifier[order][:-1]]
+        records.keep(~np.isin(np.arange(len(order)), again))
+
+
+def _operation_kind(category: str) -> int:
+    if category in ("KernelExecution", "Task"):  # Task: a kernel in a HIP graph
+        return KIND_CODE["kernel"]
+    work = _COPY_OR_FILL.match(category)
+    return NOT_KEPT if work is None else KIND_CODE["copy" if work[1] else "fill"]
+
+
+def _only_of_call(chosen: np.ndarray, call: np.ndarray) -> np.ndarray:
+    """Return a mask of the chosen operations whose call launched no other chosen operation."""
+    chosen = chosen & (call >= 0)
+    return chosen & (np.bincount(call[chosen], minlength=call.max(initial=0) + 1)[call] == 1)
+
+
+def _address(text: str) -> int:
+    """Return HIP's pointer to a stream, which is 0 for the default stream."""
+    stated = _STREAM_ARGUMENT.search(text)
+    try:
+        address = 0 if text == "(nil)" else int(stated[1] if stated else text, 16)
+    except ValueError:
+        return ABSENT
+    return address if 0 <= address < 2**63 else ABSENT
+
+
+def _device_numbering(tables: Tables, device: np.ndarray) -> dict[str, str]:
+    """Return the `Profile.meta` entry that says what the device numbers count. Return an empty
+    dictionary if this is uncertain.
+
+    Since June 2024 (commit 194259a of rocmProfileData), rpd numbers GPUs, starting with 0. Earlier
+    versions number ROCm agents, and agent 0 is a CPU. Some columns are newer than this change: the
+    columns of the view `top` (f90a3a6) and the domain of calls (a8b269d). A file without these
+    columns may be older or newer than the change, because the schema version stayed the same.
+    """
+    known = device[device >= 0]
+    database = tables.database
+    view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
+    is_newer = "domain_id" in database.tables["rocpd_api"] or any(
+        "TotalDuration_us" in str(sql) for (sql,) in view
+    )
+    return {"device_numbering": "index"} if len(known) and (is_newer or (known == 0).any()) else {}
+
+
+def _warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:
+    """Return warnings about suspicious contents."""
+    found = []
+    if not len(operations):
+        found.append(
+            f"{path.name}: the file has no GPU operations. Likely cause: the program didn't use a"
+            " GPU, or another profiler (torch.profiler, rocprofv3) ran at the same time and"
+            " received the GPU's records."
+        )
+    elif not np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"])).any():
+        found.append(
+            f"{path.name}: the file has copies but no kernels. Likely cause: recording stopped"
+            " before the first kernel ended, or rpd_trim removed the kernels."
+        )
+    if facts.pop("unfinished"):
+        found.append(
+            f"{path.name}: the tracer was not shut down properly. The last records may be missing."
+            " Likely cause: the program was killed, or it is still running."
+        )
+    return found
 
 
 def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
@@ -222,105 +289,52 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     - texts: collects the names and their codes
     """
     with open_database(path, maximum_bytes) as database:
-        facts = read_facts(database)
-        calls = read_calls(database, texts)
-        operations = read_operations(database, texts)
-        refuse_empty(path, operations, calls)
-        shared = link_operations(database, operations, calls, texts)
-        monitors, lost = _monitors(database)
-        values, repeated = _hardware_counters(database, operations, texts)
-        warnings = [*warnings_of_losses(database), *warnings_about(path, operations, facts)]
-        warnings += database.doubts(OPTIONAL_TABLES)
-        warnings += left_out(path, unread_operations(operations))
-        _forget_false_devices(path, operations, texts, warnings)
-        facts |= device_numbering(database, operations["device"])
+        tables = Tables(database, SCHEMA, others={"rocpd_ustring": "rocpd_string"})
+        facts = _read_facts(tables)
+        calls = read_calls(tables, texts)
+        operations, shared = read_operations(tables, calls, texts)
+        if not operations.total and not calls.total:
+            raise NothingRecordedError(
+                path,
+                "the file has no GPU operations and no host calls",
+                "recording was never switched on (loadTracer.sh sets RPDT_AUTOSTART=0), or the"
+                " program ended immediately",
+                "record with runTracer.sh, or call rpdTracerControl().start()",
+            )
+        monitors = tables.columns("monitors", texts)
+        values = by_code(texts, monitors.pop("value_text"), None, object)
+        monitors["value"] = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+        samples = [
+            samples_of(columns, texts) for columns in (monitors, tables.columns("counters", texts))
+        ]
+        warnings = tables.losses(_LOST) + _warnings_about(path, operations, facts)
+        warnings += tables.doubts()
+        facts |= _device_numbering(tables, operations["device"])
+    unread = operations.not_kept.copy()
+    for name in filter(_NO_WORK.search, operations.not_kept):
+        del unread[name]
+    warnings += left_out(path, unread)
+    warnings += _forget_false_devices(path, operations, texts)
     records = joined([operations, calls])
-    records.dropped = records.dropped + lost + repeated
+    for _, lost in samples:
+        records.dropped += lost
     warnings += cut_hip_overlaps(path, records)
-    return Part(path, records, [monitors, values], facts, warnings=warnings), shared
+    return Part(path, records, [table for table, _ in samples], facts, warnings=warnings), shared
 
 
-def _forget_false_devices(
-    path: Path, operations: Records, texts: Codes, warnings: list[str]
-) -> None:
+def _forget_false_devices(path: Path, operations: Records, texts: Codes) -> list[str]:
     """Remove the device from copies that rocprofiler-sdk recorded, because the tracer always
-    records these copies as GPU 0 (rpd_tracer/RocprofDataSource.cpp).
+    records these copies as GPU 0 (rpd_tracer/RocprofDataSource.cpp). Return a warning about them.
     """
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
     copies = np.isin(operations["source_category"], types)
-    others = operations["device"][~copies]
-    if copies.any() and (others != 0).any():
-        operations["device"][copies] = ABSENT
-        warnings.append(
-            f"{path.name}: the GPU of {int(copies.sum())} copies is unknown. The tracer records all"
-            " copies as GPU 0, so these copies have no device."
-        )
-
-
-def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
-    """Return monitor samples and the number of unusable samples. Each sample is a value that
-    applied from `start` to `end`. `device` is rocm-smi's number.
-    """
-    if "rocpd_monitor" not in database.tables:
-        return pd.DataFrame(), Counter()
-    columns = ("deviceId", "start", "end", "monitorType", "value")
-    database.require("rocpd_monitor", columns)
-    rows = database.rows(f"SELECT {', '.join(map(quoted, columns))} FROM rocpd_monitor")
-    samples = [row for row in rows if _is_sample(*row)]
-    sound = list(dict.fromkeys(samples))
-    device, start, end, name, value = zip(*sound, strict=True) if sound else ((),) * 5
-    start, end = np.array(start, np.int64), np.array(end, np.int64)
-    table = pd.DataFrame(
-        {
-            "time_ns": start,
-            "device": nullable(np.array(device, np.int64), "Int32"),
-            "name": list(name),
-            "value": [float(text) for text in value],
-            "unit": [_MONITOR_UNITS.get(text) for text in name],
-            "duration_ns": pd.array(end - start, "Int64"),
-        }
-    )
-    lost = {
-        "from incomplete samples": len(rows) - len(samples),
-        f"from samples {REPEATED}": len(samples) - len(sound),
-    }
-    return table, +Counter(lost)
-
-
-def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
-    are_numbers = all(isinstance(number, int) for number in (device, start, end))
-    if not are_numbers or not isinstance(name, str):
-        return False
-    try:
-        return 0 < start <= end < LATEST_START_NS and math.isfinite(float(value))
-    except (TypeError, ValueError):
-        return False
-
-
-def _hardware_counters(
-    database: Database, operations: Records, texts: Codes
-) -> tuple[pd.DataFrame, Counter[str]]:
-    if "rocpd_counter" not in database.tables:
-        return pd.DataFrame(), Counter()
-    found = database.integers("rocpd_counter", ("op_id", "name_id"))
-    value = database.reals("rocpd_counter", "value")
-    row = first_equal(operations["id"], found["op_id"])
-    name = text_codes(database, found["name_id"], texts)
-    known = (row >= 0) & (name >= 0) & np.isfinite(value)
-    again = known & pd.DataFrame({"row": row, "name": name, "value": value}).duplicated().to_numpy()
-    known &= ~again
-    row, labels = row[known], [*texts, ""]
-    table = pd.DataFrame(
-        {
-            "time_ns": operations["start_ns"][row],
-            "device": nullable(operations["device"][row], "Int32"),
-            "name": [labels[code] for code in name[known].tolist()],
-            "value": value[known],
-            "duration_ns": pd.array(operations["duration_ns"][row], "Int64"),
-            "kernel": [labels[code] for code in operations["name"][row].tolist()],
-        }
-    )
-    return table, +Counter({f"from values of counters {REPEATED}": int(again.sum())})
+    if not copies.any() or (operations["device"][~copies] == 0).all():
+        return []
+    operations["device"][copies] = ABSENT
+    return [
+        f"{path.name}: the GPU of {int(copies.sum())} copies is unknown. The tracer records all"
+        " copies as GPU 0, so these copies have no device."
+    ]
 
 
 @guarded
