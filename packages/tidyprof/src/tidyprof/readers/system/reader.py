@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from datetime import tzinfo
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -22,12 +23,12 @@ from tidyprof.io.byte_stream import (
     read_bytes,
 )
 from tidyprof.io.guard import guarded
-from tidyprof.readers.system.csv_logs import csv_header, read_system_csv
-from tidyprof.readers.system.json_logs import read_system_json
+from tidyprof.readers.system.columns import add_omnistat, add_rows
 from tidyprof.readers.system.names import QUANTITIES
 from tidyprof.readers.system.readings import Readings, combined
 from tidyprof.readers.system.readings import time_zone as zone_of
-from tidyprof.readers.system.recognition import candidates, is_json, is_log
+from tidyprof.readers.system.recognition import candidates, csv_header, is_json, is_log
+from tidyprof.readers.system.tables import csv_table, json_table
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 __all__ = ["QUANTITIES", "read_system"]
@@ -129,12 +130,20 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     return logs, [file for file in named if file not in logs]
 
 
-def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
+def _read_file(path: Path, zone: tzinfo | None, maximum_bytes: int) -> Readings:
+    readings = Readings(path)
     head = head_or_nothing(path, HEAD_BYTES)
     if is_json(head):
-        return read_system_json(path, read_bytes(path, maximum_bytes, in_texts), zone)
-    lines = partial(in_lines, columns=len(csv_header(head) or "ab"))
-    return read_system_csv(path, read_bytes(path, maximum_bytes, lines), zone)
+        table = json_table(readings, read_bytes(path, maximum_bytes, in_texts))
+        add_rows(readings, table, zone)
+        return readings
+    lines = partial(in_lines, columns=len(csv_header(head)) or 2)
+    labels, table = csv_table(readings, read_bytes(path, maximum_bytes, lines))
+    if labels:
+        add_omnistat(readings, table, labels, zone)
+    else:
+        add_rows(readings, table, zone)
+    return readings
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -52,31 +52,24 @@ class Times:
 
     - unit: unit of the numbers, such as `seconds`, or `dates`
     - zone: time zone that was assumed for dates without a time zone, or None if all dates have one
+    - nanoseconds: the time of each string
     """
 
     def __init__(
         self, texts: Sequence[str], path: Path, zone: tzinfo | None, *, already_ns: bool = False
     ) -> None:
-        self.unit = "nanoseconds" if already_ns else ""
         self.zone: str | None = None
         self._path = path
-        self._zone = zone
-        numbers = {text: self._number(text) for text in texts}
-        known = [number for number in numbers.values() if number is not None]
+        self._zone = zone or UTC
+        numbers = {text: Decimal(text.strip()) for text in texts if _NUMBER.fullmatch(text.strip())}
         # If most times are numbers, any other string is damage instead of a date.
-        if not already_ns and known and 2 * len(known) >= len(numbers):
-            self.unit = self._unit_of(known)
-        elif not already_ns:
-            self.unit = "dates"
-        self._found = {text: self._nanoseconds(text, number) for text, number in numbers.items()}
+        self.unit = "nanoseconds"
+        if not already_ns:
+            is_date = not numbers or 2 * len(numbers) < len(texts)
+            self.unit = "dates" if is_date else self._unit_of(numbers.values())
+        self.nanoseconds = {text: self._parsed(text, numbers.get(text)) for text in texts}
 
-    def __getitem__(self, text: str) -> int:
-        return self._found[text]
-
-    def _number(self, text: str) -> Decimal | None:
-        return Decimal(text.strip()) if _NUMBER.fullmatch(text.strip()) else None
-
-    def _unit_of(self, numbers: list[Decimal]) -> str:
+    def _unit_of(self, numbers: Collection[Decimal]) -> str:
         for unit, size in _UNITS_NS.items():
             low, high = (second * 10**9 // size for second in (FIRST_SECOND, LAST_SECOND))
             if all(low <= number < high for number in numbers):
@@ -88,11 +81,12 @@ class Times:
             "write Unix times to the log",
         )
 
-    def _nanoseconds(self, text: str, number: Decimal | None) -> int:
-        if self.unit in _UNITS_NS:
-            found = None if number is None else int(number * _UNITS_NS[self.unit])
-        else:
+    def _parsed(self, text: str, number: Decimal | None) -> int:
+        found = None
+        if self.unit == "dates":
             found = self._date(text.strip())
+        elif number is not None:
+            found = int(number * _UNITS_NS[self.unit])
         if found is None or not 0 <= found < LARGEST_WHOLE:
             raise ProfileReadError(self._path, f"{text[:40]!r} isn't a time", *DAMAGED)
         return found
@@ -100,33 +94,20 @@ class Times:
     def _date(self, text: str) -> int | None:
         try:
             date = datetime.fromisoformat(text)
-        except ValueError:
+            if date.tzinfo is None:
+                self.zone = str(self._zone)
+                date = date.replace(tzinfo=self._zone)
+                # Because of daylight saving time, a local time can occur twice or never.
+                if date.utcoffset() != date.replace(fold=1).utcoffset():
+                    raise ProfileReadError(
+                        self._path,
+                        f"the time {text[:40]!r} is ambiguous in the zone {self._zone}",
+                        "clocks were changed for daylight saving time during that hour",
+                        "pass time_zone with a fixed offset, such as 'Etc/GMT-1'",
+                    )
+            return (date - _EPOCH) // timedelta(microseconds=1) * 1000
+        except (ValueError, OverflowError):
             return None
-        if date.tzinfo is None:
-            zone = self._zone or UTC
-            self.zone = str(zone)
-            self._refuse_ambiguous(text, date, zone)
-            date = date.replace(tzinfo=zone)
-        try:
-            since = date - _EPOCH
-        except OverflowError:
-            return None
-        return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
-
-    def _refuse_ambiguous(self, text: str, date: datetime, zone: tzinfo) -> None:
-        """Raise ProfileReadError if a local time is ambiguous because of daylight saving time. Such
-        a time occurs twice or never.
-        """
-        offsets = {
-            date.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1)
-        }
-        if len(offsets) > 1:
-            raise ProfileReadError(
-                self._path,
-                f"the time {text[:40]!r} is ambiguous in the zone {zone}",
-                "clocks were changed for daylight saving time during that hour",
-                "pass time_zone with a fixed offset, such as 'Etc/GMT-1'",
-            )
 
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
@@ -140,23 +121,6 @@ _CELL = re.compile(
 )
 _DEVICE = re.compile(r"(?:(?:card|gpu|device)[\s_\-\[:]*)?(\d{1,9})\]?", re.IGNORECASE | re.ASCII)
 _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
-
-
-@dataclass(frozen=True)
-class TextColumn:
-    """A text column. `codes` contains the index (int32) of each row's string in `values`, a list of
-    distinct strings.
-    """
-
-    codes: np.ndarray
-    values: list[str]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def texts(self) -> np.ndarray:
-        """Return the string of each row."""
-        return np.array(self.values, dtype=object)[self.codes]
 
 
 @dataclass
@@ -185,39 +149,28 @@ class Readings:
         self,
         found: Meaning,
         value: np.ndarray,
-        time_ns: np.ndarray,
-        device: pd.array,
-        partition: pd.array | None = None,
-        host: Sequence[str | None] | None = None,
+        places: pd.DataFrame,
     ) -> None:
         """Add values of one quantity in the quantity's unit. NaN means that a value isn't
         available. Impossible values are left out and counted.
-        """
-        present = ~np.isnan(value)
-        self.missing[found.name] += int((~present).sum())
-        possible = present & self._possible(found, value, present)
-        if not possible.any():
-            return
-        rows = np.flatnonzero(possible)
-        block = {"time_ns": time_ns[rows], "device": device[rows], "value": value[rows]}
-        block |= {"name": found.name, "unit": found.unit}
-        block["partition"] = pd.NA if partition is None else partition[rows]
-        block["host"] = None if host is None else np.asarray(host, dtype=object)[rows]
-        self.blocks.append(pd.DataFrame(block))
 
-    def _possible(self, found: Meaning, value: np.ndarray, present: np.ndarray) -> np.ndarray:
+        - places: the time, device, partition and host of each value
+        """
         unit, low, high = QUANTITIES.get(found.name, ("", -MAX_VALUE, MAX_VALUE))
-        good = (value >= low) & (value <= high)
-        wrong = int((present & ~good).sum())
-        if wrong:
-            self.dropped[f"{found.name} beyond {low:g} to {high:g} {unit}".rstrip()] += wrong
-        return good
+        is_missing = np.isnan(value)
+        possible = (value >= low) & (value <= high)
+        self.missing[found.name] += int(is_missing.sum())
+        beyond = f"{found.name} beyond {low:g} to {high:g} {unit}".rstrip()
+        self.dropped += Counter({beyond: int((~is_missing & ~possible).sum())})
+        self.blocks.append(
+            places[possible].assign(name=found.name, unit=found.unit, value=value[possible])
+        )
 
     def refuse_several_snapshots(self) -> None:
         """Raise ProfileReadError if there are several samples without times, because their order is
         unknown.
         """
-        if not self.blocks:
+        if not any(map(len, self.blocks)):
             return
         if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
             raise ProfileReadError(
@@ -260,34 +213,23 @@ class Readings:
 
 def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Combine blocks of readings into one table with the columns COLUMNS, sorted by time."""
-    parts = [
-        block.astype({"partition": "Int32", "device": "Int32", "host": "object"})
-        for block in blocks
-    ]
-    table = pd.concat(parts, ignore_index=True).sort_values(
-        "time_ns", kind="stable", ignore_index=True
-    )
+    table = pd.concat([block.astype({"host": "object"}) for block in blocks], ignore_index=True)
+    table = table.sort_values("time_ns", kind="stable", ignore_index=True)
     return table[list(COLUMNS)].astype(COLUMNS)
 
 
 def cell_value(text: str) -> tuple[float, str] | None:
-    """Return the number and the unit in a cell such as `171 W` or `(800Mhz)`. Return NaN for an
-    empty cell and None for other text.
+    """Return the number and the unit in a cell such as `171 W` or `(800Mhz)`. Return None for other
+    text.
+
+    Return NaN for an empty cell. Also return NaN if all bits of the number are set, because the
+    driver writes such numbers for unknown values.
     """
     text = text.strip()
-    if text in ABSENT_TEXTS:
-        return float("nan"), ""
     match = _CELL.fullmatch(text)
-    if not match:
-        return None
-    return available(float(match[1])), match[2]
-
-
-def available(number: float) -> float:
-    """Return the number. Return NaN if all bits of the number are set, because the driver writes
-    such numbers for unknown values.
-    """
-    return float("nan") if number in _UNAVAILABLE else number
+    if text in ABSENT_TEXTS or (match and float(match[1]) in _UNAVAILABLE):
+        return float("nan"), ""
+    return (float(match[1]), match[2]) if match else None
 
 
 def device_number(text: str) -> int | None:

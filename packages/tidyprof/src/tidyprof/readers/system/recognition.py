@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
+from tidyprof.readers.system.names import is_header
 
 _LOG_NAME = re.compile(r"\.(csv|json|txt|log)(\.gz|\.zst)?$", re.IGNORECASE)
 _AMD_SMI = re.compile(rb'[{,]\s*"gpu"\s*:\s*\d+\s*[,}]')
@@ -32,10 +34,23 @@ def is_log(head: bytes) -> bool:
         return bool(
             (_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head)
         )
-    # Imported here because other files are recognized without numpy.
-    from tidyprof.readers.system.csv_logs import csv_header
+    return bool(csv_header(head))
 
-    return csv_header(head) is not None
+
+def csv_header(text: bytes) -> list[str]:
+    """Return a system monitor's CSV header from the first lines of the text, or an empty list if
+    there is no such header.
+    """
+    lines = text[:4096].decode("utf-8", "replace").splitlines()[:6]
+    return next((names for names in map(cells, lines) if is_header(names)), [])
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a line of CSV, or an empty list if the line isn't CSV."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def is_json(text: bytes) -> bool:
