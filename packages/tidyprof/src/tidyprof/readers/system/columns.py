@@ -15,7 +15,6 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import ROLES, Meaning, meaning, meanings, own_name
 from tidyprof.readers.system.readings import Readings, Times, cell_value, device_number
-from tidyprof.tables.codes import by_code
 
 _Columns = dict[str, tuple[Meaning, np.ndarray]]
 _OMNISTAT_LEVELS = ("metric", "instance", "card")
@@ -30,13 +29,13 @@ def add_rows(readings: Readings, table: pd.DataFrame, zone: tzinfo | None) -> No
         next((lower[name] for name in names if name in lower), None) for names in ROLES.values()
     )
     values = [name for name in table if name not in (time, device, partition, host)]
-    is_empty = table[values].isna().all(axis="columns")
+    is_empty = np.all([np.ones(len(table), bool), *(table[name] == "" for name in values)], axis=0)
     readings.rows, readings.empty_rows = len(table), int(is_empty.sum())
     table = table[~is_empty]
     places = pd.DataFrame({"time_ns": _times(readings, table, time, zone)})
     places["device"] = _numbers(readings, table, device, "device")
     places["partition"] = _numbers(readings, table, partition, "partition")
-    places["host"] = table[host].astype(object).to_numpy() if host else None
+    places["host"] = _each(table[host], lambda text: text or None, object) if host else None
     known = meanings(values, has_device=device is not None)
     # A column's meaning can depend on its values and on other columns: the unit of a size depends
     # on the total, and the values show whether a column is a share or a counter. Columns with the
@@ -84,10 +83,10 @@ def _times(
         readings.facts["times"] = "absent"
         return np.zeros(len(table), np.int64)
     # Parse each distinct string once, in sorted order, so an error always names the same string.
-    texts = table[name].astype("str").where(table[name].notna(), "")
-    times = Times(
-        sorted(texts.unique()), readings.path, zone, already_ns=name.strip().lower().endswith("_ns")
-    )
+    column = table[name]
+    texts = sorted(_used(column))
+    is_ns = name.strip().lower().endswith("_ns")
+    times = Times(texts, readings.path, zone, already_ns=is_ns)
     readings.facts["time_unit"] = times.unit
     if times.zone:
         readings.facts["time_zone"] = times.zone
@@ -96,7 +95,7 @@ def _times(
                 f"{readings.path.name}: the times have no time zone and were read as UTC. If they"
                 " are local times, pass time_zone."
             )
-    return texts.map(times.nanoseconds).to_numpy(np.int64)
+    return _each(column, times.nanoseconds.__getitem__, np.int64)
 
 
 def _numbers(readings: Readings, table: pd.DataFrame, name: str | None, what: str) -> Any:
@@ -115,13 +114,18 @@ def _numbers(readings: Readings, table: pd.DataFrame, name: str | None, what: st
             )
         return found
 
-    return pd.array(_each(table[name], number, None, object), "Int32")
+    return pd.array(_each(table[name], number, object), "Int32")
 
 
-def _each(column: pd.Series, function: Callable[[str], Any], absent: Any, dtype: Any) -> np.ndarray:
+def _used(column: pd.Series) -> list[str]:
+    """Return the distinct strings of a categorical column."""
+    return column.cat.remove_unused_categories().cat.categories.tolist()
+
+
+def _each(column: pd.Series, function: Callable[[str], Any], dtype: Any) -> np.ndarray:
     """Apply a function once to each distinct string of a categorical column."""
     used = column.cat.remove_unused_categories().cat
-    return by_code(map(function, used.categories), used.codes.to_numpy(), absent, dtype)
+    return np.array([*map(function, used.categories)], dtype)[used.codes]
 
 
 def _column(
@@ -150,7 +154,7 @@ def _column(
             what = in_unit if cell[1] else what
     lost = int(column.isin(wrong).sum())
     readings.dropped += Counter({f"invalid {what.name} values": lost})
-    values = _each(column, lambda text: numbers.get(text, np.nan), np.nan, float)
+    values = _each(column, lambda text: numbers.get(text, np.nan), float)
     return what.for_values(header, np.nanmax(values, initial=0)), values
 
 

@@ -174,7 +174,5 @@ def _unit_in_brackets(header: str) -> tuple[str, str | None]:
 def _unit_in_suffix(stem: str) -> tuple[str, str | None]:
     base, _, last = stem.rpartition("_")
     suffixes = _TABLE["suffixes"]
-    if base and stem not in _ALIASES:
-        if last in suffixes["long"] or (last in suffixes["short"] and base in _ALIASES):
-            return base, last
-    return stem, None
+    is_unit = last in suffixes["long"] or (last in suffixes["short"] and base in _ALIASES)
+    return (base, last) if base and is_unit and stem not in _ALIASES else (stem, None)

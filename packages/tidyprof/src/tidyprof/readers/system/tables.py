@@ -1,5 +1,5 @@
 """Logs of all formats as one table of strings, with one row per sample and device, and one
-categorical column per key. A missing cell is empty.
+categorical column per key. A missing cell is an empty string.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ def _rows(readings: Readings, header: list[str], lines: list[str]) -> pd.DataFra
         if 0 < length < usual and _RARE * count < len(rows)
     }
     sound = [row for length, row in rows if length not in lost]
-    if len(sound) < len(rows):
-        readings.dropped["from incomplete rows"] += len(rows) - len(sound)
+    readings.dropped += Counter({"from incomplete rows": len(rows) - len(sound)})
     text = "\n".join(["," * (width - 1), *sound, ""]).encode("utf-8", "replace")
     # Imported here because a JSON log doesn't need pyarrow.
     from tidyprof.io.csv_files import TEXT, rows_of
 
-    return rows_of(text, header, dict.fromkeys(header, TEXT), len(text)).to_pandas()
+    table = rows_of(text, header, dict.fromkeys(header, TEXT), len(text)).to_pandas()
+    return pd.DataFrame({name: table[name].cat.add_categories("").fillna("") for name in header})
 
 
 def _two_logs(path: Path, finding: str) -> ProfileReadError:
@@ -153,7 +153,10 @@ def json_table(readings: Readings, text: bytes) -> pd.DataFrame:
     # Without a number, the reading would look like a reading of the machine or another GPU.
     lost = sum(len(row) - 3 for row in rows) - sum(len(row) - 3 for row in known)
     readings.dropped += Counter({_NO_DEVICE: lost})
-    return pd.DataFrame(known, dtype=object).dropna(axis="columns", how="all").astype("category")
+    keys = dict.fromkeys(key for row in known for key, cell in row.items() if cell)
+    return pd.DataFrame(
+        {key: pd.Categorical([row.get(key) or "" for row in known]) for key in keys}
+    )
 
 
 def _documents(path: Path, text: bytes) -> Iterator[Any]:
