@@ -13,6 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
+from tidyprof.tables.launches import begins
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
@@ -331,7 +332,7 @@ def cut_overlaps(
     over &= (end > limit + ROUNDING_NS) & (limit > start[first])
     if not over.any():
         return None
-    _refuse_other_unit(path, records, rows, _begins(owner), first[over])
+    _refuse_other_unit(path, records, rows, begins(owner), first[over])
     longest = (end - limit)[over].max() / 1e6
     duration[first[over]] = (limit - start[first])[over]
     return (
@@ -341,19 +342,13 @@ def cut_overlaps(
     )
 
 
-def _begins(columns: list[np.ndarray]) -> np.ndarray:
-    """Return a mask of the rows that differ from the previous row in at least one column."""
-    differs = [values[1:] != values[:-1] for values in columns]
-    return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
-
-
 def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each kernel in order, return the position of the next kernel from a different launch.
     Also return whether the next kernel is on the same stream.
 
     - launch: the correlation ids. A kernel without a correlation id counts as a separate launch.
     """
-    stream, each = _begins(owner), _begins([*owner, launch]) | (launch <= 0)
+    stream, each = begins(owner), begins([*owner, launch]) | (launch <= 0)
     number = np.cumsum(each)
     later = np.append(np.flatnonzero(each), len(each))[number]
     inside = later < len(each)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, ON_DEVICE, taken
+from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, ON_DEVICE, first_equal, taken
 from tidyprof.tables.contract import is_one_of, whole_numbers
 from tidyprof.tables.records import PlainColumns, Records
 
@@ -104,90 +104,61 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     was reused later or in another process, the launch is the last such call that started before the
     event. If a record itself contains values about its launch, these values are kept.
     """
-    if group is None:
-        group = np.zeros(len(records), np.int64)
     on_device = ON_DEVICE[records["kind"]]
-    identifier, events = records["correlation_id"], np.flatnonzero(on_device)
-    call, shared, repeated = _launch_of_each(records, identifier, is_call, events, group)
+    key, has_id = _keys(records["correlation_id"], group)
+    launches = _launches(records, key, is_call & has_id, np.flatnonzero(on_device & has_id))
     for column, source in (("launch_ns", "start_ns"), ("launch_thread", "thread")):
         stated = records.get(column)
-        found = taken(records.get(source), call)
+        found = taken(records.get(source), launches.call)
         records[column] = np.where(on_device, np.where(stated == ABSENT, found, stated), ABSENT)
     process = records.get("process")
-    records["process"] = np.where(on_device & (process == ABSENT), taken(process, call), process)
-    return Launches(call, shared, repeated)
+    is_missing = on_device & (process == ABSENT)
+    records["process"] = np.where(is_missing, taken(process, launches.call), process)
+    return launches
 
 
-def _launch_of_each(
-    records: Records,
-    identifier: np.ndarray,
-    is_call: np.ndarray,
-    events: np.ndarray,
-    group: np.ndarray,
-) -> tuple[np.ndarray, int, int]:
-    """Return the launching call of each row in `events` and -1 for all other rows, together with
-    the counts `shared` and `repeated` of `Launches`.
+def _keys(identifier: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return a number for each row that is unique for its group and identifier. Also return a mask
+    of the rows with an identifier.
     """
-    calls, others = first_of_each(records, identifier, is_call, group)
-    call = rows_of(identifier, group, events, calls)
-    again = _come_again(records, identifier, is_call, group) if others else calls[:0]
-    if len(again):
-        events = events[call[events] >= 0]
-        calls = np.concatenate([calls, again])
-        call[events] = _last_before(
-            records["start_ns"], (group, identifier), calls, events, call[events]
-        )
-    return call, others - len(again), len(again)
+    has_id = identifier != ABSENT
+    if group is not None and (group != group[:1]).any():
+        groups, names = pd.factorize(group)
+        identifier = pd.factorize(identifier)[0] * len(names) + groups
+    return identifier, has_id
 
 
-def _come_again(
-    records: Records, identifier: np.ndarray, is_call: np.ndarray, group: np.ndarray
-) -> np.ndarray:
-    """Return the rows of calls that reuse the group and identifier of an earlier, unrelated call.
+def _launches(
+    records: Records, key: np.ndarray, is_call: np.ndarray, events: np.ndarray
+) -> Launches:
+    """Return the launching call of each row in `events`.
 
-    The earlier call is unrelated if it belongs to another process or had ended when the later call
-    started.
+    - key: the same number for rows whose correlation ids are the same.
     """
-    rows = np.flatnonzero(is_call & (identifier != ABSENT))
-    start, end = records["start_ns"][rows], (records["start_ns"] + records["duration_ns"])[rows]
-    columns = {
-        "group": group[rows],
-        "identifier": identifier[rows],
-        "process": records.get("process")[rows],
-    }
-    table = pd.DataFrame(columns | {"row": rows, "start": start, "end": end})
-    table = table.sort_values(
-        ["group", "identifier", "start", "end"], ascending=[True, True, True, False]
-    )
-    # This is the latest end of earlier calls in the same process. If there are none, it is 0, so
-    # that a call of another process always counts.
-    latest = table.groupby([*columns], sort=False)["end"].cummax()
-    latest = latest.groupby([table[name] for name in columns], sort=False).shift(fill_value=0)
-    is_first = ~table.duplicated(["group", "identifier"])
-    return table["row"][(table["start"] >= latest) & ~is_first].to_numpy()
-
-
-def _last_before(
-    start: np.ndarray,
-    same: tuple[np.ndarray, ...],
-    calls: np.ndarray,
-    events: np.ndarray,
-    first: np.ndarray,
-) -> np.ndarray:
-    """For each event, return the last earlier call with the same numbers. If there is no such call,
-    return `first`.
-    """
-    # Sort calls and events together, with calls first at equal times. The most recent call is then
-    # the event's call if the group and the identifier match.
-    rows = np.concatenate([calls, events])
-    is_event = np.arange(len(rows)) >= len(calls)
-    order = np.lexsort((is_event, start[rows], *(numbers[rows] for numbers in same)))
-    last_call = np.maximum.accumulate(np.where(is_event[order], -1, np.arange(len(rows))))
-    before = np.empty(len(rows), np.int64)
-    before[order] = np.where(last_call >= 0, rows[order[last_call]], -1)
-    before = before[len(calls) :]
-    sound = (before >= 0) & np.all([numbers[before] == numbers[events] for numbers in same], axis=0)
-    return np.where(sound, before, first)
+    start, process = records["start_ns"], records.get("process")
+    end = start + records["duration_ns"]
+    rows = np.flatnonzero(is_call)
+    rows = rows[np.lexsort((-end[rows], start[rows], process[rows], key[rows]))]
+    # A call is inside an earlier one of its process if it starts before that one ends.
+    owner = np.cumsum(begins([key[rows], process[rows]]))
+    latest = pd.Series(end[rows]).groupby(owner).cummax().shift(fill_value=0).to_numpy()
+    outer = rows[begins([owner]) | (start[rows] >= latest)]
+    outer = outer[np.lexsort((start[outer], key[outer]))]
+    found = taken(outer, first_equal(key[outer], key[events]), -1)
+    repeated = len(outer) - int(begins([key[outer]]).sum())
+    if repeated:
+        calls = pd.DataFrame({"time": start[outer], "key": key[outer], "call": outer})
+        wanted = pd.DataFrame({"time": start[events], "key": key[events], "call": found})
+        before = pd.merge_asof(
+            wanted.sort_values("time", kind="stable").reset_index(),
+            calls.sort_values("time", kind="stable"),
+            on="time",
+            by="key",
+        ).set_index("index")
+        found = before["call_y"].fillna(before["call_x"]).sort_index().to_numpy(np.int64)
+    call = np.full(len(records), -1, np.int64)
+    call[events] = found
+    return Launches(call, len(rows) - len(outer), repeated)
 
 
 def unlaunched(records: Records) -> int:
@@ -195,42 +166,30 @@ def unlaunched(records: Records) -> int:
     return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
 
 
-def first_of_each(
-    records: Records, identifier: np.ndarray, chosen: np.ndarray, group: np.ndarray
-) -> tuple[np.ndarray, int]:
-    """Return one row per group and identifier, and the number of rows that were left out.
-
-    The row that starts first is kept. On a tie, the longest row is kept. The rows are sorted by
-    group and identifier.
-    """
-    start, duration = records["start_ns"], records["duration_ns"]
-    rows = np.flatnonzero(chosen & (identifier != ABSENT))
-    # lexsort sorts by the last key first: here by group, identifier and start, and then by
-    # descending duration.
-    rows = rows[np.lexsort((-duration[rows], start[rows], identifier[rows], group[rows]))]
-    identifier, group = identifier[rows], group[rows]
-    first = np.ones(len(rows), bool)
-    first[1:] = (group[1:] != group[:-1]) | (identifier[1:] != identifier[:-1])
-    return rows[first], int((~first).sum())
+def begins(columns: list[np.ndarray]) -> np.ndarray:
+    """Return a mask of the rows that differ from the previous row in at least one column."""
+    differs = [values[1:] != values[:-1] for values in columns]
+    return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
 
 
-def rows_of(
-    identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candidates: np.ndarray
+def first_matches(
+    records: Records,
+    identifier: np.ndarray,
+    group: np.ndarray,
+    wanted: np.ndarray,
+    candidates: np.ndarray,
 ) -> np.ndarray:
-    """For each wanted row, return the candidate with the same group and identifier. For all other
+    """For each row of the mask `wanted`, return the row of the mask `candidates` that has the same
+    group and identifier and that starts first. On a tie, the longest row is chosen. For all other
     rows, return -1.
-
-    - candidates: the rows that `first_of_each` returned.
     """
-    found = np.full(len(identifier), -1, np.int64)
-    for number in np.unique(group[candidates]):
-        in_group = candidates[group[candidates] == number]
-        rows = wanted[group[wanted] == number]
-        # The minimum avoids an index after the last candidate.
-        index = np.searchsorted(identifier[in_group], identifier[rows])
-        index = np.minimum(index, len(in_group) - 1)
-        same = identifier[in_group[index]] == identifier[rows]
-        found[rows[same]] = in_group[index[same]]
+    key, has_id = _keys(identifier, group)
+    rows = np.flatnonzero(candidates & has_id)
+    order = np.lexsort((-records["duration_ns"][rows], records["start_ns"][rows], key[rows]))
+    rows = rows[order]
+    found = np.full(len(records), -1, np.int64)
+    asked = np.flatnonzero(wanted & has_id)
+    found[asked] = taken(rows, first_equal(key[rows], key[asked]), -1)
     return found
 
 
@@ -245,16 +204,13 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
     is_call = is_one_of(events["kind"], ["runtime"])
     rows = np.flatnonzero(on_device | is_call)
     columns = ("rank", "process", "correlation_id", "start_ns", "duration_ns")
-    *owner, identifier, start, duration = (
+    rank, process, identifier, start, duration = (
         whole_numbers(events[column])[rows] for column in columns
     )
-    group = np.zeros(len(rows), np.int64)
-    for values in owner:
-        number = pd.factorize(values)[0]
-        # Combine the columns like digits, with one base per column, so that numbers are equal only
-        # for rows with equal rank and process.
-        group = group * (number.max(initial=0) + 1) + number
+    owner = pd.DataFrame({"rank": rank, "process": process})
+    group = owner.groupby(["rank", "process"], sort=False).ngroup().to_numpy()
+    key, has_id = _keys(identifier, group)
     times = Records({"start_ns": start, "duration_ns": duration})
-    launched = np.flatnonzero(on_device[rows])
-    call = _launch_of_each(times, identifier, is_call[rows], launched, group)[0][launched]
+    launched = np.flatnonzero(on_device[rows] & has_id)
+    call = _launches(times, key, is_call[rows] & has_id, launched).call[launched]
     return rows[launched[call >= 0]], rows[call[call >= 0]]

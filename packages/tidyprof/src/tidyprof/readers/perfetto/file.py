@@ -42,7 +42,7 @@ from tidyprof.tables.damage import (
     refuse_damage,
     without_damage,
 )
-from tidyprof.tables.launches import first_of_each, link, rows_of
+from tidyprof.tables.launches import first_matches, link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
 
@@ -187,12 +187,13 @@ def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
     """Leave out the calls on stream tracks. rocprof-sys writes these calls on thread tracks as
     well, so they would count twice.
     """
-    process, correlation = slices["process"], slices["correlation_id"]
-    calls, _ = first_of_each(slices, correlation, is_launching(slices, texts), process)
     on_stream = (slices["kind"] == KIND_CODE["runtime"]) & has_category(
         slices, texts, {STREAM_CATEGORY}
     )
-    repeated = rows_of(correlation, process, np.flatnonzero(on_stream), calls) >= 0
+    calls = is_launching(slices, texts)
+    repeated = (
+        first_matches(slices, slices["correlation_id"], slices["process"], on_stream, calls) >= 0
+    )
     slices.keep(~repeated)
     slices.not_kept += +Counter({REPEATED_CALLS: int(repeated.sum())})
 

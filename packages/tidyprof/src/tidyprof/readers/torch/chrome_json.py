@@ -34,16 +34,16 @@ In real files, these parts are shorter than a megabyte. The limit prevents a dam
 up all memory.
 """
 
-_CUTS_TRIED = 4
+_CANDIDATES_TRIED = 4
 _BRACES_SEARCHED = 1000
 _BOUNDARY_WIDTH = 256
 _BOUNDARY = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*$")
 _LIST_END = re.compile(rb"\}[ \t\r\n]*\](?=[ \t\r\n]*[,}])")
 _LONGEST_NAME = 20_000
 _UNESCAPED = re.compile(
-    r'(?P<before>"ph"\s*:\s*"\w"\s*,\s*"cat"\s*:\s*"[^"\\]*"\s*,\s*"name"\s*:\s*")'
-    rf'(?P<name>.{{0,{_LONGEST_NAME}}}?)(?P<after>"\s*,\s*"pid"\s*:)'
-    rf'|(?P<begin>\{{\s*"name"\s*:\s*")(?P<first>.{{0,{_LONGEST_NAME}}}?)(?P<end>"\s*,\s*"ph"\s*:)'
+    r'(?P<before>"ph"\s*:\s*"\w"\s*,\s*"cat"\s*:\s*"[^"\\]*"\s*,\s*"name"\s*:\s*"'
+    r'|\{\s*"name"\s*:\s*")'
+    rf'(?P<name>.{{0,{_LONGEST_NAME}}}?)(?P<after>"\s*,\s*"(?:pid|ph)"\s*:)'
     r'|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))'
     r"|(?P<backslash>\\)",
     re.DOTALL,
@@ -53,10 +53,13 @@ also matches backslashes in other places, with and without a valid escape.
 """
 
 _MEMBER = re.compile(r'"(ph|pid)"\s*:')
-_WITHIN_NAME = re.compile(r'"name"\s*:\s*"[^"]*"\s*$')
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder(strict=False)
+_INVALID = (ValueError, IndexError, RecursionError, OverflowError)
+_OTHER_FILE = "pass the file that torch.profiler's export_chrome_trace writes"
+
+_Batch = tuple[list[Event], bytes]
 
 
 class ChromeTrace(Generic[Event]):
@@ -88,27 +91,23 @@ class ChromeTrace(Generic[Event]):
         self._list_ended = False
         self._decoded = 0
 
-    def batches(self) -> Iterator[tuple[list[Event], bytes]]:
+    def batches(self) -> Iterator[_Batch]:
         """Yield batches of events, and the JSON list of each batch.
 
         Raises ProfileReadError if the text isn't a Chrome trace, ends too early, or contains a
         value of the wrong type.
         """
         self._read_members_before()
-        # The fastest method comes first, because nearly every batch is strict JSON. Cutting before
-        # tolerant decoding limits the slow path to the damaged part.
         while not self._list_ended:
-            batch = (
-                self._cut(self._strict)
-                or self._last()
-                or self._cut(self._tolerant)
-                or self._last_mended()
-            )
+            # Nearly every batch is strict JSON. Cutting before tolerant decoding limits the slow
+            # path to the damaged part.
+            batch = self._next(self._strict) or self._next(self._tolerant)
             if batch:
                 self._decoded += len(batch[0])
                 yield batch
             elif self._complete:
-                raise self._broken()
+                where = f"after event {self._decoded} of the event list"
+                raise self._unreadable(self._text.decode("utf-8", "replace"), where)
             else:
                 self._read_more()
         self._read_members_after()
@@ -117,9 +116,8 @@ class ChromeTrace(Generic[Event]):
         """Append at least as much text as is already in memory. This keeps the total time for
         rereading text linear.
         """
-        wanted = 2 * len(self._text)
-        collected = [self._text]
-        size = len(self._text)
+        collected, size = [self._text], len(self._text)
+        wanted = 2 * size
         while not self._complete and size <= wanted:
             chunk = next(self._chunks, b"")
             self._complete = not chunk
@@ -129,46 +127,35 @@ class ChromeTrace(Generic[Event]):
                 raise self._malformed(f"no event ends within {size} bytes")
         self._text = b"".join(collected)
 
-    def _cut(
-        self, decode: Callable[[bytes], tuple[list[Event], bytes] | None]
-    ) -> tuple[list[Event], bytes] | None:
-        for end, following in islice(_boundaries(self._text), _CUTS_TRIED):
+    def _next(self, decode: Callable[[bytes], _Batch | None]) -> _Batch | None:
+        """Return the events up to a boundary between events, or up to the end of the list. Return
+        None if the text can't be decoded so.
+        """
+        for end, following in islice(_boundaries(self._text), _CANDIDATES_TRIED):
             batch = decode(b"".join((memoryview(self._text)[:end], b"]")))
             if batch is not None:
                 self._text = b"[" + self._text[following:]
                 return batch
-        return None
-
-    def _last(self) -> tuple[list[Event], bytes] | None:
-        """Return the events up to the end of the list. Return None if the list continues beyond the
-        text that has been read.
-        """
-        text = self._text.decode("utf-8", "surrogateescape")
-        try:
-            _, end = _DECODER.raw_decode(text)
-        except (ValueError, RecursionError):
-            return None
-        piece = text[:end].encode("utf-8", "surrogateescape")
-        batch = self._strict(piece) or self._tolerant(piece)
-        if batch:
-            self._list_ended = True
-            self._text = text[end:].encode("utf-8", "surrogateescape")
-        return batch
-
-    def _last_mended(self) -> tuple[list[Event], bytes] | None:
-        """Return the events up to the likely end of the list if the text must be corrected to be
-        valid JSON.
-        """
-        ends = (match.end() for match in _LIST_END.finditer(self._text)) if self._complete else ()
-        for end in islice(ends, _CUTS_TRIED):
-            batch = self._tolerant(self._text[:end])
-            if batch:
+        for end in self._list_ends():
+            batch = decode(self._text[:end])
+            if batch is not None:
                 self._list_ended = True
                 self._text = self._text[end:]
                 return batch
         return None
 
-    def _strict(self, piece: bytes) -> tuple[list[Event], bytes] | None:
+    def _list_ends(self) -> list[int]:
+        """Return the end of the list, or its likely ends if the text must be corrected to be valid
+        JSON. Return nothing if the list continues beyond the text that has been read.
+        """
+        text = self._text.decode("utf-8", "surrogateescape")
+        try:
+            return [len(text[: _DECODER.raw_decode(text)[1]].encode("utf-8", "surrogateescape"))]
+        except _INVALID:
+            ends = _LIST_END.finditer(self._text) if self._complete else ()
+            return [match.end() for match in islice(ends, _CANDIDATES_TRIED)]
+
+    def _strict(self, piece: bytes) -> _Batch | None:
         # If the file has unescaped names, a backslash may not start an escape.
         if self.mended and b"\\" in piece:
             return None
@@ -176,10 +163,10 @@ class ChromeTrace(Generic[Event]):
             return self._decode(piece), piece
         except msgspec.ValidationError as error:
             raise self._wrong_type(error) from None
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except (msgspec.DecodeError, *_INVALID):
             return None
 
-    def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
+    def _tolerant(self, piece: bytes) -> _Batch | None:
         """Decode text that the standard library can read. If necessary, names are escaped first.
         NaN and infinite numbers become null.
         """
@@ -191,35 +178,45 @@ class ChromeTrace(Generic[Event]):
             self.mended += batch is not None
         return batch
 
-    def _lenient(self, text: str) -> tuple[list[Event], bytes] | None:
+    def _lenient(self, text: str) -> _Batch | None:
         try:
             strict = msgspec.json.encode(json.loads(text, strict=False))
             return self._decode(strict), strict
         except msgspec.ValidationError as error:
             raise self._wrong_type(error) from None
-        except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
+        except (msgspec.DecodeError, *_INVALID):
             return None
 
     def _read_members_before(self) -> None:
-        # Bytes of an incomplete character become surrogates, which become the same bytes again.
-        while True:
+        found = None
+        while found is None:
             self._read_more()
+            # Bytes of an incomplete character become surrogates, which become the same bytes again.
             text = self._text.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
-            start = _skip_space(text, 0)
+            start = _SPACE.match(text).end()
             if text[start : start + 1] not in ("{", ""):
-                raise self._no_object(text[start:])
+                what = "a bare list of events" if text[start] == "[" else "text that isn't JSON"
+                raise ProfileReadError(
+                    self.path,
+                    f"the file contains {what} instead of a JSON object",
+                    "another tool wrote the file",
+                    _OTHER_FILE,
+                )
             if self._complete and start == len(text):
-                raise self._empty()
+                raise ProfileReadError(self.path, *EMPTY)
             try:
                 position, found = _read_members(text, start + 1, self.metadata)
-                break
-            except (ValueError, IndexError, RecursionError) as error:
+            except _INVALID as error:
                 if self._complete:
-                    raise self._unreadable(text, error, "before the event list starts") from None
+                    raise self._unreadable(text, "before the event list starts", error) from None
         if not found:
-            raise self._no_event_list()
-        before = text[:position].encode("utf-8", "surrogateescape")
-        self._text = b"[" + self._text.removeprefix(_BYTE_ORDER_MARK)[len(before) :]
+            raise ProfileReadError(
+                self.path,
+                f"the JSON object has no list named {EVENT_LIST!r}",
+                "the file isn't a Chrome trace (it could be a configuration file or a table)",
+                _OTHER_FILE,
+            )
+        self._text = ("[" + text[position:]).encode("utf-8", "surrogateescape")
 
     def _read_members_after(self) -> None:
         while not self._complete:
@@ -228,85 +225,45 @@ class ChromeTrace(Generic[Event]):
         if self.mended:
             text = _UNESCAPED.sub(_escaped, text)
         try:
-            start = _skip_space(text, 0)
+            start = _SPACE.match(text).end()
+            end, found = start + 1, text[start] != "}"
             if text[start] == ",":
                 end, found = _read_members(text, start + 1, self.metadata)
-            else:
-                end, found = start + 1, text[start] != "}"
-            rest = text[end:].strip()
-        except (ValueError, IndexError, RecursionError) as error:
-            raise self._unreadable(text, error, "after the event list") from None
-        if found or rest:
+        except _INVALID as error:
+            raise self._unreadable(text, "after the event list", error) from None
+        if found or text[end:].strip():
             raise self._malformed("more text follows the end of the trace")
 
-    def _no_object(self, text: str) -> ProfileReadError:
-        what = (
-            "a bare list of events"
-            if text.startswith("[")
-            else f"text that starts with {text[:20]!r}"
-        )
-        return ProfileReadError(
-            self.path,
-            f"the file contains {what} instead of a JSON object",
-            "another tool wrote the file",
-            "pass the file that torch.profiler's export_chrome_trace writes",
-        )
-
-    def _empty(self) -> ProfileReadError:
-        return ProfileReadError(self.path, *EMPTY)
-
-    def _no_event_list(self) -> ProfileReadError:
-        return ProfileReadError(
-            self.path,
-            f"the JSON object has no list named {EVENT_LIST!r}",
-            "the file isn't a Chrome trace (it could be a configuration file or a table)",
-            "pass the file that torch.profiler's export_chrome_trace writes",
-        )
-
-    def _broken(self) -> ProfileReadError:
-        text = self._text.decode("utf-8", "replace")
-        try:
-            _DECODER.raw_decode(text)
-        except (ValueError, RecursionError) as error:
-            return self._unreadable(text, error, f"after event {self._decoded} of the event list")
-        return self._malformed(f"after event {self._decoded} of the event list")
-
-    def _unreadable(self, text: str, error: Exception, where: str) -> ProfileReadError:
+    def _unreadable(
+        self, text: str, where: str, error: Exception | None = None
+    ) -> ProfileReadError:
+        """Return the error for text that ends too early or isn't valid JSON."""
+        if error is None:
+            try:
+                _DECODER.raw_decode(text)
+            except _INVALID as found:
+                error = found
         if isinstance(error, json.JSONDecodeError):
-            if error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated"):
-                if error.msg.startswith("Invalid \\") or _WITHIN_NAME.search(text[: error.pos]):
-                    return self._unescaped(where)
-                return self._malformed(f"{error.msg.lower()}, {where}")
-        elif not isinstance(error, IndexError):
-            return self._malformed(f"{error}, {where}")
-        return self._truncated(f"ends {where}")
-
-    def _truncated(self, finding: str) -> ProfileReadError:
-        return ProfileReadError(self.path, f"the trace {finding}", *CUT_SHORT)
+            ends_early = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        else:
+            ends_early = isinstance(error, IndexError)
+        if ends_early:
+            return ProfileReadError(self.path, f"the trace ends {where}", *CUT_SHORT)
+        return self._malformed(f"{getattr(error, 'msg', error)}, {where}")
 
     def _malformed(self, finding: str) -> ProfileReadError:
         return ProfileReadError(
             self.path,
             f"the file isn't valid JSON ({finding})",
-            "the file is damaged, was edited manually, or was written by several processes at once",
-            "record again with one file name per rank",
-        )
-
-    def _unescaped(self, where: str) -> ProfileReadError:
-        return ProfileReadError(
-            self.path,
-            f"the file isn't valid JSON (a quotation mark or backslash isn't escaped, {where})",
-            "this torch version doesn't escape code names and paths (pytorch/pytorch#113001)",
-            "record again with a newer version of torch, or without with_stack=True",
+            "the file is damaged, was edited manually, was written by several processes at once, or"
+            " contains unescaped names from an old torch version (pytorch/pytorch#113001)",
+            "record again with one file name per rank and a newer version of torch",
         )
 
     def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
         place = re.search(r"\$\[(\d+)\]\.?([\w.]*)", str(error))
-        where = (
-            f" in event {self._decoded + int(place[1])}, member {place[2] or 'itself'!r}"
-            if place
-            else ""
-        )
+        member = f", member {place[2]!r}" if place and place[2] else ""
+        where = f" in event {self._decoded + int(place[1])}{member}" if place else ""
         return ProfileReadError(
             self.path,
             f"{str(error).partition(' - at')[0]}{where}",
@@ -319,12 +276,12 @@ def _escaped(match: re.Match[str]) -> str:
     """Convert a match of `_UNESCAPED` to valid JSON. If a name seems to contain a member, the match
     is returned unchanged, because escaping its quotation marks wouldn't be enough.
     """
-    for before, name, after in (("before", "name", "after"), ("begin", "first", "end")):
-        if match[name] is not None:
-            if _MEMBER.search(match[name]) or not re.search(r'["\\]', match[name]):
-                return match[0]
-            return f"{match[before]}{json.dumps(match[name])[1:-1]}{match[after]}"
-    return match[0] if match["escape"] else r"\\"
+    name = match["name"]
+    if name is None:
+        return match[0] if match["escape"] else r"\\"
+    if _MEMBER.search(name) or not re.search(r'["\\]', name):
+        return match[0]
+    return f"{match['before']}{json.dumps(name)[1:-1]}{match['after']}"
 
 
 def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
@@ -341,10 +298,6 @@ def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
             yield match.start() + 1, start
 
 
-def _skip_space(text: str, position: int) -> int:
-    return _SPACE.match(text, position).end()
-
-
 def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
     """Read `"key": value` pairs of an object into `members`, starting at `position`.
 
@@ -352,21 +305,26 @@ def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[in
     return the position after the object's closing brace and False. Raises ValueError or IndexError
     if the text is incomplete or invalid.
     """
+
+    def skip(expected: str = "") -> str:
+        """Go to the next character that isn't white space, and behind it if it is expected."""
+        nonlocal position
+        position = _SPACE.match(text, position).end()
+        found = text[position]
+        if found in expected:
+            position += 1
+        elif expected:
+            raise json.JSONDecodeError(f"{expected!r} is missing", text, position)
+        return found
+
+    if skip() == "}" and not members:
+        return position + 1, False
     while True:
-        position = _skip_space(text, position)
-        if text[position] == "}" and not members:
-            return position + 1, False
+        skip()
         key, position = _DECODER.raw_decode(text, position)
-        position = _skip_space(text, position)
-        if not isinstance(key, str) or text[position] != ":":
-            raise json.JSONDecodeError("a name or a colon is missing", text, position)
-        position = _skip_space(text, position + 1)
-        if key == EVENT_LIST and text[position] == "[":
+        skip(":")
+        if skip() == "[" and key == EVENT_LIST:
             return position + 1, True
         members[key], position = _DECODER.raw_decode(text, position)
-        position = _skip_space(text, position)
-        if text[position] == "}":
-            return position + 1, False
-        if text[position] != ",":
-            raise json.JSONDecodeError("a comma or a brace is missing", text, position)
-        position += 1
+        if skip(",}") == "}":
+            return position, False

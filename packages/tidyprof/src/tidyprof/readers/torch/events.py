@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -37,58 +37,28 @@ Categories that end in `_runtime`, `_driver` or `_sync` have the kind `runtime`.
 categories are only counted.
 """
 
-_RUNTIME_CATEGORY = re.compile(r"_(runtime|driver|sync)$")
-
 _TODAY = {
-    "operator": "cpu_op",
-    "runtime": "cuda_runtime",
-    "memcpy": "gpu_memcpy",
-    "memset": "gpu_memset",
-    "python": "python_function",
-    "memory": "cpu_instant_event",
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
 }
-"""Current names of Kineto's categories from 2021. The old names are in lowercase, because Kineto's
-TensorBoard plugin also ignores case (tb_plugin/torch_tb_profiler/profiler/trace.py of
-https://github.com/pytorch/kineto).
-"""
+"""Current names of Kineto's categories from 2021."""
 
-_OLD_OPERATOR = "operator"
 _OLD_RANGE = re.compile(r"(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad))#")
 """Pattern for ranges that torch itself writes. In 2021, these ranges had the category
 `Operator`.
 """
 
-
-@lru_cache(2**8)
-def todays_category(category: str | None) -> str | None:
-    """Return Kineto's current name for this category. If the category is unknown, return it
-    unchanged.
-    """
-    if category is None or category == WINDOW_CATEGORY or kind_of_category(category):
-        return category
-    small = category.lower()
-    today = _TODAY.get(small, small)
-    return today if kind_of_category(today) or today == MEMORY_CATEGORY else category
-
-
-def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
-    """Rename the categories of events to their current names. Return True if any event had an older
-    category.
-
-    - counts: number of events in each category
-    """
-    old = {category: todays_category(category) for category in counts}
-    old = {category: today for category, today in old.items() if category != today}
-    for event in events if old else ():
-        is_range = str(event.cat).lower() == _OLD_OPERATOR and _OLD_RANGE.match(event.name)
-        event.cat = "user_annotation" if is_range else old.get(event.cat, event.cat)
-    return bool(old)
+MEMORY_CATEGORY = "cpu_instant_event"
+WINDOW_CATEGORY = "Trace"
 
 
 def kind_of_category(category: str | None) -> str | None:
     """Return the kind of complete events in this category, or None if such events aren't kept."""
     kind = KIND_OF_CATEGORY.get(category or "")
-    return "runtime" if kind is None and _RUNTIME_CATEGORY.search(category or "") else kind
+    return kind or ("runtime" if is_launching(category) or is_waiting(category) else None)
 
 
 def is_known(category: str) -> bool:
@@ -115,9 +85,6 @@ EXACT_FLOAT_US = 2.0**43
 apart, so each nanosecond has a different double.
 """
 
-MEMORY_CATEGORY = "cpu_instant_event"
-WINDOW_CATEGORY = "Trace"
-
 _LASTING = ("X", "B", "E", "")
 """Phases of events that have a category. An empty string means that an event has no phase. Process
 names (M) and marks (i) have no category.
@@ -128,6 +95,9 @@ _Number = int | float | str | None
 _ARGUMENT_NAMES = {
     "external_id": "External id",
     "old_external_id": "external id",
+    "correlation_id": "correlation",
+    "process": "pid_raw",
+    "fused_correlation_id": "correlation_raw",
     "collective": "Collective name",
     "sent_elements": "In msg nelems",
     "received_elements": "Out msg nelems",
@@ -141,22 +111,24 @@ _ARGUMENT_NAMES = {
     "memory_device_type": "Device Type",
 }
 
-ELEMENT_BYTES = {
-    **dict.fromkeys(("Byte", "Char", "Bool"), 1),
-    **dict.fromkeys(("Short", "UInt16", "Half", "BFloat16"), 2),
-    **dict.fromkeys(("Int", "UInt32", "Float", "ComplexHalf"), 4),
-    **dict.fromkeys(("Long", "UInt64", "Double", "ComplexFloat"), 8),
-    "ComplexDouble": 16,
-    **dict.fromkeys(
-        ("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1
-    ),
+_ELEMENTS_OF_BYTES = {
+    1: "Byte Char Bool Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz Float8_e4m3fnuz Float8_e8m0fnu",
+    2: "Short UInt16 Half BFloat16",
+    4: "Int UInt32 Float ComplexHalf",
+    8: "Long UInt64 Double ComplexFloat",
+    16: "ComplexDouble",
 }
+ELEMENT_BYTES = {name: size for size, names in _ELEMENTS_OF_BYTES.items() for name in names.split()}
 """Number of bytes per element for each element type. torch uses these type names in a collective's
 `dtype`.
 
 The names come from AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS in
 torch/headeronly/core/ScalarType.h (https://github.com/pytorch/pytorch).
 """
+
+_LAUNCH_NUMBERS = ("device", "stream", "correlation_id", "bytes")
+_LAUNCH_LISTS, _OPERATOR_LISTS = ("grid", "block"), ("input_shapes", "input_types")
+"""Columns of launches and device events, and columns of operators."""
 
 
 class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
@@ -165,12 +137,12 @@ class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
     external_id: _Integer = ABSENT
     old_external_id: _Integer = ABSENT
     rank: _Integer = ABSENT
-    pid_raw: _Integer = ABSENT
-    correlation_raw: _Integer = ABSENT
+    process: _Integer = ABSENT
+    fused_correlation_id: _Integer = ABSENT
     finished: bool | int | str | None = None
     device: _Integer = ABSENT
     stream: _Integer = ABSENT
-    correlation: _Integer = ABSENT
+    correlation_id: _Integer = ABSENT
     collective: str | None = None
     sent_elements: _Number = ABSENT
     received_elements: _Number = ABSENT
@@ -201,15 +173,12 @@ class Event(msgspec.Struct, gc=False):
     args: Arguments | None = None
 
 
-class _ExactEvent(msgspec.Struct, gc=False):
-    ph: str = ""
-    cat: str | None = None
-    name: str = ""
+class _ExactTime(msgspec.Struct, gc=False):
     ts: int | Decimal | None = None
 
 
 decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[Event]).decode
-_decode_exact_events = msgspec.json.Decoder(list[_ExactEvent]).decode
+_decode_exact_times = msgspec.json.Decoder(list[_ExactTime]).decode
 _NO_ARGUMENTS = Arguments()
 
 
@@ -235,7 +204,7 @@ def _list(text: bytes) -> str:
         return text.decode("utf-8", "replace")
 
 
-def integers(values: list[Any]) -> np.ndarray:
+def integers(values: Sequence[Any]) -> np.ndarray:
     """Convert integers and decimal strings to int64. All other values become ABSENT."""
     try:
         return np.array(values, np.int64)
@@ -276,7 +245,7 @@ class EventColumns:
     - parts_only: number of events with only a start or only an end
     - unsorted: number of events without a required category
     - unknown: number of complete events in each unknown category
-    - total: total number of events
+    - kinds: kind of each category whose events became rows
     - memory: events from the memory allocator
     - windows: start and end of the profiler's own span in microseconds, as floats
     """
@@ -287,45 +256,50 @@ class EventColumns:
         self.parts_only = 0
         self.unsorted = 0
         self.unknown: Counter[str] = Counter()
-        self.total = 0
+        self.kinds: dict[str | None, int] = {}
         self.windows: list[tuple[float, float]] = []
         self.memory: list[Event] = []
-        self._python_functions = python_functions
-        self._kinds: dict[str | None, int] = {}
+        self._left_out = () if python_functions else ("python_function",)
         self._records = GrowingRecords()
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Add a batch. `text` is the JSON list of the batch."""
         # Most batches have only a few categories, so count them first and process only these.
-        categories = [event.cat for event in events]
-        counts = Counter(categories)
-        if _rename(events, counts):
-            categories = [event.cat for event in events]
-            counts = Counter(categories)
+        counts = Counter([event.cat for event in events])
+        if _TODAY.keys() & counts:
+            for event in events:
+                is_range = event.cat == "Operator" and _OLD_RANGE.match(event.name)
+                event.cat = "user_annotation" if is_range else _TODAY.get(event.cat, event.cat)
+            counts = Counter([event.cat for event in events])
         self.by_category += counts
-        self.total += len(events)
-        self._learn(counts)
-        kept = _complete(events, categories, self._kinds)
+        for category in counts:
+            kind = kind_of_category(category)
+            if kind and category not in self._left_out:
+                self.kinds[category] = KIND_CODE[kind]
+        kinds = self.kinds
+        rows = [row for row, one in enumerate(events) if one.cat in kinds and one.ph == "X"]
+        self.parts_only += sum(counts[category] for category in kinds) - len(rows)
         if counts[None]:
-            self.unsorted += sum(event.cat is None and event.ph in _LASTING for event in events)
+            self.unsorted += sum(one.cat is None and one.ph in _LASTING for one in events)
         strange = {category for category in counts if category and not is_known(category)}
         if strange:
             self.unknown += Counter(
-                event.cat for event in events if event.cat in strange and event.ph == "X"
+                one.cat for one in events if one.cat in strange and one.ph == "X"
             )
-        self.parts_only += sum(counts[category] for category in self._kinds) - len(kept)
         if counts[WINDOW_CATEGORY]:
             self.windows += [
                 (e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur
             ]
         if counts[MEMORY_CATEGORY]:
-            self.memory += [event for event in events if event.cat == MEMORY_CATEGORY and event.ts]
-        self._records.append(_records(kept, text, self.texts, self._kinds))
-
-    @property
-    def categories_kept(self) -> frozenset[str | None]:
-        """Categories whose events became rows or samples."""
-        return frozenset(self._kinds) | {MEMORY_CATEGORY}
+            self.memory += [one for one in events if one.cat == MEMORY_CATEGORY and one.ts]
+        kept = [events[row] for row in rows]
+        start_us = np.array([one.ts for one in kept], np.float64)
+        start = nanoseconds(start_us)
+        if np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US:
+            # A double can't represent these times exactly.
+            times = _decode_exact_times(text)
+            start = np.array([_exact(times[row].ts or 0) for row in rows], np.int64)
+        self._records.append(_records(kept, start, self.texts, kinds))
 
     def collected(self) -> Records:
         """Return all collected events of the file."""
@@ -333,132 +307,81 @@ class EventColumns:
         _separate_device_rows(records, self.texts)
         return records
 
-    def _learn(self, categories: Iterable[str | None]) -> None:
-        for category in categories:
-            kind = kind_of_category(category)
-            if kind and (self._python_functions or category != "python_function"):
-                self._kinds[category] = KIND_CODE[kind]
+
+def _exact(microseconds: int | Decimal) -> int:
+    return min(int((Decimal(microseconds) * 1000).to_integral_value()), LATEST_START_NS)
 
 
-def _complete(
-    events: list[Any], categories: list[str | None], wanted: dict[str | None, int]
-) -> list[Any]:
-    kept = compress(events, map(wanted.__contains__, categories))
-    return [event for event in kept if event.ph == "X"]
-
-
-def _unfinished(arguments: list[Arguments]) -> np.ndarray:
+def _records(
+    kept: list[Event], start_ns: np.ndarray, texts: Codes, kinds: dict[str | None, int]
+) -> Records:
+    arguments = [event.args or _NO_ARGUMENTS for event in kept]
+    external, older = (_column(arguments, name) for name in ("external_id", "old_external_id"))
     finished = [one.finished for one in arguments]
     # Usually there is none. If there may be one, check each mark, because 0 equals False here.
-    if False not in finished:
-        return np.zeros(len(finished), bool)
-    return np.array([mark is False for mark in finished], bool)
-
-
-def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
-    """Return start times in whole nanoseconds by parsing them as decimals. This is necessary for
-    times that a double can't represent exactly.
-    """
-    limit = LATEST_START_NS
-    events = _decode_exact_events(text)
-    _rename(events, Counter(event.cat for event in events))
-    times = [event.ts or 0 for event in _complete(events, [event.cat for event in events], wanted)]
-    return np.array(
-        [min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64
-    )
-
-
-def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
-    start_us = np.array([event.ts for event in kept], np.float64)
-    arguments = [event.args or _NO_ARGUMENTS for event in kept]
-    is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US
-    category = texts.of([event.cat for event in kept])
-    known = {texts[name]: kind for name, kind in kinds.items()}
-    kind_of_code = np.zeros(len(texts), np.int8)
-    kind_of_code[list(known)] = list(known.values())
+    unfinished = [mark is False for mark in finished] if False in finished else len(kept) * [False]
     records = Records(
         {
-            "start_ns": _exact_starts(text, kinds) if is_large else nanoseconds(start_us),
+            "start_ns": start_ns,
             "duration_ns": nanoseconds(np.array([event.dur for event in kept], np.float64)),
-            "name": texts.of([event.name for event in kept]),
-            "source_category": category,
-            "kind": kind_of_code[category],
+            "name": texts.of(event.name for event in kept),
+            "source_category": texts.of(event.cat for event in kept),
+            "kind": np.array([kinds[event.cat] for event in kept], np.int8),
             "process": integers([event.pid for event in kept]),
             "thread": integers([event.tid for event in kept]),
-            "external_id": _external_ids(arguments),
-            "rank": integers([one.rank for one in arguments]),
-            "unfinished": _unfinished(arguments).astype(np.int8),
+            "external_id": np.where(external == ABSENT, older, external),
+            "rank": _column(arguments, "rank"),
+            "unfinished": np.array(unfinished, np.int8),
         }
     )
-    _add_launch_columns(records, arguments, texts)
-    _add_operator_columns(records, arguments, texts)
-    _undo_fusion(records, arguments)
+    kind = records["kind"]
+    is_launch = (kind == KIND_CODE["runtime"]) | ON_DEVICE[kind]
+    rows, chosen = _chosen(arguments, is_launch)
+    for name in _LAUNCH_NUMBERS:
+        _add(records, name, rows, _column(chosen, name))
+    size = _column(chosen, "size")
+    records["bytes"][rows] = np.where(size == ABSENT, records["bytes"][rows], size)
+    _add(records, "collective", rows, texts.of(one.collective for one in chosen))
+    for name in _LAUNCH_LISTS:
+        _add(records, name, rows, texts.of(map(bytes, map(attrgetter(name), chosen))))
+    _add_messages(records, arguments)
+    rows, chosen = _chosen(arguments, kind == KIND_CODE["operator"])
+    for name in _OPERATOR_LISTS:
+        _add(records, name, rows, texts.of(map(bytes, map(attrgetter(name), chosen))))
+    # TraceLens's TraceFuse shifts process numbers and correlation IDs to keep ranks apart.
+    if (records["rank"] != ABSENT).any():
+        for name, member in (("process", "process"), ("correlation_id", "fused_correlation_id")):
+            original = _column(arguments, member)
+            records[name] = np.where(original == ABSENT, records[name], original)
     return records
 
 
-def _external_ids(arguments: list[Arguments]) -> np.ndarray:
-    """Return the `External id` of each event. In 2021, this key was spelled differently."""
-    found = integers([one.external_id for one in arguments])
-    return np.where(found == ABSENT, integers([one.old_external_id for one in arguments]), found)
+def _column(arguments: list[Arguments], member: str) -> np.ndarray:
+    return integers([*map(attrgetter(member), arguments)])
 
 
-def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    rows = np.flatnonzero((records["kind"] == KIND_CODE["runtime"]) | ON_DEVICE[records["kind"]])
-    chosen = [arguments[row] for row in rows.tolist()]
-    values = {
-        "device": integers([one.device for one in chosen]),
-        "stream": integers([one.stream for one in chosen]),
-        "correlation_id": integers([one.correlation for one in chosen]),
-        "bytes": integers([one.size if one.bytes == ABSENT else one.bytes for one in chosen]),
-        "collective": texts.of([one.collective for one in chosen]),
-        "grid": texts.of([bytes(one.grid) for one in chosen]),
-        "block": texts.of([bytes(one.block) for one in chosen]),
-    }
-    _add(records, rows, values)
-    _add_messages(records, arguments)
+def _chosen(arguments: list[Arguments], where: np.ndarray) -> tuple[np.ndarray, list[Arguments]]:
+    rows = np.flatnonzero(where)
+    return rows, [arguments[row] for row in rows.tolist()]
+
+
+def _add(records: Records, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+    records[name] = nothing(name, len(records))
+    records[name][rows] = values
 
 
 def _add_messages(records: Records, arguments: list[Arguments]) -> None:
     """Add the bytes and the group size of events with data about a collective operation. There are
     only a few such events.
     """
-    rows = np.flatnonzero(records["collective"] != NO_TEXT)
-    chosen = [arguments[row] for row in rows.tolist()]
-    sent = integers([one.sent_elements for one in chosen])
-    received = integers([one.received_elements for one in chosen])
-    size = np.array(
-        [ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64
-    )
+    rows, chosen = _chosen(arguments, records["collective"] != NO_TEXT)
+    sent, received = (_column(chosen, name) for name in ("sent_elements", "received_elements"))
+    size = integers([ELEMENT_BYTES.get(str(one.element_type), 0) for one in chosen])
     elements = np.maximum(sent, received)
     # An element count whose bytes don't fit in 64 bits is damage.
     known = (size > 0) & (np.minimum(sent, received) >= 0) & (elements < 2**58)
     records["bytes"][rows[known]] = (elements * size)[known]
-    _add(records, rows, {"group_size": integers([one.group_size for one in chosen])})
-
-
-def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
-    rows = np.flatnonzero(records["kind"] == KIND_CODE["operator"])
-    chosen = [arguments[row] for row in rows.tolist()]
-    shapes = texts.of([bytes(one.input_shapes) for one in chosen])
-    types = texts.of([bytes(one.input_types) for one in chosen])
-    _add(records, rows, {"input_shapes": shapes, "input_types": types})
-
-
-def _add(records: Records, rows: np.ndarray, values: dict[str, np.ndarray]) -> None:
-    for name, column in values.items():
-        records[name] = nothing(name, len(records))
-        records[name][rows] = column
-
-
-def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
-    """Restore the process numbers and correlation IDs that TraceLens's TraceFuse shifted to keep
-    ranks apart.
-    """
-    if (records["rank"] == ABSENT).all():
-        return
-    for column, member in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
-        original = integers([getattr(one, member) for one in arguments])
-        records[column] = np.where(original == ABSENT, records[column], original)
+    _add(records, "group_size", rows, _column(chosen, "group_size"))
 
 
 def _separate_device_rows(records: Records, texts: Codes) -> None:
@@ -479,21 +402,19 @@ _CPU = 0
 """PyTorch's device type for host memory (c10/core/DeviceType.h)."""
 
 
-def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
+def memory_tables(samples: Iterable[Event], base_ns: int) -> Iterator[pd.DataFrame]:
     """Yield allocated and reserved memory in bytes (`profile_memory=True`). `device` is `<NA>` for
     host memory.
     """
     samples = [sample for sample in samples if sample.args]
-    if not samples:
-        return
     arguments = [sample.args for sample in samples]
     time = base_ns + nanoseconds(np.array([sample.ts for sample in samples], np.float64))
-    device = integers([argument.memory_device for argument in arguments])
-    device[integers([argument.memory_device_type for argument in arguments]) == _CPU] = ABSENT
+    device = _column(arguments, "memory_device")
+    device[_column(arguments, "memory_device_type") == _CPU] = ABSENT
     devices = nullable(device, "Int32")
-    for name, attribute in (("allocated memory", "allocated"), ("reserved memory", "reserved")):
-        value = integers([getattr(argument, attribute) for argument in arguments])
-        part = {"time_ns": time, "device": devices, "name": name, "value": value.astype(float)}
-        known = pd.DataFrame(part).assign(unit="bytes")[value != ABSENT]
-        if len(known):
-            yield known
+    for name in ("allocated", "reserved"):
+        value = _column(arguments, name)
+        part = {"time_ns": time, "device": devices, "name": f"{name} memory"}
+        table = pd.DataFrame(part | {"value": value.astype(float), "unit": "bytes"})
+        if (value != ABSENT).any():
+            yield table[value != ABSENT]

@@ -16,6 +16,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (
+    MEMORY_CATEGORY,
     EventColumns,
     decode_events,
     is_known,
@@ -34,17 +35,32 @@ from tidyprof.readers.torch.meta import (
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
 from tidyprof.tables.damage import UNFINISHED, cut_overlaps, left_out, refuse_damage, without_damage
-from tidyprof.tables.launches import Launches, first_of_each, link, rows_of
+from tidyprof.tables.launches import Launches, first_matches, link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
 
 
-def link_trace(records: Records, texts: list[str]) -> Launches:
+@dataclass
+class TracePart(Part):
+    """The contents of one file: events with absolute start times, links and ranks. The codes refer
+    to bytes and strings, which `events.readable` decodes.
+
+    - base_ns: base time of the file in nanoseconds since 1970
+    - window: start and end of the profiler's span in nanoseconds since 1970, or None
+    - untraced: see `meta.untraced`
+    """
+
+    base_ns: int = 0
+    window: tuple[int, int] | None = None
+    untraced: dict[str, Any] | None = None
+
+
+def link_trace(records: Records, is_call: np.ndarray) -> Launches:
     """Add launches to the events of one file, and add `operator` to device and runtime rows. If an
     event has no `bytes`, `grid` or `block`, these values are copied from the launch.
+
+    - is_call: a mask of the calls that can launch work.
     """
-    launching = np.array([is_launching(text) for text in texts], bool)
-    is_call = launching[records["source_category"]] & (records["kind"] == KIND_CODE["runtime"])
     launches = link(records, is_call, records["rank"])
     on_device = ON_DEVICE[records["kind"]]
     for name in ("bytes", "grid", "block"):
@@ -72,10 +88,9 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
 
     - group: number for each group of rows with unique External ids
     """
-    external, start = records["external_id"], records["start_ns"]
-    operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], group)
-    rows = np.flatnonzero(on_device | (records["kind"] == KIND_CODE["runtime"]))
-    owner = rows_of(external, group, rows, operators)
+    external, start, kind = records["external_id"], records["start_ns"], records["kind"]
+    asked = on_device | (kind == KIND_CODE["runtime"])
+    owner = first_matches(records, external, group, asked, kind == KIND_CODE["operator"])
     rows = np.flatnonzero(owner >= 0)
     owner = owner[rows]
     called = np.where(on_device[rows], records["launch_ns"][rows], start[rows])
@@ -89,30 +104,13 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
     return names
 
 
-@dataclass
-class TraceFile:
-    """The contents of one file.
-
-    - part: events with absolute start times, links and ranks. The codes refer to bytes and strings,
-      which `events.readable` decodes.
-    - base_ns: base time of the file in nanoseconds since 1970
-    - window: start and end of the profiler's span in nanoseconds since 1970, or None
-    - untraced: see `meta.untraced`
-    """
-
-    part: Part
-    base_ns: int
-    window: tuple[int, int] | None
-    untraced: dict[str, Any] | None
-
-
 def read_file(
     path: Path,
     texts: Codes,
     python_functions: bool,
     maximum_bytes: int,
     advance: Callable[[int], Any],
-) -> TraceFile:
+) -> TracePart:
     """Read one trace.
 
     - advance: function that is called with the number of bytes read since the last call
@@ -129,27 +127,27 @@ def read_file(
             advance(stream.position - reported)
             reported = stream.position
     _refuse_other_tools(path, collected)
-    file = _assembled(path, trace.metadata, collected)
+    part = _assembled(path, trace.metadata, collected)
     if trace.tolerated:
-        file.part.warnings.append(
+        part.warnings.append(
             f"{path.name}: parts of the file aren't strict JSON because of NaN, control characters"
             " or invalid UTF-8. Invalid numbers were dropped, and unreadable characters were"
             " replaced."
         )
     if trace.mended:
-        file.part.warnings.append(
+        part.warnings.append(
             f"{path.name}: some names contain unescaped quotation marks or backslashes, which were"
             " read literally. Likely cause: an older version of torch wrote the file"
             " (pytorch/pytorch#98432)."
         )
-    return file
+    return part
 
 
-def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TraceFile:
-    records = collected.collected()
+def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TracePart:
+    records, by_category = collected.collected(), Counter(collected.by_category)
     # Names and categories are already strings. The other values, JSON lists, aren't needed yet.
     texts = [text if isinstance(text, str) else "" for text in collected.texts]
-    base = base_time(metadata, path)
+    base, rank = base_time(metadata, path), stated_rank(metadata)
     lost = +Counter(
         {"without begin or end": collected.parts_only, "without a category": collected.unsorted}
     )
@@ -160,37 +158,51 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     )
     without_damage(path, records, {UNFINISHED: records["unfinished"] == 1})
     records["start_ns"] = records["start_ns"] + base
-    rank = stated_rank(metadata)
     if rank is not None:
         records["rank"] = np.where(records["rank"] == ABSENT, rank, records["rank"])
-    records.not_kept = _not_kept(collected)
-    dialect = back_end(metadata, collected.by_category, _call_names(records, texts))
-    launches = link_trace(records, texts)
-    gpu_missing = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
-    repeated = _repeated_ids(path, launches.repeated)
-    warnings = [
-        gpu_missing,
-        repeated,
-        cut_overlaps(path, records),
-    ]
-    part = Part(
+    # Instant and metadata events have no category, so they aren't counted.
+    total = by_category.total()
+    del by_category[None]
+    kept = {*collected.kinds, MEMORY_CATEGORY}
+    records.not_kept = Counter({name: n for name, n in by_category.items() if name not in kept})
+    launching = np.array([is_launching(text) for text in texts], bool)[records["source_category"]]
+    calls = used_codes(records["name"][launching], len(texts)).tolist()
+    dialect = back_end(metadata, by_category, [texts[code] for code in calls])
+    launches = link_trace(records, launching & (records["kind"] == KIND_CODE["runtime"]))
+    warnings = left_out(path, collected.unknown)
+    if not ON_DEVICE[records["kind"]].any():
+        warnings += missing_gpu_warning(path, dialect)
+    if launches.repeated:
+        warnings.append(
+            f"{path.name}: {launches.repeated:,} calls share a correlation ID with another call."
+            " The nearest call before a device event counts as its launch, which may be wrong."
+            " Likely cause: the file contains traces of several processes. Next step: read the"
+            " trace of each process separately."
+        )
+    if cut := cut_overlaps(path, records):
+        warnings.append(cut)
+    window = None
+    if collected.windows:
+        start, end = zip(*collected.windows, strict=True)
+        window = tuple((base + nanoseconds(np.array([min(start), max(end)]))).tolist())
+    return TracePart(
         path,
         records,
         [*memory_tables(collected.memory, base), *watch_tables(metadata, rank)],
         facts(metadata, dialect),
         rank=None if len(records) else rank,
-        total=collected.total,
-        by_category=Counter(
-            {category: n for category, n in collected.by_category.items() if category}
-        ),
+        total=total,
+        by_category=by_category,
         shared_launches=launches.shared,
-        warnings=[*left_out(path, collected.unknown), *filter(None, warnings)],
+        warnings=warnings,
+        base_ns=base,
+        window=window,
+        untraced=untraced(metadata),
     )
-    return TraceFile(part, base, _window(collected.windows, base), untraced(metadata))
 
 
 def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
-    if not collected.total:
+    if not collected.by_category:
         raise ProfileReadError(
             path,
             "the event list is empty",
@@ -205,42 +217,3 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
             "another tool wrote the file",
             "use the reader for that tool, or pass a file from export_chrome_trace",
         )
-
-
-def _repeated_ids(path: Path, repeated: int) -> str | None:
-    """Return a warning if correlation IDs don't identify the call that launched an event."""
-    if not repeated:
-        return None
-    return (
-        f"{path.name}: {repeated:,} calls share a correlation ID with another call. The nearest"
-        " call before a device event counts as its launch, which may be wrong. Likely cause: the"
-        " file contains traces of several processes. Next step: read the trace of each process"
-        " separately."
-    )
-
-
-def _call_names(records: Records, texts: list[str]) -> list[str]:
-    launching = np.array([is_launching(text) for text in texts], bool)
-    names = records["name"][launching[records["source_category"]]]
-    return [texts[code] for code in used_codes(names, len(texts)).tolist()]
-
-
-def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | None:
-    if not windows:
-        return None
-    start, end = zip(*windows, strict=True)
-    times = nanoseconds(np.array([min(start), max(end)]))
-    return base + int(times[0]), base + int(times[1])
-
-
-def _not_kept(collected: EventColumns) -> Counter[str]:
-    """Count the events without a row in each category. Instant and metadata events aren't counted,
-    because they have no category.
-    """
-    return Counter(
-        {
-            category: count
-            for category, count in collected.by_category.items()
-            if category and category not in collected.categories_kept
-        }
-    )

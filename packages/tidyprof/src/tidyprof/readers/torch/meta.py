@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
@@ -22,7 +23,14 @@ _VERSION_KEYS = {
 }
 _NUMBERING = {"rocm-roctracer": "agent", "rocm-sdk": "index", "cuda": "index", "xpu": "index"}
 _OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
-_COPIED = {"trace_id": str, "host_name": str, "deviceProperties": list, "distributedInfo": dict}
+_COPIED = {
+    "trace_id": ("trace_id", str),
+    "host": ("host_name", str),
+    "device_properties": ("deviceProperties", list),
+    "distributed": ("distributedInfo", dict),
+}
+"""Entries of `Profile.meta` that are copied: their names and types in the file."""
+
 _NO_GPU_EVENTS = {
     "rocm-roctracer": (
         "ROCTracer in ROCm 7.2.1, or its copy in a torch wheel, can lose all kernel records"
@@ -80,33 +88,32 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
     """Return the `Profile.meta` entries about the tool and the machine from one file. Unknown
     entries are omitted.
     """
-    entries: dict[str, Any] = {"tool": "torch.profiler"}
-    before = _origin_before_conversion(metadata.get("converted_from"))
-    if origin := stated_origin(metadata.get(MARK)) or before:
-        entries["origin"] = origin
-    if dialect:
-        entries["backend"] = dialect
-    if dialect in _NUMBERING:
-        entries["device_numbering"] = _NUMBERING[dialect]
+    origin = stated_origin(metadata.get(MARK))
+    version = hip_version(metadata.get("hip_runtime_version"))
+    copied = {
+        name: metadata[key]
+        for name, (key, kind) in _COPIED.items()
+        if isinstance(metadata.get(key), kind)
+    }
+    entries = {
+        "tool": "torch.profiler",
+        "origin": origin or _origin_before_conversion(metadata.get("converted_from")),
+        "backend": dialect,
+        "device_numbering": _NUMBERING.get(dialect or ""),
+        "gpu": ", ".join(_gpu_names(copied.get("device_properties", []))),
+        "hip_runtime_version": version,
+        "rocm": version and version.rpartition(".")[0],
+        "options": {option: bool(metadata[option]) for option in _OPTIONS if option in metadata},
+        **copied,
+    }
     for key, (_, library) in _VERSION_KEYS.items():
         if key in metadata:
             entries["tool_version"] = f"{library} {metadata[key]}"
-    names = _gpu_names(metadata.get("deviceProperties"))
-    if names:
-        entries["gpu"] = ", ".join(names)
-    version = hip_version(metadata.get("hip_runtime_version"))
-    if version:
-        entries |= {"hip_runtime_version": version, "rocm": version.rpartition(".")[0]}
-    for key, kind in _COPIED.items():
-        if isinstance(metadata.get(key), kind) and metadata[key]:
-            entries[_renamed(key)] = metadata[key]
+    entries = {key: value for key, value in entries.items() if value}
     # The profiler's facts take precedence over facts from the script.
-    entries |= {key: text for key, text in _machine(metadata).items() if key not in entries}
-    options = {option: bool(metadata[option]) for option in _OPTIONS if option in metadata}
-    if options:
-        entries["options"] = options
-    world_size = (entries.get("distributed") or {}).get("world_size")
-    return entries | {"world_size": world_size} if isinstance(world_size, int) else entries
+    entries = _machine(metadata.get(MACHINE_KEY)) | entries
+    world_size = entries.get("distributed", {}).get("world_size")
+    return entries | ({"world_size": world_size} if isinstance(world_size, int) else {})
 
 
 def _origin_before_conversion(source: Any) -> Origin | None:
@@ -117,17 +124,7 @@ def _origin_before_conversion(source: Any) -> Origin | None:
     return Origin(kind, " ".join(detail.split())) if kind in ORIGIN_KINDS else None
 
 
-def _renamed(key: str) -> str:
-    return {
-        "deviceProperties": "device_properties",
-        "distributedInfo": "distributed",
-        "host_name": "host",
-    }.get(key, key)
-
-
-def _gpu_names(properties: Any) -> list[str]:
-    if not isinstance(properties, list):
-        return []
+def _gpu_names(properties: list[Any]) -> list[str]:
     names = [device.get("name") for device in properties if isinstance(device, dict)]
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
@@ -152,17 +149,17 @@ def stated_rank(metadata: dict[str, Any]) -> int | None:
     return None
 
 
-def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
+def missing_gpu_warning(path: Path, dialect: str | None) -> list[str]:
     """Return a warning about missing GPU events if the profiler supports devices. The caller checks
     whether there are any device events.
     """
     if dialect in (None, "cpu"):
-        return None
+        return []
     cause = _NO_GPU_EVENTS.get(dialect, "activity on the device was not recorded")
-    return (
+    return [
         f"{path.name}: the trace has no GPU events, although the profiler had a GPU back end"
         f" ({dialect}). Likely cause: {cause}, or the profiler was set to record only CPU activity."
-    )
+    ]
 
 
 KEY = "watch_parts"
@@ -186,6 +183,44 @@ the clocks are read at different times.
 """
 
 
+_Time = (
+    Annotated[int, msgspec.Meta(ge=0, lt=LONGEST_NS)]
+    | Annotated[float, msgspec.Meta(ge=0, lt=LONGEST_NS)]
+)
+_Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+Content = TypeVar("Content")
+
+
+class _Untraced(msgspec.Struct):
+    steps: _Time
+    step_ns: _Time
+    parts_ns: dict[str, _Time]
+    long: Any = None
+
+
+class _LongSteps(msgspec.Struct):
+    """Times that the hooks of `tidyprof run` write (running/inside/recorder.py)."""
+
+    ns: _Time
+    of_ns: _Time
+
+
+class _WatchPart(NamedTuple):
+    name: str
+    start: _Moment
+    length: _Moment
+    processor_time: _Moment
+    processor_queue: _Moment | None = None
+
+
+def _stated(value: Any, content: type[Content]) -> Content | None:
+    """Return a value of the file as this type, or None if it doesn't match the type."""
+    try:
+        return msgspec.convert(value, content)
+    except msgspec.ValidationError:
+        return None
+
+
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
     """Return the times that the script measured without a profiler just before it started the
     trace. Return None if the file has no valid times.
@@ -197,46 +232,26 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
     - long_share: share (0 to 1) of the total step time that is in single long steps. The means
       exclude these steps. The share is 0 if unknown.
     """
-    stated = metadata.get(UNTRACED_KEY)
-    if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
+    stated = _stated(metadata.get(UNTRACED_KEY), _Untraced)
+    if stated is None or min(stated.steps, stated.step_ns) < 1:
         return None
-    parts = stated["parts_ns"]
-    numbers = [stated.get("steps"), stated.get("step_ns"), *parts.values()]
-    sound = all(
-        isinstance(number, int | float)
-        and not isinstance(number, bool)
-        and 0 <= number < LONGEST_NS
-        for number in numbers
-    )
-    if not sound or stated["steps"] < 1 or stated["step_ns"] < 1:
+    if sum(stated.parts_ns.values()) > ROUNDED * stated.step_ns:
         return None
-    if sum(parts.values()) > ROUNDED * stated["step_ns"]:
-        return None
-    known = {"steps": int(stated["steps"]), "step_ns": float(stated["step_ns"]), "parts_ns": parts}
-    return known | {"long_share": _long_share(stated.get("long"))}
-
-
-def _long_share(stated: Any) -> float:
-    """Return the share (0 to 1) of the total time that is in long steps. The share is computed from
-    times that the hooks of `tidyprof run` write (running/inside/recorder.py).
-    """
-    numbers = [stated.get(key) for key in ("ns", "of_ns")] if isinstance(stated, dict) else []
-    if not numbers or not all(
-        type(number) in (int, float) and 0 <= number < LONGEST_NS for number in numbers
-    ):
-        return 0.0
-    return min(1.0, numbers[0] / numbers[1]) if numbers[1] else 0.0
-
-
-def _machine(metadata: dict[str, Any]) -> dict[str, str]:
-    stated = metadata.get(MACHINE_KEY)
-    names = ("host", "gpu", "torch") if isinstance(stated, dict) else ()
-    found = {
-        name: stated[name] for name in names if isinstance(stated.get(name), str) and stated[name]
+    long = _stated(stated.long, _LongSteps)
+    return {
+        "steps": int(stated.steps),
+        "step_ns": float(stated.step_ns),
+        "parts_ns": stated.parts_ns,
+        "long_share": min(1.0, long.ns / long.of_ns) if long and long.of_ns else 0.0,
     }
-    if names and (version := re.match(r"\d+\.\d+", str(stated.get("rocm") or ""))):
-        found["rocm"] = version[0]
-    return found
+
+
+def _machine(stated: Any) -> dict[str, str]:
+    known = stated if isinstance(stated, dict) else {}
+    found = {name: known.get(name) for name in ("host", "gpu", "torch")}
+    version = re.match(r"\d+\.\d+", str(known.get("rocm")))
+    found["rocm"] = version[0] if version else None
+    return {name: text for name, text in found.items() if isinstance(text, str) and text}
 
 
 NAMES = ("processor_time", "processor_queue")
@@ -251,28 +266,19 @@ def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFram
     empty list if the file has no valid samples.
     """
     stated = metadata.get(KEY)
-    parts = [part for part in stated if _is_sound(part)] if isinstance(stated, list) else []
+    rows = stated if isinstance(stated, list) else []
+    parts = [part for row in rows if (part := _stated(row, _WatchPart))]
     tables = []
-    for index, name in enumerate(NAMES):
+    for name in NAMES:
         # The second time is missing if the system doesn't report it.
-        rows = [
-            (begin, length, times[index])
-            for _, begin, length, *times in parts
-            if len(times) > index
-        ]
-        if rows:
-            table = pd.DataFrame(rows, columns=["time_ns", "duration_ns", "value"], dtype="int64")
-            tables.append(
-                table.assign(name=name, unit="ns", **({} if rank is None else {"rank": rank}))
-            )
+        known = [part for part in parts if getattr(part, name) is not None]
+        if known:
+            columns = {
+                "time_ns": [part.start for part in known],
+                "duration_ns": [part.length for part in known],
+                "value": [getattr(part, name) for part in known],
+                "name": name,
+                "unit": "ns",
+            }
+            tables.append(pd.DataFrame(columns | ({} if rank is None else {"rank": rank})))
     return tables
-
-
-def _is_sound(part: Any) -> bool:
-    """Return True if the part is a list in the format that KEY describes."""
-    if not isinstance(part, list) or not 4 <= len(part) <= 5 or not isinstance(part[0], str):
-        return False
-    return all(
-        isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**62
-        for number in part[1:]
-    )

@@ -59,7 +59,7 @@ from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.guard import guarded, no_files, progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
-from tidyprof.readers.torch.file import TraceFile, read_file
+from tidyprof.readers.torch.file import TracePart, read_file
 from tidyprof.readers.torch.recognition import candidates, is_json, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
@@ -220,8 +220,7 @@ def read_torch_trace(
     files, ignored = files_of_folder(path) if path.is_dir() else ([path], [])
     texts = no_texts()
     with progress_bar(files, progress) as advance:
-        read = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
-    parts = [file.part for file in read]
+        parts = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
     for part in parts:
         if part.ranks() == {None}:
             part.records.columns.pop("rank", None)
@@ -230,27 +229,20 @@ def read_torch_trace(
         refuse_mixed_ranks(path, [Member(part.path, part.extent()) for part in parts])
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
-    chosen = [file for file in read if file.part in parts]
-    profile = profile_of(parts, readable(texts), _meta(chosen), origin)
+    profile = profile_of(parts, readable(texts), _meta(parts), origin)
     profile.meta["warnings"] += missing_ranks(
         profile.meta.get("ranks", ()), profile.meta.get("world_size")
     )
     return profile
 
 
-def _meta(files: list[TraceFile]) -> dict[str, Any]:
+def _meta(parts: Sequence[TracePart]) -> dict[str, Any]:
     meta: dict[str, Any] = {}
-    if len({file.base_ns for file in files}) == 1 and files[0].base_ns:
-        meta["base_time_ns"] = files[0].base_ns
-    windows = [file.window for file in files if file.window]
-    if windows:
-        meta["record_window_ns"] = (
-            min(start for start, _ in windows),
-            max(end for _, end in windows),
-        )
-    untraced = {
-        rank: file.untraced for file in files if file.untraced for rank in file.part.ranks()
-    }
-    if untraced:
-        meta["untraced"] = untraced
+    if len({part.base_ns for part in parts}) == 1 and parts[0].base_ns:
+        meta["base_time_ns"] = parts[0].base_ns
+    if windows := [part.window for part in parts if part.window]:
+        starts, ends = zip(*windows, strict=True)
+        meta["record_window_ns"] = (min(starts), max(ends))
+    if stated := {rank: part.untraced for part in parts if part.untraced for rank in part.ranks()}:
+        meta["untraced"] = stated
     return meta
