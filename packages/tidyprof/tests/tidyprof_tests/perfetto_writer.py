@@ -55,7 +55,7 @@ def time_of(time: int, clock: int | None = None) -> bytes:
 
 def annotation(name: str | int, value: Value | dict | list, number_first: bool = False) -> bytes:
     """A debug annotation; `name` as text or as the number of an interned one."""
-    label = number(1, name) if isinstance(name, int) else block(10, name)
+    label = number(1, int(name)) if str(name).isdigit() else block(10, name)
     if isinstance(value, dict):
         return label + b"".join(block(11, annotation(key, inner)) for key, inner in value.items())
     if isinstance(value, list):
@@ -76,8 +76,8 @@ def event(
     time: int,
     *,
     name: str | int | None = None,
-    category: str | int | None = None,
-    track: int | None = THREAD,
+    category: str | int | list[int] | None = None,
+    track: int = THREAD,
     sequence: int = 2,
     clock: int | None = None,
     flags: int = 2,
@@ -87,10 +87,11 @@ def event(
     """A packet with a TrackEvent. Names and categories are texts, or numbers of interned ones."""
     parts = [number(9, kind)]
     if category is not None:
-        parts.append(number(3, category) if isinstance(category, int) else block(22, category))
+        several = category if isinstance(category, list) else [category]
+        parts += [number(3, one) if isinstance(one, int) else block(22, one) for one in several]
     if name is not None:
         parts.append(number(10, name) if isinstance(name, int) else block(23, name))
-    if track is not None:
+    if track:
         parts.append(number(11, track))
     parts += [block(4, annotation(key, value)) for key, value in arguments.items()]
     body = block(11, b"".join(parts))
@@ -99,7 +100,11 @@ def event(
 
 
 def slice_(
-    start: int, end: int, name: str | int, category: str | int = "host", **options: object
+    start: int,
+    end: int,
+    name: str | int,
+    category: str | int | list[int] = "host",
+    **options: object,
 ) -> bytes:
     """Begin and end of a slice, one right after the other as AMD's profilers write them."""
     own = {key: options[key] for key in ("track", "sequence", "clock", "flags") if key in options}
@@ -123,7 +128,7 @@ def interned(**names: dict[int, str]) -> bytes:
     """InternedData of event_names, event_categories, annotation_names, strings."""
     fields = {"event_categories": 1, "event_names": 2, "annotation_names": 3, "strings": 29}
     return b"".join(
-        block(fields[kind], number(1, key) + block(2, text))
+        block(fields[kind], number(1, int(key)) + block(2, text))
         for kind, entries in names.items()
         for key, text in entries.items()
     )
