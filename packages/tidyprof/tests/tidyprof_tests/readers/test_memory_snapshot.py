@@ -23,34 +23,6 @@ def small(tmp_path: Path) -> Profile:
     return tidyprof.read(write(tmp_path / "dump_snapshot.pickle", small_snapshot()))
 
 
-def test_actions_are_events(small: Profile) -> None:
-    events = small.events
-    assert events["name"].tolist() == ["alloc", "alloc", "free_requested", "free_completed", "oom"]
-    assert events["start_ns"].tolist() == [
-        1_700_000_000_000_000_000 + 1000 * time for time in (1, 2, 3, 3, 4)
-    ]
-    assert events["bytes"].tolist() == [3 * MEBIBYTE - 100, *[8 * MEBIBYTE] * 3, 18 * MEBIBYTE]
-    assert events["address"].isna().tolist() == [False] * 4 + [True]
-    assert events["source_line"].astype(object).where(
-        events["source_line"].notna(), None
-    ).tolist() == [
-        LINE,
-        *[None] * 4,
-    ]
-    assert set(events["device"]) == {0}
-    assert small.meta["allocator_settings"] == {"expandable_segments": False}
-
-
-def test_memory_over_time_is_worked_out_backwards_from_the_end(small: Profile) -> None:
-    requested = small.counters.query("name == 'requested memory'")["value"].tolist()
-    at_the_end = 4 * MEBIBYTE - 200
-    assert requested == [at_the_end, at_the_end + 8 * MEBIBYTE, at_the_end]
-    assert small.counters.query("name == 'free memory'")["value"].tolist() == [5 * MEBIBYTE]
-    assert "reserved memory" not in set(
-        small.counters["name"]
-    )  # nothing was taken from the device meanwhile
-
-
 def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
     snapshot = small_snapshot()
     snapshot["device_traces"][0] = [

@@ -288,25 +288,32 @@ TEXT = """\
 
 JSON = document("wall_clock", TREE)
 
+BAD_JSON = {
+    "cut short": (JSON[-30:], ""),
+    "a text for a count": ('"laps": 1', '"laps": "x"'),
+    "a missing count": ('"laps": 1, ', ""),
+    "a negative count": ('"laps": 1', '"laps": -1'),
+    "a negative depth": ('"depth": 0', '"depth": -1'),
+    "a huge depth": ('"depth": 0', f'"depth": {2**40}'),
+    "NaN for a sum": ("10.0", "NaN"),
+    "an infinite sum": ("10.0", "Infinity"),
+    "a huge sum": ("10.0", "1e300"),
+}
+BAD_TEXT = {
+    "cut short": (TEXT[-100:], ""),
+    "a word for a count": ("  3 |", " xx |"),
+    "a negative depth": ("  0 |", " -1 |"),
+    "NaN": ("2.500000", "     nan"),
+    "without a column": (" SUM ", " XXX "),
+}
 BAD_TABLES = {
-    "JSON cut short": ("wall_clock-7.json", JSON[:-30]),
-    "JSON of the start only": ("wall_clock-7.json", '{"timemory": '),
+    f"{kind}: {what}": (f"wall_clock-7.{kind}", content.replace(*change))
+    for kind, content, changes in (("json", JSON, BAD_JSON), ("txt", TEXT, BAD_TEXT))
+    for what, change in changes.items()
+} | {
+    "text without the end": ("wall_clock-7.txt", TEXT[: TEXT.rindex("|--")]),
     "another structure": ("wall_clock-7.json", '{"timemory": {"wall_clock": []}}'),
-    "a text for a count": ("wall_clock-7.json", JSON.replace('"laps": 1', '"laps": "x"')),
-    "a missing count": ("wall_clock-7.json", JSON.replace('"laps": 1, ', "")),
     "nested too deep": ("wall_clock-7.json", '{"timemory": ' + "[" * 200_000),
-    "a negative count": ("wall_clock-7.json", JSON.replace('"laps": 1', '"laps": -1')),
-    "a negative depth": ("wall_clock-7.json", JSON.replace('"depth": 0', '"depth": -1')),
-    "a huge depth": ("wall_clock-7.json", JSON.replace('"depth": 0', f'"depth": {2**40}')),
-    "NaN for a sum": ("wall_clock-7.json", JSON.replace("10.0", "NaN")),
-    "an infinite sum": ("wall_clock-7.json", JSON.replace("10.0", "Infinity")),
-    "a huge sum": ("wall_clock-7.json", JSON.replace("10.0", "1e300")),
-    "text cut short": ("wall_clock-7.txt", TEXT[:-100]),
-    "text without the end": ("wall_clock-7.txt", "\n".join(TEXT.splitlines()[:-1])),
-    "text with a word for a count": ("wall_clock-7.txt", TEXT.replace("  3 |", " xx |")),
-    "text with a negative depth": ("wall_clock-7.txt", TEXT.replace("  0 |", " -1 |")),
-    "text with NaN": ("wall_clock-7.txt", TEXT.replace("2.500000", "     nan")),
-    "text without a column": ("wall_clock-7.txt", TEXT.replace(" SUM ", " XXX ")),
     "metadata cut short": ("metadata-7.json", '{"rocprofiler-systems": {"metadata": {"info"'),
     "other metadata": ("metadata-7.json", '{"rocprofiler-systems": {"metadata": []}}'),
 }
@@ -315,7 +322,7 @@ BAD_TABLES = {
 @pytest.mark.parametrize("what", BAD_TABLES)
 def test_bad_tables(tmp_path, what):
     name, content = BAD_TABLES[what]
+    assert content not in (JSON, TEXT)
     run(tmp_path, peak_rss__7_json=document("peak_rss", TREE, "MB"))
-    path = tmp_path / name
-    path.write_text(content)
+    (tmp_path / name).write_text(content)
     refusal(tmp_path, read_rocprof_sys)
