@@ -120,7 +120,7 @@ def run_two_tests(folder: Path, **environment: str) -> tuple[int, list[str]]:
 READERS = "packages/tidyprof/tests/tidyprof_tests/readers"
 TWO = (
     f"{READERS}/test_rpd.py::test_the_same_run_converted_by_the_tool_itself",
-    f"{READERS}/test_rpd_bad_input.py::test_few_bad_rows_are_dropped_and_counted",
+    f"{READERS}/test_rpd.py::test_few_bad_rows_are_dropped_and_counted",
 )
 
 

@@ -61,6 +61,8 @@ class RpdWriter:
     sessions shift them.
     """
 
+    START_NS = START_NS
+
     def __init__(
         self, path: Path, version: int = 2, first_id: int = 1, page_bytes: int = 4096
     ) -> None:

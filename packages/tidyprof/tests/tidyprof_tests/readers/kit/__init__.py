@@ -11,6 +11,7 @@ from __future__ import annotations
 import pkgutil
 import sqlite3
 import tempfile
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 from hypothesis import strategies as st
 
+import tidyprof
 from tidyprof import Profile
 from tidyprof_tests.damage import Mutation, mutations, text_mutations
 
@@ -35,7 +38,7 @@ class Damage:
     finding  -- the file is refused, and the message contains this pattern.
     left_out -- otherwise, this many rows fewer than in the sample are in the tables, and as many
                 more are counted in `meta["repairs"]` or `meta["not_kept"]`. 0: the same tables.
-    warning  -- one of the profile's warnings contains this pattern.
+    warning  -- one of the profile's warnings contains this pattern. Then the tables may differ.
     """
 
     change: Mutation
@@ -188,6 +191,57 @@ def sql(*statements: str) -> Mutation:
             return connection.serialize()
 
     return change
+
+
+def damages_in_file(name: str, rename: Callable[[str], str] = str) -> dict[str, Damage]:
+    """The damages of a database in `../samples/NAME_damages.toml`: SQL, and the reaction.
+
+    rename -- gives each statement the names of the tables in the file.
+    """
+    found = tomllib.loads((TRUTH / f"{name}_damages.toml").read_text())
+    return {
+        what: Damage(sql(*map(rename, reaction.pop("sql"))), **reaction)
+        for what, reaction in found.items()
+    }
+
+
+def cases_in_file(name: str) -> dict[str, dict[str, Any]]:
+    """The cases in `../samples/NAME_cases.toml`."""
+    return tomllib.loads((TRUTH / f"{name}_cases.toml").read_text())
+
+
+def assert_case(case: dict[str, Any], create: Callable[..., Any], path: Path) -> None:
+    """Write a file and compare the profile.
+
+    create -- the class of a writer; `options` of the case are for it, and `steps` are calls of its
+              methods.
+
+    Of `events`, optionally only of these `kinds`, and `counters` the stated columns are compared;
+    "" is a missing value, and `start` and `launch` are times after the writer's start. `meta`
+    states some entries, `meta_lacks` names others. `warning` is part of the only warning; without
+    it, there is none.
+    """
+    writer = create(path, **case.get("options", {}))
+    for method, *arguments in case["steps"]:
+        options = arguments.pop() if isinstance(arguments[-1], dict) else {}
+        getattr(writer, method)(*arguments, **options)
+    profile = tidyprof.read(writer.close())
+    events = profile.events
+    if "kinds" in case:
+        events = events[events["kind"].isin(case["kinds"])]
+    times = {name: events[f"{name}_ns"] - create.START_NS for name in ("start", "launch")}
+    for table, expected in ((events.assign(**times), "events"), (profile.counters, "counters")):
+        for column, values in case.get(expected, {}).items():
+            found = table[column].astype(object)
+            assert found.where(found.notna(), "").tolist() == values, column
+    for key, value in case.get("meta", {}).items():
+        assert profile.meta[key] == value, key
+    assert not {*case.get("meta_lacks", ())} & {*profile.meta}
+    warnings = [text for text in profile.meta["warnings"] if "don't name their device" not in text]
+    if "warning" in case:
+        assert any(case["warning"] in text for text in warnings), warnings
+    else:
+        assert not warnings
 
 
 def replaced(*pairs: tuple[bytes, bytes], count: int = -1) -> Mutation:

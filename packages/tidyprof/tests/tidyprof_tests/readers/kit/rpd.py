@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tidyprof
-from tidyprof_tests.readers.kit import Event, Sample, Writer, content_of
+from tidyprof_tests.readers.kit import Event, Sample, Writer, content_of, damages_in_file
 from tidyprof_tests.rpd_writer import START_NS, RpdWriter, small_file
 
 SAMPLES = {
@@ -16,6 +16,7 @@ SAMPLES = {
         content_of(lambda path: small_file(path, page_bytes=512)),
         tidyprof.read_rpd,
         is_text=False,
+        damages=damages_in_file("rpd"),
         recording="rpd-mi200-matmul/matmul_result.rpd",
     )
 }
