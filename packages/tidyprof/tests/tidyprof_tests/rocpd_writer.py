@@ -88,6 +88,8 @@ class RocpdWriter:
               tables without one.
     """
 
+    START_NS = START_NS
+
     def __init__(
         self,
         path: Path,

@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tidyprof
 from tidyprof.io.sqlite import open_database
 from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, taken
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import event_table
 from tidyprof.tables.records import Records, joined
-from tidyprof_tests.rocpd_writer import small_database
-from tidyprof_tests.rpd_writer import small_file
 
 
 def database(path: Path, *statements: str) -> Path:
@@ -156,54 +153,3 @@ def test_the_table_orders_the_events_of_all_parts(parts):
     assert list(zip(frame["start_ns"], frame["duration_ns"], strict=True)) == expected
     assert [texts.index(name) for name in frame["name"]] == [place % 2 for _, place in expected]
     assert frame["device"].isna().all()
-
-
-# Tables that may be absent, and seem to be
-
-
-OPTIONAL = [
-    (small_file, "rocpd_monitor"),
-    (small_file, "rocpd_kernelapi"),
-    (small_database, "rocpd_pmc_event"),
-    (small_database, "rocpd_memory_allocate"),
-]
-CHANGES = {
-    "a view": ('ALTER TABLE "{0}" RENAME TO hidden', 'CREATE VIEW "{0}" AS SELECT * FROM hidden'),
-    "another character": ('ALTER TABLE "{0}" RENAME TO "{1}"',),
-}
-
-
-@pytest.mark.parametrize(
-    ("write", "table"), OPTIONAL, ids=[f"{write.__name__} {table}" for write, table in OPTIONAL]
-)
-@pytest.mark.parametrize("how", CHANGES)
-def test_a_table_that_only_seems_to_be_absent_is_told(write, table, how, tmp_path):
-    path = write(tmp_path / "trace.db")
-    assert not [
-        warning
-        for warning in tidyprof.read(path).meta["warnings"]
-        if "content was left out" in warning
-    ]
-    with open_database(path) as opened:
-        name = next(name for name in opened.tables if name.startswith(table))
-    changed = name.replace(table, table[:-1] + "x")
-    database(
-        path, "PRAGMA legacy_alter_table = ON", *(sql.format(name, changed) for sql in CHANGES[how])
-    )
-    (told,) = (
-        warning for warning in tidyprof.read(path).meta["warnings"] if f"table {name} (" in warning
-    )
-    assert ("a view" if how == "a view" else repr(changed)) in told
-
-
-def test_a_column_that_only_seems_to_be_absent_is_told(tmp_path):
-    path = small_database(tmp_path / "x_results.db")
-    with open_database(path) as opened:
-        name = next(name for name in opened.tables if name.startswith("rocpd_pmc_event"))
-    renamed = f'ALTER TABLE "{name}" RENAME COLUMN value TO vatue'
-    database(path, "PRAGMA legacy_alter_table = ON", renamed)
-    profile = tidyprof.read(path)
-    assert not len(profile.counters)
-    told = profile.meta["warnings"][-1]
-    assert f"the column value of {name}" in told
-    assert "'vatue'" in told

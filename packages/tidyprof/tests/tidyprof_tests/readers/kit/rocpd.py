@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import tidyprof
-from tidyprof_tests.readers.kit import Event, Sample, Writer, content_of
-from tidyprof_tests.rocpd_writer import CPU_AGENT, GPU_AGENTS, START_NS, RocpdWriter, small_database
+from tidyprof_tests.readers.kit import Event, Sample, Writer, content_of, damages_in_file
+from tidyprof_tests.rocpd_writer import (
+    CPU_AGENT,
+    GPU_AGENTS,
+    GUID,
+    START_NS,
+    RocpdWriter,
+    small_database,
+)
+
+
+def full_names(sql: str) -> str:
+    """A statement in which {table} stands for the full name of a table."""
+    suffix = GUID.replace("-", "_")
+    return re.sub(r"\{(\w+)\}", rf'"rocpd_\1_{suffix}"', sql)
+
 
 SAMPLES = {
     "": Sample(
@@ -15,6 +30,7 @@ SAMPLES = {
         content_of(lambda path: small_database(path, page_bytes=512)),
         tidyprof.read_rocpd,
         is_text=False,
+        damages=damages_in_file("rocpd", full_names),
     )
 }
 
