@@ -199,9 +199,8 @@ def test_a_damaged_file_reads_or_refuses(name, tmp_path_factory, data):
         st.sampled_from([(bytes, bytes), (gzip.compress, bytes), (bytes, gzip.compress)])
     )
     content = damage.damaged(before(sound.content), data.draw(sound.changes()))
-    path = tmp_path_factory.getbasetemp() / name.replace(" ", "-") / sound.name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(after(content))
+    folder = tmp_path_factory.getbasetemp() / name
+    path = replace(sound, content=after(content)).write(folder)
     read_or_refused(path, sound.read)
 
 

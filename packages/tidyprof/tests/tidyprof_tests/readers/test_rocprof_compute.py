@@ -4,10 +4,10 @@ ones.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
-import math
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tidyprof import Profile, analyses
+from tidyprof import Profile, ProfileReadError, analyses
+from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
+from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof.readers.rocprof_compute.workload import small_table
 from tidyprof_tests.compute_writer import (
@@ -28,6 +30,8 @@ from tidyprof_tests.compute_writer import (
     write_csv,
     write_folder,
 )
+from tidyprof_tests.damage import damaged, one_line
+from tidyprof_tests.readers.kit import samples
 
 FOLDERS = {
     "rocprof-compute-mi200-vcopy": "",
@@ -200,24 +204,21 @@ def test_devices_are_kept_and_driver_ids_named(profile_of):
     assert "device_numbering" not in profile_of("rocprof-compute-mi200-vcopy").meta
 
 
-@pytest.mark.parametrize(
-    ("name", "planned", "read", "version"),
-    [
-        ("rocprof-compute-mi200-vcopy", 25, 24, "2.0.0"),
-        ("rocprof-compute-mi300x-vcopy", 24, 23, "2.0.0"),
-        ("rocprof-compute-mi300x-vcopy-rocpd", 12, 12, "3.2.0"),
-        ("rocprof-compute-mi350-vcopy", 13, 13, "3.1.0"),
-        ("rocprof-compute-mi308x-montecarlo", 14, 14, None),
-    ],
-)
-def test_runs_of_the_program(name, planned, read, version, profile_of):
+RUNS = {
+    "rocprof-compute-mi200-vcopy": (25, 24, "2.0.0"),
+    "rocprof-compute-mi300x-vcopy": (24, 23, "2.0.0"),
+    "rocprof-compute-mi300x-vcopy-rocpd": (12, 12, "3.2.0"),
+    "rocprof-compute-mi350-vcopy": (13, 13, "3.1.0"),
+    "rocprof-compute-mi308x-montecarlo": (14, 14, None),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_of_the_program(name, profile_of):
     meta = profile_of(name).meta
-    assert (meta["replay_passes"], meta["replays_read"], meta.get("tool_version")) == (
-        planned,
-        read,
-        version,
-    )
-    assert profile_of(name).counters["replay_pass"].max() == read - 1
+    found = (meta["replay_passes"], meta["replays_read"], meta.get("tool_version"))
+    assert found == RUNS[name]
+    assert profile_of(name).counters["replay_pass"].max() == RUNS[name][1] - 1
 
 
 @pytest.mark.parametrize("name", ["rocprof-compute-mi200-vcopy", "rocprof-compute-mi300x-vcopy"])
@@ -340,22 +341,6 @@ def test_files_of_single_runs_are_read_as_if_analyze_had_joined_them(tmp_path):
 # Written folders
 
 
-@pytest.mark.parametrize(
-    "rows", [wide_rows(two_kernels()), long_rows(two_kernels())], ids=["wide", "long"]
-)
-def test_both_layouts_say_the_same(tmp_path, rows):
-    profile = read_rocprof_compute(write_folder(tmp_path, rows))
-    assert profile.events["start_ns"].tolist() == [START_NS, START_NS + 2000, START_NS + 3000]
-    assert profile.events["duration_ns"].tolist() == [1000, 500, 3000]
-    assert profile.events["name"].tolist() == [dispatch.name for dispatch in two_kernels()]
-    assert profile.events["dispatch_id"].tolist() == [1, 2, 3]
-    assert counted(profile, "SQ_INSTS_VALU_MFMA_MOPS_F16") == [1000, 0, 3000]
-    assert profile.counters["unit"].unique().tolist() == ["count"]
-    table = analyses.kernels(profile)
-    assert table["calls"].tolist() == [2, 1]
-    assert table["total_ns"].tolist() == [4000, 500]
-
-
 def test_counters_of_several_runs(tmp_path):
     runs = {"SQ_WAVES": 0, "SQ_INSTS_VALU_MFMA_MOPS_F16": 2, "SQ_INSTS": 1}
     profile = read_rocprof_compute(write_folder(tmp_path, long_rows(two_kernels(), [runs])))
@@ -371,18 +356,6 @@ def test_counters_of_several_runs(tmp_path):
     assert profile.events["shortest_ns"].tolist() == [1000, 500, 3000]
     assert profile.events["longest_ns"].tolist() == [1200, 700, 3200]
     assert profile.meta["replays_read"] == 3
-
-
-def test_counters_rotated_over_launches(tmp_path):
-    """--iteration-multiplexing leaves cells empty: they are values that were not measured, not
-    zeros.
-    """
-    first, second, third = two_kernels()
-    rows = wide_rows([first, second, Dispatch(3, third.name, 3000, 3000, {"SQ_WAVES": 64})])
-    profile = read_rocprof_compute(write_folder(tmp_path, rows))
-    assert counted(profile, "SQ_INSTS") == [5, 7]
-    assert profile.meta["repairs"] == {}
-    assert any("iteration-multiplexing" in warning for warning in profile.meta["warnings"])
 
 
 def test_times_from_timestamps_csv(tmp_path):
@@ -401,14 +374,6 @@ def test_times_from_timestamps_csv(tmp_path):
     assert len(read_rocprof_compute(folder).events) == 0
 
 
-def test_averaged_times_are_rounded(tmp_path):
-    rows = wide_rows(two_kernels())
-    rows[0] |= {"Start_Timestamp": "1248227792617386.5", "End_Timestamp": "1248227792639148.5"}
-    profile = read_rocprof_compute(write_folder(tmp_path, rows))
-    assert profile.events["duration_ns"].tolist()[0] == 21762
-    assert profile.meta["times_rounded"]
-
-
 def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
     many = [Dispatch(i, "k", 10 * i, 5, {"SQ_WAVES": 1, "SQ_INSTS": 2}) for i in range(1, 201)]
     rows = wide_rows(many)
@@ -425,44 +390,38 @@ def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
     assert 12 not in profile.counters["dispatch_id"].tolist()
 
 
-def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
-    rows = wide_rows([Dispatch(1, "k", 0, 5, {"SQ_WAVES": 1}, gpu=2**40)])
-    assert read_rocprof_compute(write_folder(tmp_path, rows)).events["device"].isna().all()
+SMALL_FILES = {
+    "two machines": ("sysinfo.csv", b"gpu_arch\ngfx942\ngfx942\n"),
+    "no machine": ("sysinfo.csv", b"gpu_arch\n"),
+    "a machine half written": ("sysinfo.csv", b"gpu_arch,cu_per_gpu\ngfx942,30"),
+    "a machine cut off": ("sysinfo.csv", b"gpu_arch,cu_per_gpu\ngfx942\n"),
+    "ceilings in words": ("roofline.csv", b"device,HBMBw\n0,much\n"),
+    "negative ceilings": ("roofline.csv", b"device,HBMBw\n0,-5\n"),
+    "no ceilings": ("roofline.csv", b"device,HBMBw\n"),
+    "an open quote": ("2.1_Speed-of-Light.csv", b'Metric,Avg\n"VALU,5\n'),
+    "a bad table of dispatches": ("pmc_dispatch_info.csv", b"a,b\n1\n"),
+}
 
 
-values = st.one_of(st.integers(0, 2**53), st.floats(0, 1e18, allow_nan=False))
-dispatches = st.lists(
-    st.tuples(
-        st.text("abc<>,\"' ", min_size=1, max_size=12).map(str.strip).filter(bool),
-        st.integers(1, 10**9),
-        values,
-    ),
-    min_size=1,
-    max_size=12,
-)
+@pytest.mark.parametrize("what", SMALL_FILES)
+def test_bad_small_files(tmp_path, what):
+    name, content = SMALL_FILES[what]
+    folder = write_folder(tmp_path, wide_rows(two_kernels()))
+    (folder / name).write_bytes(content)
+    with pytest.raises(ProfileReadError) as caught:
+        read_rocprof_compute(folder)
+    one_line(caught.value, folder / name)
 
 
-@settings(max_examples=60)
-@given(dispatches, st.booleans())
-def test_what_is_written_is_read(tmp_path_factory, rows, long):
-    written = [
-        Dispatch(i, name, 2 * 10**9 * i, duration, {"SQ_WAVES": value, "TCC_HIT[0]": i})
-        for i, (name, duration, value) in enumerate(rows, 1)
-    ]
-    folder = tmp_path_factory.getbasetemp() / "written"
-    profile = read_rocprof_compute(
-        write_folder(folder, (long_rows if long else wide_rows)(written))
-    )
-    assert profile.events["name"].tolist() == [dispatch.name for dispatch in written]
-    assert profile.events["duration_ns"].tolist() == [dispatch.duration for dispatch in written]
-    assert profile.events["start_ns"].tolist() == [
-        START_NS + dispatch.start for dispatch in written
-    ]
-    read = counted(profile, "SQ_WAVES")
-    assert all(
-        math.isclose(a, float(d.counters["SQ_WAVES"]), rel_tol=1e-15)
-        for a, d in zip(read, written, strict=True)
-    )
-    assert Counter(profile.counters["kernel"]) == Counter(
-        2 * [dispatch.name for dispatch in written]
-    )
+@settings(max_examples=40)
+@given(st.data())
+def test_analyses_of_a_damaged_folder_answer_or_refuse(tmp_path_factory, data):
+    name = data.draw(st.sampled_from(["", "-long", "-sysinfo", "-roofline"]))
+    sample = samples()[f"rocprof_compute{name}"]
+    content = damaged(sample.content, data.draw(sample.changes()))
+    path = replace(sample, content=content).write(tmp_path_factory.getbasetemp() / f"fuzz{name}")
+    with contextlib.suppress(ProfileReadError):
+        profile = read_rocprof_compute(path)
+        for analysis in (analyses.kernels, speed_of_light, roofline_points, roofline_ceilings):
+            with contextlib.suppress(ValueError):
+                analysis(profile)

@@ -194,15 +194,18 @@ def sql(*statements: str) -> Mutation:
 
 
 def damages_in_file(name: str, rename: Callable[[str], str] = str) -> dict[str, Damage]:
-    """The damages of a database in `../samples/NAME_damages.toml`: SQL, and the reaction.
+    """The damages in `../samples/NAME_damages.toml`: `sql` for a database, or pairs of texts to
+    `replace`, and the reaction.
 
     rename -- gives each statement the names of the tables in the file.
     """
+
+    def damage(sql_: Sequence[str] = (), replace: Sequence[Any] = (), **reaction: Any) -> Damage:
+        pairs = [(old.encode(), new.encode()) for old, new in replace]
+        return Damage(replaced(*pairs) if pairs else sql(*map(rename, sql_)), **reaction)
+
     found = tomllib.loads((TRUTH / f"{name}_damages.toml").read_text())
-    return {
-        what: Damage(sql(*map(rename, reaction.pop("sql"))), **reaction)
-        for what, reaction in found.items()
-    }
+    return {what: damage(own.pop("sql", ()), **own) for what, own in found.items()}
 
 
 def cases_in_file(name: str) -> dict[str, dict[str, Any]]:
