@@ -12,26 +12,8 @@ import pytest
 
 import tidyprof
 from tidyprof import analyses, plots
-from tidyprof.analyses.budget import BLOCKING_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
-from tidyprof.analyses.busy import BUSY_COLUMNS
-from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
-from tidyprof.analyses.collectives import (
-    COLLECTIVE_COLUMNS,
-    COLLECTIVE_RANK_COLUMNS,
-)
+from tidyprof.analyses.common import COLUMNS as TABLES
 from tidyprof.analyses.common import PLACE
-from tidyprof.analyses.comparison import COMPARISON_COLUMNS, OPERATOR_COMPARISON_COLUMNS
-from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.gaps import GAP_COLUMNS
-from tidyprof.analyses.kernels import KERNEL_COLUMNS
-from tidyprof.analyses.launches import LAUNCH_COLUMNS
-from tidyprof.analyses.memory import MEMORY_BLOCK_COLUMNS
-from tidyprof.analyses.modules import MODULE_COLUMNS
-from tidyprof.analyses.operators import OPERATOR_COLUMNS
-from tidyprof.analyses.ranks import RANK_COLUMNS
-from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
-from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
-from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
 from tidyprof.gate.verdict import judge
 from tidyprof.tables.contract import (
     COUNTER_COLUMNS,
@@ -56,29 +38,17 @@ FOLDER = HOUSE / "docs"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
-COLUMNS = {
-    "kernels": KERNEL_COLUMNS,
-    "busy": BUSY_COLUMNS,
-    "overlap": OVERLAP_COLUMNS,
-    "steps": STEP_COLUMNS,
-    "phases": PHASE_COLUMNS,
-    "step_budget": DEVICE_BUDGET_COLUMNS,
-    "blocking_calls": BLOCKING_CALL_COLUMNS,
-    "gaps": GAP_COLUMNS,
-    "launches": LAUNCH_COLUMNS,
-    "memory_blocks": MEMORY_BLOCK_COLUMNS,
-    "operators": OPERATOR_COLUMNS,
-    "modules": MODULE_COLUMNS,
-    "compare": COMPARISON_COLUMNS,
-    'compare(..., by="operator")': OPERATOR_COMPARISON_COLUMNS,
-    "ranks": RANK_COLUMNS,
-    "collectives": COLLECTIVE_COLUMNS,
-    "collectives(..., per_rank=True)": COLLECTIVE_RANK_COLUMNS,
-    "call_stacks": CALL_STACK_COLUMNS,
-    "speed_of_light": SPEED_OF_LIGHT_COLUMNS,
-    "roofline_points": ROOFLINE_COLUMNS,
-    "roofline_ceilings": CEILING_COLUMNS,
+_OTHER_NAMES = {
+    "step_budget": "device_budget",
+    "compare": "kernel_comparison",
+    'compare(..., by="operator")': "operator_comparison",
+    "collectives(..., per_rank=True)": "collectives_per_rank",
 }
+COLUMNS = {
+    name: columns
+    for name, columns in TABLES.items()
+    if name in {*analyses.__all__} - {"collective_entries"}
+} | {name: TABLES[table] for name, table in _OTHER_NAMES.items()}
 DOORS = {
     "read_torch_trace": "torch_trace",
     "read_rocprofv3": "rocprofv3",

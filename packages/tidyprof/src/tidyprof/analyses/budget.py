@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
-    PLACE,
     by_device,
+    equal,
     events_of_process,
     launch_times,
     launches_of,
@@ -29,7 +29,6 @@ from tidyprof.analyses.steps import (
     NO_MARK,
     PHASE_PATTERNS,
     PYTHON_FUNCTION,
-    STEP_COLUMNS,
     phase_time,
     require_timeline,
     steps,
@@ -51,16 +50,6 @@ WAITING_CALLS = {
 }
 """HIP and CUDA calls that block the host, grouped by the reason for blocking."""
 
-BLOCKING_CALL_COLUMNS = {
-    **PLACE,
-    "name": "string",
-    "category": "string",
-    "calls": "int64",
-    "total_ns": "int64",
-    "blocked_ns": "int64",
-}
-"""Columns of `blocking_calls`."""
-
 
 def blocking_calls(profile: Profile) -> pd.DataFrame:
     """Return the calls that block the host and cause `blocked_host_ns` in `step_budget`.
@@ -77,7 +66,7 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
     """
     marked = steps(profile)
     calls = waiting_calls(profile)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, marked)
         # Cover the time from the owner's first to its last event because a call before the first
@@ -88,21 +77,16 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
         names = called["name"]
         for code in np.unique(names.codes):
             of_name, name = called[names.codes == code], str(names.categories[code])
-            rows.append(
-                {
-                    **place,
-                    "name": name,
-                    "category": category_of_call(name),
-                    "calls": len(of_name),
-                    "total_ns": int(of_name["duration_ns"].sum()),
-                    "blocked_ns": (occupied(of_name) & dry).length,
-                }
-            )
-    table = result(rows, BLOCKING_CALL_COLUMNS, profile)
-    order = ["blocked_ns", "total_ns", "name"]
-    return table.sort_values(
-        order, ascending=[False, False, True], kind="stable", ignore_index=True
-    )
+            row = {
+                "name": name,
+                "category": category_of_call(name),
+                "calls": len(of_name),
+                "total_ns": int(of_name["duration_ns"].sum()),
+                "blocked_ns": (occupied(of_name) & dry).length,
+            }
+            rows.append({**place, **row})
+    rows.sort(key=lambda row: (-row["blocked_ns"], -row["total_ns"], row["name"]))
+    return result(rows, "blocking_calls", profile)
 
 
 def waiting_calls(profile: Profile) -> PlainEvents:
@@ -219,17 +203,6 @@ WARM_UP_STEPS = 1
 first steps, libraries are loaded and kernels are compiled.
 """
 
-DEVICE_BUDGET_COLUMNS = {
-    **STEP_COLUMNS,
-    **{f"{part}_ns": "int64" for part in DEVICE_PARTS},
-    "launched_earlier_percent": "float64",
-    "no_launch_record_percent": "float64",
-}
-"""Columns of `step_budget` for profiles with device events."""
-
-HOST_BUDGET_COLUMNS = {**STEP_COLUMNS, **{f"{part}_ns": "int64" for part in HOST_PARTS}}
-"""Columns of `step_budget` for profiles without device events."""
-
 
 def step_budget(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
     """Return one row per rank, device and step. The parts of the step add up to `duration_ns`
@@ -284,23 +257,23 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
-        of_device = events_of_process(marked, owner)
+        of_host, own = (events_of_process(table, owner) for table in (host, marked))
         if not on_host:
-            device, number = of_device["device"], place["device"]
-            of_device = of_device[device.isna() if number is None else device == number]
-        if len(of_device):
+            own = own[equal(own["device"], place["device"])]
+        if len(own):
             blocked, data = (
                 occupied(events_of_process(calls, owner)),
                 phase_time(profile, owner, "data"),
             )
-            columns = _device_columns(
-                events, of_device, events_of_process(host, owner), blocked, data
+            columns = _device_columns(events, own, of_host, blocked, data)
+            # If launches are lost, the cause of idle time is unknown.
+            unknown = np.where(
+                _lost_steps(profile, owner, own, of_host), columns["launch_bound_ns"], 0
             )
-            unknown = _lost_steps(profile, owner, of_device, events_of_process(host, owner))
-            columns["other_ns"] += np.where(unknown, columns["launch_bound_ns"], 0)
-            columns["launch_bound_ns"] = np.where(unknown, 0, columns["launch_bound_ns"])
-            rows += of_device.assign(**{**place, **owner, **columns}).to_dict("records")
-    return _with_untraced(profile, with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile)))
+            columns["other_ns"] += unknown
+            columns["launch_bound_ns"] -= unknown
+            rows += own.assign(**{**place, **owner, **columns}).to_dict("records")
+    return _with_untraced(profile, with_mark_of(host, result(rows, "device_budget", profile)))
 
 
 def _lost_steps(
@@ -308,23 +281,17 @@ def _lost_steps(
 ) -> np.ndarray:
     """Return a mask of the steps in `own` for which `LOST` of the launches have no work in the
     file.
-
-    The cause of idle time in these steps is unknown.
     """
     calls, is_lost = kernel_launches(profile)
+    counted = host if len(host) else own
     lost, launched = (
-        np.sort(events_of_process(chosen, owner)["start_ns"]) for chosen in (calls[is_lost], calls)
+        np.diff(np.searchsorted(np.sort(times), start_and_end(counted), side="left"), axis=0)[0]
+        for times in (
+            events_of_process(chosen, owner)["start_ns"] for chosen in (calls[is_lost], calls)
+        )
     )
-    if not len(lost):
-        return np.zeros(len(own), bool)
-    begin, finish = start_and_end(host if len(host) else own)
-    many, few = (
-        np.searchsorted(times, finish) - np.searchsorted(times, begin) for times in (launched, lost)
-    )
-    is_unknown = few >= LOST * np.maximum(many, 1)
-    if not len(host):
-        return is_unknown
-    return np.isin(whole_numbers(own["step"]), whole_numbers(host["step"])[is_unknown])
+    is_unknown = (lost > 0) & (lost >= LOST * launched)
+    return np.isin(whole_numbers(own["step"]), whole_numbers(counted["step"])[is_unknown])
 
 
 def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
@@ -422,8 +389,7 @@ def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame
     lengths = []
     for step, begins in enumerate(launched_from):
         near = slice(first[step], last[step])
-        earlier = launch[near] < begins
-        running = Intervals.union(start[near][earlier], end[near][earlier])
+        running = occupied(events[near], launch[near] < begins)
         lengths.append(running.clip(int(begin[step]), int(finish[step])).length)
     return lengths
 
@@ -453,7 +419,7 @@ def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
         ranges = ranges[~names_matching(ranges, known)]
         for name in dict.fromkeys(ranges["name"]):
             others[str(name)] += (occupied(ranges, ranges["name"] == name) & rest).length
-    table = result(rows, HOST_BUDGET_COLUMNS, profile)
+    table = result(rows, "host_budget", profile)
     table.attrs["ranges_in_other"] = {
         name: int(spent) for name, spent in others.most_common() if spent
     }

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
-    PLACE,
     Kinds,
     by_device,
     kind_names,
@@ -17,18 +16,6 @@ from tidyprof.analyses.common import (
 )
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of
-
-BUSY_COLUMNS = {
-    **PLACE,
-    "span_ns": "int64",
-    "busy_ns": "int64",
-    "sum_ns": "int64",
-    "busy_percent": "float64",
-    "sum_percent": "float64",
-    "streams": "int64",
-    "events": "int64",
-}
-"""Columns of `busy`."""
 
 
 def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
@@ -54,21 +41,19 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     for place, events in by_device(profile):
         start, end = start_and_end(events)
         chosen = events[is_one_of(events["kind"], kinds)]
-        span, union, total = (
-            int(end.max() - start.min()),
-            occupied(chosen).length,
-            int(chosen["duration_ns"].sum()),
-        )
+        times = {
+            "span_ns": int(end.max() - start.min()),
+            "busy_ns": occupied(chosen).length,
+            "sum_ns": int(chosen["duration_ns"].sum()),
+        }
         rows.append(
             {
                 **place,
-                "span_ns": span,
-                "busy_ns": union,
-                "sum_ns": total,
-                "busy_percent": float(percent(union, span)),
-                "sum_percent": float(percent(total, span)),
+                **times,
+                "busy_percent": float(percent(times["busy_ns"], times["span_ns"])),
+                "sum_percent": float(percent(times["sum_ns"], times["span_ns"])),
                 "streams": int((np.unique(chosen["stream"]) != ABSENT).sum()),
                 "events": len(chosen),
             }
         )
-    return result(rows, BUSY_COLUMNS, profile)
+    return result(rows, "busy", profile)

@@ -12,23 +12,6 @@ from tidyprof.analyses.common import host_events, of_kind, percent, result, star
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import callers
 
-CALL_STACK_COLUMNS = {
-    "rank": "Int32",
-    "process": "Int64",
-    "thread": "Int64",
-    "name": "string",
-    "short_name": "string",
-    "depth": "int64",
-    "parent": "Int64",
-    "count": "int64",
-    "self_count": "int64",
-    "total_ns": "int64",
-    "self_ns": "int64",
-    "percent": "float64",
-    "self_percent": "float64",
-}
-"""Columns of `call_stacks`."""
-
 SOURCES = ("samples", "calls")
 """Sources of a call tree."""
 
@@ -100,7 +83,7 @@ def call_stacks(
     frames = sampled if use_samples else _called_frames(profile, without)
     if root is not None:
         frames = _below(frames, root)
-    table = result(_tree(frames), CALL_STACK_COLUMNS, profile)
+    table = result(_tree(frames), "call_stacks", profile)
     table.attrs["source"] = "samples" if use_samples else "calls"
     return table
 
@@ -154,61 +137,57 @@ def _below(frames: _Frames, root: str) -> _Frames:
     """For each stack, return the outermost frame whose name contains the given string, and all
     frames inside this frame.
     """
-    inside = (
-        frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
-    )
-    if not inside.any():
+    has_root = frames.events["name"].astype(str).str.contains(root, regex=False)
+    if not has_root.any():
         raise ValueError(f"no function has {root!r} in its name")
-    for rows in _levels(frames.parent)[1:]:
-        inside[rows] |= inside[frames.parent[rows]]
-    position = np.cumsum(inside) - 1
+    # The callers come first, so each frame finds the final value of its caller.
+    is_inside: list[bool] = []
+    for starts, above in zip(has_root.tolist(), frames.parent.tolist(), strict=True):
+        is_inside.append(starts or (above >= 0 and is_inside[above]))
+    inside = np.array(is_inside)
+    position = np.where(inside, np.cumsum(inside) - 1, -1)
     parent = frames.parent[inside]
-    is_inner = (parent >= 0) & inside[parent]
-    return _Frames(frames.events[inside], np.where(is_inner, position[parent], -1))
-
-
-def _levels(parent: np.ndarray) -> list[np.ndarray]:
-    """Yield the positions of the frames level by level, starting with the outermost frames."""
-    depth, above = np.zeros(len(parent), np.int64), parent
-    while (inner := above >= 0).any():
-        depth += inner
-        above = np.where(inner, parent[above], -1)
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+    return _Frames(frames.events[inside], np.where(parent >= 0, position[parent], -1))
 
 
 def _tree(frames: _Frames) -> pd.DataFrame:
     events, parent = frames.events, frames.parent
     thread = events.groupby(_THREAD, dropna=False).ngroup().to_numpy()
     name, names = pd.factorize(events["name"].astype(str))
-    path, levels = np.empty(len(parent), np.int64), _levels(parent)
-    nodes = 0
-    # One number combines the caller's path and the frame's name. For the outermost frames, the
-    # thread replaces the caller's path.
-    for depth, rows in enumerate(levels):
-        above = path[parent[rows]] if depth else thread[rows]
-        distinct, number = np.unique(above * len(names) + name[rows], return_inverse=True)
-        path[rows] = nodes + number
-        nodes += len(distinct)
-    # Paths are numbered level by level, so a caller has a smaller number than its calls.
+    # A path is the number of its caller's path and the frame's name. For the outermost frames, the
+    # thread replaces the caller's path. The callers come first, so a caller's number is smaller.
+    numbers: dict[tuple[int, int], int] = {}
+    path_of: list[int] = []
+    for above, frame_name, own in zip(parent.tolist(), name.tolist(), thread.tolist(), strict=True):
+        key = (path_of[above] if above >= 0 else -1 - own, frame_name)
+        path_of.append(numbers.setdefault(key, len(numbers)))
+    path, nodes = np.array(path_of, np.int64), len(numbers)
+    caller = np.array([max(above, -1) for above, _ in numbers], np.int64)
+    depth: list[int] = []
+    for above in caller.tolist():
+        depth.append(depth[above] + 1 if above >= 0 else 0)
     first = np.unique(path, return_index=True)[1]
-    caller = np.where(parent[first] >= 0, path[parent[first]], -1)
     is_innermost = np.ones(len(parent), bool)
     is_innermost[parent[parent >= 0]] = False
     total = _sums(path, events["duration_ns"].to_numpy(np.int64), nodes)
     called = caller >= 0
+    short = np.array([function_name(text) for text in names], object)
     table = events[_THREAD].iloc[first].reset_index(drop=True)
-    table["name"] = np.asarray(names, object)[name[first]]
-    table["short_name"] = np.array([function_name(text) for text in names], object)[name[first]]
-    table["depth"] = np.repeat(
-        np.arange(len(levels)), [len(np.unique(path[rows])) for rows in levels]
+    table = table.assign(
+        thread_number=thread[first],
+        name=np.asarray(names, object)[name[first]],
+        short_name=short[name[first]],
+        depth=depth,
+        count=np.bincount(path, minlength=nodes),
+        self_count=np.bincount(path[is_innermost], minlength=nodes),
+        total_ns=total,
+        # Rounding can make a call outlast its caller, so limit its time to the caller's time.
+        self_ns=np.maximum(total - _sums(caller[called], total[called], nodes), 0),
     )
-    table["count"] = np.bincount(path, minlength=nodes)
-    table["self_count"] = np.bincount(path[is_innermost], minlength=nodes)
-    table["total_ns"] = total
-    # Rounding can make a call outlast its caller, so limit its time to the caller's time.
-    table["self_ns"] = np.maximum(total - _sums(caller[called], total[called], nodes), 0)
-    return _depth_first(_with_shares(table.assign(thread_number=thread[first]), called), caller)
+    measures = ["total_ns", "self_ns"] if total.any() else ["count", "self_count"]
+    whole = table.loc[~called, measures[0]].sum()
+    table[["percent", "self_percent"]] = percent(table[measures], whole)
+    return _depth_first(table, caller)
 
 
 def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
@@ -217,27 +196,20 @@ def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     return sums
 
 
-def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
-    measures = ("total_ns", "self_ns") if table["total_ns"].any() else ("count", "self_count")
-    whole = table.loc[~called, measures[0]].sum()
-    shares = [percent(table[measure], whole) for measure in measures]
-    return table.assign(percent=shares[0], self_percent=shares[1])
-
-
 def _depth_first(table: pd.DataFrame, caller: np.ndarray) -> pd.DataFrame:
     """Return the rows sorted by thread, with a column `parent`. Each row follows its caller or the
     calls of a sibling.
     """
     by = ["thread_number", "percent", "count", "name"]
     below: dict[int, list[int]] = {}
-    for node in table.sort_values(by, ascending=[True, False, False, True], kind="stable").index:
+    for node in table.sort_values(by, ascending=[False, True, True, False]).index:
         below.setdefault(int(caller[node]), []).append(node)
     # Use an explicit stack because call stacks can exceed Python's recursion limit.
     order: list[int] = []
-    waiting = below.get(-1, [])[::-1]
+    waiting = below.get(-1, [])
     while waiting:
         order.append(waiting.pop())
-        waiting += below.get(order[-1], [])[::-1]
+        waiting += below.get(order[-1], [])
     # The extra element is for outermost rows, whose caller is -1. It is masked below.
     position = np.empty(len(table) + 1, np.int64)
     position[order] = np.arange(len(order))

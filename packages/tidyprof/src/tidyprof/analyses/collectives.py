@@ -8,13 +8,14 @@ all ranks are needed to separate the wait from the transfer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
+    COLUMNS,
     PLACE,
     by_device,
     each,
@@ -45,50 +46,6 @@ A broadcast isn't listed because its root can leave earlier
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
 """
 
-ENTRY_COLUMNS = {
-    **PLACE,
-    "world_size": "Int32",
-    "step": "Int64",
-    "name": "string",
-    "launch_ns": "Int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-}
-"""Columns of `collective_entries`."""
-
-COLLECTIVE_COLUMNS = {
-    "number": "int64",
-    "step": "Int64",
-    "name": "string",
-    "ranks": "int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "entry_skew_ns": "int64",
-    "transfer_ns": "int64",
-    "exit_skew_ns": "int64",
-    "lead_ns": "int64",
-    "wait_ns": "int64",
-    "first_rank": "Int32",
-    "last_rank": "Int32",
-    "last_device": "Int32",
-    "order_possible": "bool",
-}
-"""Columns of `collectives`."""
-
-COLLECTIVE_RANK_COLUMNS = {
-    "number": "int64",
-    "step": "Int64",
-    "name": "string",
-    **PLACE,
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "lateness_ns": "int64",
-    "wait_ns": "int64",
-    "transfer_ns": "int64",
-    "arrived_last": "bool",
-    "synchronizing": "bool",
-}
-"""Columns of `collectives` with `per_rank=True`."""
 
 _PARTICIPANT = list(PLACE)
 
@@ -126,8 +83,8 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
             "start_ns": events["start_ns"][order],
             "duration_ns": events["duration_ns"][order],
         }
-        tables.append(result(columns, ENTRY_COLUMNS, profile))
-    return join(tables or [result([], ENTRY_COLUMNS, profile)])
+        tables.append(result(columns, "collective_entries", profile))
+    return join(tables or [result([], "collective_entries", profile)])
 
 
 def _names(events: PlainEvents) -> list[str]:
@@ -207,9 +164,8 @@ def collectives(
         )
     matched = match(entries)
     table = _summaries(matched)
-    chosen, columns = (
-        (matched, COLLECTIVE_RANK_COLUMNS) if per_rank else (table, COLLECTIVE_COLUMNS)
-    )
+    chosen, name = (matched, "collectives_per_rank") if per_rank else (table, "collectives")
+    columns = COLUMNS[name]
     chosen = chosen[list(columns)].astype(columns).reset_index(drop=True)
     sizes = entries["world_size"].dropna()
     chosen.attrs = {
@@ -217,7 +173,7 @@ def collectives(
         "ranks": ranks,
         "world_size": int(sizes.max()) if len(sizes) else None,
         "unmatched": len(entries) - len(matched),
-        **_clocks(table, matched),
+        **_clocks(table),
     }
     return chosen
 
@@ -336,7 +292,7 @@ def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
+def _clocks(table: pd.DataFrame) -> dict[str, object]:
     """Return what the order of entries and exits reveals about the ranks' clocks."""
     checked = table[table["synchronizing"]]
     impossible = checked[~checked["order_possible"]]
@@ -345,7 +301,7 @@ def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
     )
     skew = float(checked["exit_skew_ns"].median()) if len(checked) else None
     text = "The times of all ranks are compared as if they came from one clock"
-    if not len(checked):
+    if skew is None:
         text += ". The trace has no collective that could disprove this."
     elif not len(impossible):
         text += (
@@ -384,40 +340,30 @@ def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
     rank therefore enters the collective when its devices have finished this work. The table lists
     the rank's first device for these entries.
     """
-    return result(pd.concat(list(_entry_tables(profile, mark))), ENTRY_COLUMNS, profile)
-
-
-def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
     marked = steps(profile, mark=mark)
-    # pd.concat needs at least one table, so start with an empty one.
-    yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
+    tables = [result([], "collective_entries", profile)]
     for rank in profile.events["rank"].drop_duplicates():
         owner = {"rank": rank, "process": pd.NA}
-        ranges, steps_of_rank = communication(profile, owner), events_of_process(marked, owner)
-        if not len(ranges):
-            continue
+        ranges, own = communication(profile, owner), events_of_process(marked, owner)
         # step_of_time returns -1 for a collective outside of all steps, which selects the last
         # number.
-        numbers = np.append(whole_numbers(steps_of_rank["step"]), ABSENT)
+        numbers = np.append(whole_numbers(own["step"]), ABSENT)
         called, end = start_and_end(ranges)
         work = of_rank(plain_events(profile, DEVICE_KINDS), rank)
         # The entry stays within the range, even if earlier work ends after the range.
         begin = np.minimum(np.maximum(called, _free_from(work, called)), end)
         device = work["device"].min() if len(work) else ABSENT
-        same_for_all = {
-            "rank": rank,
-            "device": pd.NA if device == ABSENT else device,
-            "world_size": profile.meta.get("world_size", pd.NA),
-        }
+        place = {"rank": rank, "device": device, "world_size": profile.meta.get("world_size")}
         columns = {
-            **{column: [value] * len(ranges) for column, value in same_for_all.items()},
-            "step": numbers[step_of_time(steps_of_rank, called)],
+            **repeated(place, len(ranges)),
+            "step": numbers[step_of_time(own, called)],
             "name": [name.partition(":")[2] for name in ranges["name"]],
             "launch_ns": called,
             "start_ns": begin,
             "duration_ns": end - begin,
         }
-        yield result(columns, ENTRY_COLUMNS, profile)
+        tables.append(result(columns, "collective_entries", profile))
+    return join(tables)
 
 
 def _free_from(work: PlainEvents, times: np.ndarray) -> np.ndarray:

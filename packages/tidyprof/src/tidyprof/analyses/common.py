@@ -6,7 +6,9 @@ The helpers select rows, group events by device, format a result and join severa
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,9 +38,18 @@ PLACE = {"rank": "Int32", "device": "Int32"}
 """Columns that identify a row's GPU. The values are `<NA>` if the file doesn't name the GPU."""
 
 
+def table_of(file: str) -> dict[str, Any]:
+    """Return the content of a TOML file in this folder."""
+    return tomllib.loads(resources.files("tidyprof.analyses").joinpath(file).read_text("utf-8"))
+
+
+COLUMNS: Mapping[str, Mapping[str, str]] = table_of("columns.toml")
+"""The columns and dtypes of each table that an analysis returns."""
+
+
 def result(
     rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any],
-    columns: Mapping[str, str],
+    columns: str | Mapping[str, str],
     profile: Profile,
 ) -> pd.DataFrame:
     """Return a table with exactly these columns and dtypes. The table's `attrs` contain the
@@ -46,29 +57,27 @@ def result(
 
     - rows: a table, a sequence with one mapping per row, or one mapping of columns. The values of a
       column are a list, or int64 numbers with `ABSENT` for missing values.
+    - columns: a name in `COLUMNS`, or the dtype of each column.
     """
+    dtypes = COLUMNS[columns] if isinstance(columns, str) else columns
+    if not isinstance(rows, (pd.DataFrame, Mapping)):
+        rows = {name: [row.get(name) for row in rows] for name in dtypes}
     # Convert column by column: pandas takes ten times as long to create a table from records or to
     # convert the dtypes of a whole table.
-    table = pd.DataFrame({name: _column(rows, name, dtype) for name, dtype in columns.items()})
+    table = pd.DataFrame({name: _column(rows[name], dtype) for name, dtype in dtypes.items()})
     table.attrs["origin"] = profile.origin
     return table
 
 
-def _column(
-    rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any], name: str, dtype: str
-) -> Any:
-    if isinstance(rows, pd.DataFrame):
-        values = rows[name].array
+def _column(values: Any, dtype: str) -> Any:
+    if isinstance(values, pd.Series):
+        values = values.array
         return values if str(values.dtype) == dtype else values.astype(dtype)
-    values = rows[name] if isinstance(rows, Mapping) else [row.get(name) for row in rows]
-    if not isinstance(values, np.ndarray):
-        # These dtypes can't hold missing values, so a numpy array is enough.
-        return (
-            np.array(values, dtype)
-            if dtype in ("int64", "float64", "bool")
-            else pd.array(values, dtype)
-        )
-    return nullable(values.copy(), dtype) if dtype.startswith("Int") else values.astype(dtype)
+    if isinstance(values, np.ndarray) and dtype.startswith("Int"):
+        return nullable(values.copy(), dtype)
+    # These dtypes can't hold missing values, so a numpy array is enough.
+    is_plain = dtype in ("int64", "float64", "bool")
+    return np.array(values, dtype) if is_plain else pd.array(values, dtype)
 
 
 def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
@@ -223,12 +232,8 @@ def overlapping(
     count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
     event = np.repeat(np.arange(len(start)), count)
     # Each event overlaps consecutive windows: first, first + 1, and so on.
-    window = (
-        np.repeat(first, count)
-        + np.arange(count.sum())
-        - np.repeat(np.cumsum(count) - count, count)
-    )
-    return event, window
+    before = np.cumsum(count) - count
+    return event, first[event] + np.arange(len(event)) - before[event]
 
 
 def launch_times(events: Events) -> np.ndarray:
@@ -300,13 +305,11 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     if any(set(table.columns) != set(filled[0].columns) for table in filled):
         raise ValueError("the tables to join have different columns")
     joined = pd.concat(filled, ignore_index=True)
-    joined.attrs = {}
-    if len({"origin" in table.attrs for table in tables}) > 1:
+    origins = list(dict.fromkeys(table.attrs.get("origin") for table in tables))
+    if len(origins) > 1 and None in origins:
         raise ValueError("some of the tables to join have no origin")
-    origins = list(
-        dict.fromkeys(table.attrs["origin"] for table in tables if "origin" in table.attrs)
-    )
-    if origins:
+    joined.attrs = {}
+    if origins != [None]:
         joined.attrs["origin"] = origins[0] if len(origins) == 1 else "; ".join(map(str, origins))
     return joined
 
@@ -396,15 +399,12 @@ def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
     names = np.full(len(idle), None, dtype=object)
     start, end = start_and_end(host)
     event, gap = overlapping(start, end, idle.starts, idle.ends)
-    # An event without a duration that starts inside a gap overlaps it by 0 ns.
-    lasting = end[event] > start[event]
-    event, gap = event[lasting], gap[lasting]
     shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
-    enough = shared >= least * (idle.ends - idle.starts)[gap]
-    event, gap, shared = event[enough], gap[enough], shared[enough]
+    # An event without a duration that starts inside a gap overlaps it by 0 ns.
+    enough = (end > start)[event] & (shared >= least * (idle.ends - idle.starts)[gap])
     # Sort by gap, with the best event of each gap first.
-    order = np.lexsort((end[event] - start[event], -shared, gap))
-    gap, event = gap[order], event[order]
-    best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
-    names[gap[best]] = categorical_of(host["name"])[event[best]].tolist()
+    order = np.lexsort(((end - start)[event], -shared, gap))
+    order = order[enough[order]]
+    best, first = np.unique(gap[order], return_index=True)
+    names[best] = categorical_of(host["name"])[event[order[first]]].tolist()
     return names

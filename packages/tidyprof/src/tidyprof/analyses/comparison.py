@@ -7,30 +7,15 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import Kinds, host_events, kind_names, of_kind
+from tidyprof.analyses.common import COLUMNS, Kinds, host_events, kind_names, of_kind
 from tidyprof.analyses.launches import launching_operators
 from tidyprof.analyses.operators import operators
 from tidyprof.names.short_names import category, plain_name, short_name, unique_short_names
 from tidyprof.tables.contract import Profile
 
-_CHANGES = {
-    "calls_before": "int64",
-    "calls_after": "int64",
-    "total_ns_before": "int64",
-    "total_ns_after": "int64",
-    "difference_ns": "int64",
-    "ratio": "float64",
-}
-
-COMPARISON_COLUMNS = {"short_name": "string", "category": "string", **_CHANGES}
-"""Columns of `compare`."""
-
-OPERATOR_COMPARISON_COLUMNS = {"operator": "string", **_CHANGES}
-"""Columns of `compare` with `by="operator"`."""
+_SIDES = ("_before", "_after")
 
 _OF_A_VENDOR = r"(aten::)_?(?:cudnn|miopen)_"
-
-_MERGED = {"calls": "sum", "total_ns": "sum", "category": "first"}
 
 
 def compare(
@@ -75,22 +60,28 @@ def compare(
         raise ValueError(f"by must be kernel or operator, not {by!r}")
     sides = {"before": before, "after": after}
     if by == "kernel":
-        table = _kernels_of_both({side: _totals(sides[side], include) for side in sides})
-        columns = COMPARISON_COLUMNS
+        totals = _kernel_totals(before, after, include)
+    elif on_hosts_only(before, after, include=include):
+        names = {"name": "operator", "calls": "calls", "self_ns": "total_ns"}
+        totals = [operators(one)[list(names)].rename(columns=names) for one in sides.values()]
     else:
-        on_hosts = on_hosts_only(before, after, include=include)
-        totals = [
-            _own_times(sides[side]) if on_hosts else _operator_totals(sides[side], include, side)
-            for side in sides
-        ]
-        table = totals[0].merge(
-            totals[1], on="operator", how="outer", suffixes=("_before", "_after")
-        )
-        columns = OPERATOR_COMPARISON_COLUMNS
-    table = _changes(table)[list(columns)].astype(columns)
-    same = before.origin == after.origin
+        totals = [_operator_totals(one, include, side) for side, one in sides.items()]
+    table = totals[0].merge(totals[1], on=totals[0].columns[0], how="outer", suffixes=_SIDES)
+    numbers = [f"{value}{side}" for value in ("calls", "total_ns") for side in _SIDES]
+    # If a row is missing from one profile, its values for that profile are 0.
+    table = table.fillna(dict.fromkeys(numbers, 0))
+    if by == "kernel":
+        table["category"] = table["category_before"].combine_first(table["category_after"])
+    old, new = table["total_ns_before"], table["total_ns_after"]
+    table["difference_ns"] = new - old
+    with np.errstate(divide="ignore", invalid="ignore"):
+        table["ratio"] = new.to_numpy(float) / old.to_numpy(float)
+    largest = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
+    columns = COLUMNS[f"{by}_comparison"]
+    table = table.loc[largest, list(columns)].reset_index(drop=True).astype(columns)
+    is_same = before.origin == after.origin
     table.attrs["origin"] = (
-        before.origin if same else f"before {before.origin}; after {after.origin}"
+        before.origin if is_same else f"before {before.origin}; after {after.origin}"
     )
     return table
 
@@ -109,55 +100,27 @@ def on_hosts_only(
     )
 
 
-def _own_times(profile: Profile) -> pd.DataFrame:
-    """Return a table of all operators with their numbers of calls and their self times on the
-    host.
+def _kernel_totals(before: Profile, after: Profile, include: list[str]) -> list[pd.DataFrame]:
+    """Return the calls, the total and the category of each kernel in the two profiles.
+
+    The name for matching is the short name without suffixes from profilers. If one of the profiles
+    uses the short name for several kernels, the full name is used instead.
     """
-    columns = {"name": "operator", "calls": "calls", "self_ns": "total_ns"}
-    return operators(profile)[list(columns)].rename(columns=columns)
-
-
-def _changes(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with columns for the difference and the ratio. The row with the largest
-    change comes first.
-
-    If a row is missing from one profile, its values for that profile are 0.
-    """
-    table = table.fillna(dict.fromkeys(list(_CHANGES)[:4], 0))
-    table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        table["ratio"] = table["total_ns_after"].to_numpy(float) / table[
-            "total_ns_before"
-        ].to_numpy(float)
-    largest = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
-    return table.loc[largest].reset_index(drop=True)
-
-
-def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the calls and totals of both profiles by matched name. The values are `<NA>` if the
-    name is missing from a profile.
-    """
-    names = _matched_names([side.index for side in sides.values()])
-    joined = pd.concat(
-        {
-            side: totals.groupby(totals.index.map(names)).agg(_MERGED)
-            for side, totals in sides.items()
-        },
-        axis=1,
-    )
-    return pd.DataFrame(
-        {
-            "short_name": joined.index,
-            "category": (
-                joined["before", "category"].combine_first(joined["after", "category"]).to_numpy()
-            ),
-            **{
-                f"{value}_{side}": joined[side, value].to_numpy()
-                for value in ("calls", "total_ns")
-                for side in sides
-            },
-        }
-    )
+    sides = [_totals(profile, include) for profile in (before, after)]
+    ambiguous: set[str] = set()
+    for side in sides:
+        counts = Counter(map(short_name, side.index))
+        ambiguous |= {name for name, count in counts.items() if count > 1}
+    distinct = unique_short_names(name for side in sides for name in side.index)
+    names = {
+        full: unique if short_name(full) in ambiguous else short_name(full)
+        for full, unique in distinct.items()
+    }
+    merged = {"calls": "sum", "total_ns": "sum", "category": "first"}
+    return [
+        side.groupby(side.index.map(names)).agg(merged).rename_axis("short_name").reset_index()
+        for side in sides
+    ]
 
 
 def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.DataFrame:
@@ -182,23 +145,6 @@ def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.Data
     return table.groupby("operator", dropna=False).sum().reset_index()
 
 
-def _matched_names(sides: list[pd.Index]) -> dict[str, str]:
-    """Return a mapping from each full name to the name for matching.
-
-    The name for matching is the short name. If one of the profiles uses the short name for several
-    kernels, the full name is used instead.
-    """
-    ambiguous: set[str] = set()
-    for side in sides:
-        counts = Counter(short_name(name) for name in side)
-        ambiguous |= {name for name, count in counts.items() if count > 1}
-    distinct = unique_short_names(name for side in sides for name in side)
-    return {
-        full: distinct[full] if short_name(full) in ambiguous else short_name(full)
-        for full in distinct
-    }
-
-
 def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
     """Return the calls, the total and the category for each kernel name. Suffixes from profilers
     are removed from the names.
@@ -212,7 +158,7 @@ def _totals(profile: Profile, include: list[str]) -> pd.DataFrame:
             "kind": events["kind"].astype(str).to_numpy(),
             "duration": events["duration_ns"].to_numpy(),
         }
-    ).groupby("name", sort=True)
+    ).groupby("name")
     totals = grouped.agg(
         calls=("duration", "size"), total_ns=("duration", "sum"), kind=("kind", "first")
     )

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
-    PLACE,
     Events,
     by_device,
     launch_times,
@@ -104,25 +103,6 @@ def ending_events(idle: Intervals, events: PlainEvents) -> np.ndarray:
     return np.append(order, -1)[np.searchsorted(start[order], idle.ends, side="left")]
 
 
-OVERLAP_COLUMNS = {
-    **PLACE,
-    "total_ns": "int64",
-    "computation_ns": "int64",
-    "exposed_communication_ns": "int64",
-    "exposed_copy_ns": "int64",
-    "busy_ns": "int64",
-    "idle_ns": "int64",
-    "communication_ns": "int64",
-    "hidden_communication_ns": "int64",
-    "copy_ns": "int64",
-    "computation_percent": "float64",
-    "exposed_communication_percent": "float64",
-    "exposed_copy_percent": "float64",
-    "idle_percent": "float64",
-}
-"""Columns of `overlap`."""
-
-
 @dataclass(frozen=True)
 class DeviceTime:
     """One device's time by type of use, as sets of intervals.
@@ -180,21 +160,15 @@ def overlap(profile: Profile) -> pd.DataFrame:
             "exposed_copy": time.exposed_copy.length,
             "idle": total - busy.length,
         }
-        rows.append(
-            {
-                **place,
-                "total_ns": total,
-                **{f"{name}_ns": length for name, length in parts.items()},
-                "busy_ns": busy.length,
-                "communication_ns": time.communication.length,
-                "hidden_communication_ns": (
-                    time.communication.length - parts["exposed_communication"]
-                ),
-                "copy_ns": time.copy.length,
-                **{
-                    f"{name}_percent": float(percent(length, total))
-                    for name, length in parts.items()
-                },
-            }
-        )
-    return result(rows, OVERLAP_COLUMNS, profile)
+        hidden = time.communication.length - parts["exposed_communication"]
+        others = {
+            "total": total,
+            "busy": busy.length,
+            "communication": time.communication.length,
+            "hidden_communication": hidden,
+            "copy": time.copy.length,
+        }
+        times = {f"{name}_ns": length for name, length in (parts | others).items()}
+        shares = {f"{name}_percent": float(percent(parts[name], total)) for name in parts}
+        rows.append({**place, **times, **shares})
+    return result(rows, "overlap", profile)

@@ -53,24 +53,21 @@ class DumpAges:
         ended = calls[(newest | failed) & ~completed].to_dict("records")
         ran_out_s = [self._timeout_s(one) for one in ended if self._timed_out(one["rank"], one)]
         self._ran_out_s = min(ran_out_s, default=self._ran_out_s)
+        # Of the calls with one number, the call comes first that its dump shows to be the oldest.
         written = calls["rank"].map(self._written).astype("Int64")
         calls = calls.assign(age=written - calls["called_ns"])[~calls["message"]]
-        calls = calls.sort_values(["number", "age"], ascending=[True, False])
-        # Of the calls with one number, keep the call that its dump shows to be the oldest.
-        first = calls.drop_duplicates(["group", "number"])
-        self._first = {group: rows.to_dict("records") for group, rows in first.groupby("group")}
-        of_all = calls[calls["call"].str.contains(_NEEDS_ALL, case=False)]
-        self._completed = _newest_of_group(of_all[of_all["state"] == "completed"])
+        self._calls = calls.sort_values(["number", "age"], ascending=[True, False])
+        of_all = self._calls[self._calls["call"].str.contains(_NEEDS_ALL, case=False)]
+        self._completed = of_all[of_all["state"] == "completed"]
         # gloo retires calls when they end, even if they end with an error. Calls from one line may
         # have been pending at the same time, but a rank that made a call from a different line has
         # continued.
         elsewhere = of_all["stack"] != of_all.groupby(["group", "rank"])["stack"].transform("last")
         silent = ~of_all["rank"].isin(self._with_states)
-        self._went_on = _newest_of_group(of_all[silent & elsewhere & of_all["retired"]])
-        last = calls.groupby(["group", "rank"])["number"].max()
+        self._went_on = of_all[silent & elsewhere & of_all["retired"]]
         self._older = {
             rank: why
-            for (group, rank), number in last.items()
+            for (group, rank), number in calls.groupby(["group", "rank"])["number"].max().items()
             if (why := _finished(self._completed, rank, group, number))
         }
 
@@ -81,13 +78,13 @@ class DumpAges:
         A `last` of 0 means that the rank made no call in the group, although other ranks made later
         calls. If the dump can prove this, the result is None.
         """
-        first = next((call for call in self._first.get(group, []) if call["number"] > last), None)
-        if first is None:
+        later = _later(self._calls, group, last)
+        if not later:
             return None
         why = _finished(self._completed, rank, group, last)
-        if not self._timed_out(rank, first):
+        if not self._timed_out(rank, later[0]):
             why = why or _finished(self._went_on, rank, group, last)
-        return why or self.doubt_of_call(rank, first)
+        return why or self.doubt_of_call(rank, later[0])
 
     def doubt_of_call(self, rank: int, call: dict[str, Any]) -> str | None:
         """Return the reason why a rank's dump can't prove that the rank didn't answer another
@@ -151,21 +148,19 @@ def _seconds(start_ns: int, end_ns: int) -> float:
     return float(end_ns - start_ns) / 1e9
 
 
-def _newest_of_group(calls: pd.DataFrame) -> dict[str, tuple[int, int]]:
-    """Return the highest call number in each group, and a rank that made this call."""
-    rows = calls.drop_duplicates("group", keep="last")
-    pairs = zip(rows["number"], rows["rank"], strict=True)
-    return dict(zip(rows["group"], pairs, strict=True))
+def _later(calls: pd.DataFrame, group: str, last: int) -> list[dict[str, Any]]:
+    """Return the calls of a group that are later than call number `last`."""
+    return calls[(calls["group"] == group) & (calls["number"] > last)].to_dict("records")
 
 
-def _finished(newest: dict[str, tuple[int, int]], rank: int, group: str, last: int) -> str | None:
-    """Return a sentence if a call in `newest` is later than the rank's last call. Otherwise, return
+def _finished(calls: pd.DataFrame, rank: int, group: str, last: int) -> str | None:
+    """Return a sentence if one of the calls is later than the rank's last call. Otherwise, return
     None.
     """
-    number, other = newest.get(group, (0, 0))
-    if number <= last:
+    later = _later(calls, group, last)
+    if not later:
         return None
     return (
-        f"rank {other} finished collective {number}, which requires rank {rank}. But rank {rank}'s"
-        f" dump ends with collective {last}, so the dump is older"
+        f"rank {later[-1]['rank']} finished collective {later[-1]['number']}, which requires rank"
+        f" {rank}. But rank {rank}'s dump ends with collective {last}, so the dump is older"
     )

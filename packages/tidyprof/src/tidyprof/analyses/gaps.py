@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
-    PLACE,
     by_device,
     events_of_process,
     launch_times,
@@ -30,17 +29,6 @@ HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtim
 
 MIN_COVERED_SHARE = 0.5
 """Minimum share of a gap that a runtime call must cover to be listed as the `host_call`."""
-
-GAP_COLUMNS = {
-    **PLACE,
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "cause": "string",
-    "after": "string",
-    "before": "string",
-    **dict.fromkeys(HOST_COLUMNS.values(), "string"),
-}
-"""Columns of `gaps`."""
 
 
 def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
@@ -87,29 +75,33 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
                 least = MIN_COVERED_SHARE if kind == "runtime" else 0
                 table[column] = longest_overlap(idle, own[own["kind"] == kind], least)
             tables.append(table.assign(**place))
-    table = pd.concat(tables) if tables else pd.DataFrame(columns=list(GAP_COLUMNS))
+    if not tables:
+        return result([], "gaps", profile)
+    table = pd.concat(tables)
     table = table.sort_values(["duration_ns", "start_ns"], ascending=[False, True], kind="stable")
-    return result(table, GAP_COLUMNS, profile)
+    return result(table, "gaps", profile)
 
 
 def _device_gaps(idle: Intervals, events: PlainEvents) -> pd.DataFrame:
     events = events[events["duration_ns"] > 0]
     _, end = start_and_end(events)
     by_end = np.argsort(end, kind="stable")
-    names = events["short_name"]
     before = ending_events(idle, events)
     after = by_end[np.searchsorted(end[by_end], idle.starts, side="right") - 1]
     found = idleness(int(idle.starts[0]), int(idle.ends[-1]), events)
-    late, earlier = (2 * part.covered_within(idle.starts, idle.ends) > idle.ends - idle.starts
-                     for part in (found.dry, found.earlier))  # fmt: skip
+    lengths = idle.ends - idle.starts
+    late, earlier = (
+        2 * part.covered_within(idle.starts, idle.ends) > lengths
+        for part in (found.dry, found.earlier)
+    )
     known = (launch_times(events) != ABSENT)[before]
+    causes = ["launched late", "earlier work", "queued"]
+    names = events["short_name"]
     return pd.DataFrame(
         {
             "start_ns": idle.starts,
-            "duration_ns": idle.ends - idle.starts,
-            "cause": np.select(
-                [late, earlier, known], ["launched late", "earlier work", "queued"], "unknown"
-            ),
+            "duration_ns": lengths,
+            "cause": np.select([late, earlier, known], causes, "unknown"),
             "after": names[after].astype("string"),
             "before": names[before].astype("string"),
         }

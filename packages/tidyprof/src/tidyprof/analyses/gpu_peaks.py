@@ -1,4 +1,5 @@
-"""Peak rates of AMD Instinct GPUs, by architecture and by model.
+"""Peak rates of AMD Instinct GPUs, by architecture and by model. The numbers are in
+`gpu_peaks.toml`.
 
 The rates come from AMD's architecture pages
 (https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html, .../mi250.html, .../mi100.html)
@@ -7,7 +8,7 @@ and specification table (https://rocm.docs.amd.com/en/latest/reference/gpu-specs
 The sizes of cache lines and requests come from the metric definitions of rocprof-compute
 (ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs). These
 definitions specify 16834 FLOP per CU and clock cycle for F6F4, which is a typo for 16384. Up to
-release 3.2.2, the definitions doubled the F8, F16, BF16 and INT8 rates of gfx942. This module uses
+release 3.2.2, the definitions doubled the F8, F16, BF16 and INT8 rates of gfx942. The tables use
 the published rates.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from tidyprof.analyses.common import table_of
 from tidyprof.tables.contract import Profile
 
 VECTOR_RATE = 128
@@ -40,26 +42,13 @@ the same on MI200 (64 B lines) and on MI300X (128 B lines). The rocprof-compute 
 33.4 TB/s on an MI300X, which is 82% of this limit per compute unit and clock cycle.
 """
 
-SCALAR_CACHE_BYTES = 64
-"""Bytes per cache and clock cycle of the instruction cache and of the scalar data cache."""
+
+_PEAKS = table_of("gpu_peaks.toml")
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A generation of compute units.
-
-    - matrix: the dense rate of the matrix cores for each data type, in FLOP (operations for int8)
-      per CU and clock cycle.
-    - vector_fp32: the FLOP per CU and clock cycle of the vector units with packed FP32
-      instructions.
-    - l1_line_bytes: the cache line size of the vector L1, which is also the maximum number of bytes
-      that the cache can return per CU and clock cycle.
-    - l2_read_bytes: the size of a read request from L1 to L2 in bytes. The size of writes and
-      atomics is 64 bytes.
-    - l2_channel_bytes: the number of bytes per L2 channel and clock cycle.
-    - fabric: the prefix in the names of the counters between L2 and memory.
-    - reads_by_size: True if 128 B reads have a separate counter and `TCC_BUBBLE` stays 0.
-    """
+    """A generation of compute units. `gpu_peaks.toml` describes the fields."""
 
     matrix: Mapping[str, int]
     vector_fp32: int
@@ -67,76 +56,16 @@ class Architecture:
     l2_read_bytes: int
     l2_channel_bytes: int
     fabric: str
-    reads_by_size: bool = False
+    fabric_reads: Mapping[str, float]
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
-    "gfx908": Architecture(
-        {"bf16": 512, "fp16": 1024, "fp32": 256, "int8": 1024}, VECTOR_RATE, 64, 64, 64, "TCC_EA"
-    ),
-    "gfx90a": Architecture(
-        {"bf16": 1024, "fp16": 1024, "fp32": 256, "fp64": 256, "int8": 1024},
-        2 * VECTOR_RATE,
-        64,
-        64,
-        64,
-        "TCC_EA",
-    ),
-    "gfx942": Architecture(
-        {"fp8": 4096, "bf16": 2048, "fp16": 2048, "fp32": 256, "fp64": 256, "int8": 4096},
-        2 * VECTOR_RATE,
-        128,
-        128,
-        128,
-        "TCC_EA0",
-    ),
-    "gfx950": Architecture(
-        {
-            "fp8": 8192,
-            "bf16": 4096,
-            "fp16": 4096,
-            "fp32": 256,
-            "fp64": 128,
-            "fp6/fp4": 16384,
-            "int8": 8192,
-        },
-        2 * VECTOR_RATE,
-        128,
-        128,
-        128,
-        "TCC_EA0",
-        reads_by_size=True,
-    ),
+    name: Architecture(**entry) for name, entry in _PEAKS["architectures"].items()
 }
 """Architectures by gfx name."""
 
-
-@dataclass(frozen=True)
-class Model:
-    """A GPU product.
-
-    - clock_mhz: the peak engine clock.
-    - memory_gb_per_second: the peak memory bandwidth of one device.
-    """
-
-    name: str
-    architecture: str
-    compute_units: int
-    clock_mhz: int
-    memory_gb_per_second: float
-
-
-MODELS = (
-    Model("MI100", "gfx908", 120, 1502, 1228.8),
-    Model("MI210 or one die of MI250", "gfx90a", 104, 1700, 1638.4),
-    Model("one die of MI250X", "gfx90a", 110, 1700, 1638.4),
-    Model("MI300A", "gfx942", 228, 2100, 5324.8),
-    Model("MI300X", "gfx942", 304, 2100, 5324.8),
-    Model("MI325X", "gfx942", 304, 2100, 6000.0),
-    Model("MI350X", "gfx950", 256, 2200, 8000.0),
-    Model("MI355X", "gfx950", 256, 2400, 8000.0),
-)
-"""Products with the values that AMD publishes for them."""
+COMPUTE_UNITS: Mapping[str, Mapping[str, int]] = _PEAKS["compute_units"]
+"""`lds_bytes` and `lds_block_bytes` of a compute unit by gfx name."""
 
 
 def architecture_of(profile: Profile) -> Architecture:
@@ -156,22 +85,19 @@ def architecture_of(profile: Profile) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def model_of(sysinfo: Mapping[str, Any]) -> Model | None:
-    """Return the GPU model that sysinfo describes, or None if the model isn't clear.
+def model_of(sysinfo: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the GPU model in `gpu_peaks.toml` that sysinfo describes, or an empty mapping if the
+    model isn't clear.
 
     The number of compute units identifies most models. Otherwise, the name in sysinfo determines
     the model.
     """
+    stated = [sysinfo.get(key) for key in ("gpu_arch", "cu_per_gpu")]
     same = [
-        model
-        for model in MODELS
-        if model.architecture == sysinfo.get("gpu_arch")
-        and model.compute_units == sysinfo.get("cu_per_gpu")
+        one for one in _PEAKS["models"] if [one["architecture"], one["compute_units"]] == stated
     ]
-    named = [model for model in same if model.name in str(sysinfo.get("gpu_model", ""))]
-    if len(named) == 1:
-        return named[0]
-    return same[0] if len(same) == 1 else None
+    named = [one for one in same if one["name"] in str(sysinfo.get("gpu_model", ""))]
+    return next((found[0] for found in (named, same) if len(found) == 1), {})
 
 
 def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
@@ -182,32 +108,10 @@ def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
     """
     if "hbm_bw" in sysinfo:
         return float(sysinfo["hbm_bw"])
-    clock, channels = (
-        sysinfo.get("max_mclk"),
-        sysinfo.get("num_hbm_channels", sysinfo.get("num_memory_channels")),
-    )
+    clock = sysinfo.get("max_mclk")
+    channels = sysinfo.get("num_hbm_channels", sysinfo.get("num_memory_channels"))
     return None if clock is None or channels is None else clock / 1000 * 32 * channels
 
-
-@dataclass(frozen=True)
-class ComputeUnit:
-    """The size of the LDS that the wavefronts on a compute unit share, and the block size for LDS
-    allocations, in bytes.
-    """
-
-    lds_bytes: int
-    lds_block_bytes: int
-
-
-COMPUTE_UNITS: Mapping[str, ComputeUnit] = {
-    "gfx90a": ComputeUnit(64 * 1024, 512),
-    "gfx942": ComputeUnit(64 * 1024, 512),
-    "gfx950": ComputeUnit(160 * 1024, 1280),
-}
-"""Compute units by gfx name. LDS sizes come from AMD's specification table. Block sizes come from
-LLVM's "User Guide for AMDGPU Backend" (https://llvm.org/docs/AMDGPUUsage.html,
-`GRANULATED_LDS_SIZE`).
-"""
 
 SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
 """Number of SIMDs per CU, wavefronts per SIMD, registers per SIMD lane, and registers per allocated
@@ -216,8 +120,7 @@ block.
 The numbers of SIMDs and wavefronts come from rocprof-compute's sysinfo.csv (`simd_per_cu` 4,
 `max_waves_per_cu` 32). The registers are vector registers, including accumulation registers. The
 number of registers is calculated from 512 KiB per CU in the specification table, 64 lanes and 4
-bytes per register. The block size is `GRANULATED_WORKITEM_VGPR_COUNT` in LLVM's guide. gfx908 is
-left out because its accumulation registers are separate.
+bytes per register. The block size is `GRANULATED_WORKITEM_VGPR_COUNT` in LLVM's guide.
 """
 
 
@@ -257,7 +160,7 @@ def _waves(kernel: Any) -> dict[str, Any]:
     slots = SIMDS * by_registers // kernel.warps
     groups = {"registers" if by_registers < WAVES_PER_SIMD else "wave slots": slots}
     if kernel.lds_bytes:
-        groups["LDS"] = unit.lds_bytes // _blocks(kernel.lds_bytes, unit.lds_block_bytes)
+        groups["LDS"] = unit["lds_bytes"] // _blocks(kernel.lds_bytes, unit["lds_block_bytes"])
         waves["waves_by_lds"] = groups["LDS"] * kernel.warps / SIMDS
     least = min(groups.values())
     limits = [limit for limit, count in groups.items() if count == least]

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, plain_events, result
+from tidyprof.analyses.common import COLUMNS, PLACE, Kinds, percent, plain_events, result
 from tidyprof.names.short_names import category, unique_short_names
-from tidyprof.tables.contract import Profile, categorical_of
-
-KERNEL_COLUMNS = {
-    "name": "string",
-    "short_name": "string",
-    "category": "string",
-    "calls": "int64",
-    "total_ns": "int64",
-    "mean_ns": "float64",
-    "min_ns": "int64",
-    "max_ns": "int64",
-    "std_ns": "float64",
-    "percent": "float64",
-}
-"""Columns of `kernels`, which are the same for all profilers."""
+from tidyprof.tables.contract import Profile
 
 TOTALS = ("name", "short_name", "category", "calls", "total_ns")
 """Columns of `kernel_totals`."""
@@ -57,61 +41,38 @@ def kernels(
     >>> by_name[["short_name", "total_ns"]].to_dict("list")
     {'short_name': ['ncclDevKernel_Generic', 'GEMM NN fp32 MT64x64x32'], 'total_ns': [30000, 20001]}
     """
-    events = of_kind(profile, include)
-    columns = PLACE if per_device else {}
-    texts = categorical_of(events["name"])
-    numbered = events[[*columns, "duration_ns"]].assign(name=texts.codes)
-    grouped = numbered.groupby([*columns, "name"], dropna=False, sort=False)["duration_ns"]
-    sums = {
-        "calls": grouped.size(),
-        "std_ns": grouped.std().fillna(0.0),
-        "mean_ns": grouped.mean(),
-        "min_ns": grouped.min(),
-        "max_ns": grouped.max(),
-        "total_ns": grouped.sum(),
-    }
-    table = pd.DataFrame(sums).reset_index()
+    events, columns = plain_events(profile, include), PLACE if per_device else {}
+    texts = events["name"]
+    keys = {**{column: events[column] for column in columns}, "code": texts.codes}
+    numbered = pd.DataFrame({**keys, "duration_ns": events["duration_ns"]})
+    grouped = numbered.groupby([*keys], sort=False)["duration_ns"]
+    table = grouped.agg(
+        calls="size", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max", std_ns="std"
+    )
+    table = table.reset_index().fillna({"std_ns": 0.0})
     # Compute names once per distinct name because a table per device has more rows than names.
     used, first = np.unique(texts.codes, return_index=True)
-    named = _named(texts.categories[used].tolist(), events["kind"].array[first].tolist())
-    rows = np.searchsorted(used, table["name"])
-    table = table.assign(
-        **{column: [values[row] for row in rows] for column, values in named.items()},
-        percent=percent(table["total_ns"], table["total_ns"].sum()),
+    names, kinds = texts.categories[used].tolist(), events["kind"][first].tolist()
+    short = unique_short_names(names)
+    named = pd.DataFrame(
+        {
+            "name": names,
+            "short_name": [short[name] for name in names],
+            "category": [category(name, kind) for name, kind in zip(names, kinds, strict=True)],
+        },
+        index=used,
+        dtype=object,
     )
-    table = table.take(_largest_first(table["name"].tolist(), table["total_ns"].tolist()))
-    return result(table, columns | KERNEL_COLUMNS, profile)
+    table = table.join(named, on="code")
+    table["percent"] = percent(table["total_ns"], table["total_ns"].sum())
+    order = np.lexsort((table["name"].tolist(), -table["total_ns"]))
+    arrays = {name: column.to_numpy() for name, column in table.take(order).items()}
+    return result(arrays, columns | COLUMNS["kernels"], profile)
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """Return only the columns `TOTALS` of the table from `kernels`. This takes a third of the
-    time.
-    """
-    events = plain_events(profile, KERNEL_KINDS)
-    texts = events["name"]
-    used, first, number, calls = np.unique(
-        texts.codes, return_index=True, return_inverse=True, return_counts=True
-    )
-    total = np.zeros(len(used), np.int64)
-    np.add.at(total, number, events["duration_ns"])
-    named = _named(texts.categories[used].tolist(), events["kind"][first].tolist())
-    order = _largest_first(named["name"], total.tolist())
-    table: dict[str, Any] = {
-        column: [values[row] for row in order] for column, values in named.items()
-    }
-    table |= {"calls": calls[order], "total_ns": total[order]}
-    return result(table, {column: KERNEL_COLUMNS[column] for column in TOTALS}, profile)
-
-
-def _named(names: list[str], kinds: list[str]) -> dict[str, list[str]]:
-    """Return the first columns of `kernels` for these distinct names and their kinds."""
-    short = unique_short_names(names)
-    categories = [category(name, kind) for name, kind in zip(names, kinds, strict=True)]
-    return {"name": names, "short_name": [short[name] for name in names], "category": categories}
-
-
-def _largest_first(names: list[str], totals: list[int]) -> list[int]:
-    return sorted(range(len(names)), key=lambda row: (-totals[row], names[row]))
+    """Return only the columns `TOTALS` of the table from `kernels`."""
+    return kernels(profile)[list(TOTALS)]
 
 
 def stated_kernels(profile: Profile) -> pd.DataFrame:

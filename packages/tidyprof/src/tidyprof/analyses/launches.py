@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
-    PLACE,
     by_device,
     host_events,
     launch_times,
@@ -16,20 +15,6 @@ from tidyprof.analyses.common import (
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import innermost
-
-LAUNCH_COLUMNS = {
-    **PLACE,
-    "stream": "Int64",
-    "kind": "string",
-    "name": "string",
-    "short_name": "string",
-    "launch_ns": "int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "delay_ns": "int64",
-    "queue_depth": "int64",
-}
-"""Columns of `launches`."""
 
 
 def launches(profile: Profile) -> pd.DataFrame:
@@ -48,26 +33,19 @@ def launches(profile: Profile) -> pd.DataFrame:
     for place, events in by_device(profile):
         launch = launch_times(events)
         known, launched = events[launch != ABSENT], launch[launch != ABSENT]
-        if not len(known):
-            continue
         start, end = start_and_end(known)
         # Subtract the finished events from the events launched before. If clocks disagree, the
         # result could be negative.
         depth = np.searchsorted(np.sort(launched), launched, side="left")
         depth -= np.searchsorted(np.sort(end), launched, side="right")
-        table = profile.events.iloc[known.rows]
-        tables.append(
-            table.assign(
-                **place,
-                launch_ns=launched,
-                delay_ns=start - launched,
-                queue_depth=np.maximum(depth, 0),
-            )
-        )
-    table = pd.concat(tables) if tables else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
-    return result(
-        table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile
-    )
+        table = profile.events.iloc[known.rows].assign(**place, launch_ns=launched)
+        depth = np.maximum(depth, 0)
+        tables.append(table.assign(delay_ns=start - launched, queue_depth=depth))
+    tables = [table for table in tables if len(table)]
+    if not tables:
+        return result([], "launches", profile)
+    table = pd.concat(tables).sort_values(["launch_ns", "start_ns"], kind="stable")
+    return result(table, "launches", profile)
 
 
 def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
@@ -78,19 +56,20 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
     total = np.zeros(len(calls), np.int64)
     if "launch_thread" not in work.columns:
         return total
-    work = work.assign(rank=work["rank"].fillna(-1))
     work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
-    of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
+    of_thread = dict(iter(work.fillna({"rank": -1}).groupby(["rank", "launch_thread"])))
     start, end = start_and_end(calls)
-    threads = calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"])
+    threads = calls[["rank", "thread"]].fillna({"rank": -1}).groupby(["rank", "thread"])
     for thread, rows in threads.indices.items():
         if thread in of_thread:
-            launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
+            launch, duration = (
+                of_thread[thread][column].to_numpy(np.int64)
+                for column in ("launch_ns", "duration_ns")
+            )
             # These are cumulative sums. The work of a call is the difference between two of them.
-            summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
-            first = np.searchsorted(launch, start[rows])
-            last = np.searchsorted(launch, end[rows], side="right")
-            total[rows] = summed[last] - summed[first]
+            summed = np.append(0, np.cumsum(duration))
+            last = summed[np.searchsorted(launch, end[rows], side="right")]
+            total[rows] = last - summed[np.searchsorted(launch, start[rows])]
     return total
 
 

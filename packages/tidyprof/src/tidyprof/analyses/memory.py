@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, result
+from tidyprof.analyses.common import result
 from tidyprof.tables.contract import Profile
-
-MEMORY_BLOCK_COLUMNS = {
-    **PLACE,
-    "stream": "Int64",
-    "segment": "int64",
-    "segment_bytes": "int64",
-    "state": "string",
-    "bytes": "int64",
-    "requested_bytes": "int64",
-    "source_line": "string",
-    "frames": "string",
-}
-"""Columns of `memory_blocks`."""
 
 
 def memory_blocks(profile: Profile) -> pd.DataFrame:
@@ -37,4 +24,4 @@ def memory_blocks(profile: Profile) -> pd.DataFrame:
 
     The table is empty if the profile doesn't come from a memory snapshot.
     """
-    return result(profile.meta.get("blocks", []), MEMORY_BLOCK_COLUMNS, profile)
+    return result(profile.meta.get("blocks", []), "memory_blocks", profile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -24,26 +24,14 @@ class Message:
     - peer: the rank of the other end, or None if the dump doesn't name this rank.
     - answer: True if the other end made its call, and False if it didn't. If the buffers no longer
       contain the call or if the other end's dump is too old, the value is None.
+    - call: the call and its line.
     """
 
     rank: int
     peer: int | None
     answer: bool | None
     call: str
-    line: str
     record: int
-
-    def __str__(self) -> str:
-        return f"{self.call} at {self.line}"
-
-
-class _End(NamedTuple):
-    """One side of all messages that one rank of a group sends to another rank."""
-
-    group: str
-    rank: int | None
-    peer: int | None
-    sends: bool
 
 
 def pending_messages(calls: pd.DataFrame, ages: DumpAges) -> list[Message]:
@@ -56,39 +44,34 @@ def pending_messages(calls: pd.DataFrame, ages: DumpAges) -> list[Message]:
     rows = calls[calls["message"]].to_dict("records")
     batches = {_batch(row): row for row in rows if row["call"].endswith("coalesced")}
     kept = calls.groupby("rank")["record"].min()
-    made: dict[_End, list[bool]] = defaultdict(list)
+    # One end of all messages that one rank of a group sends to another rank.
+    made: dict[tuple, list[bool]] = defaultdict(list)
     opened = []
     for row in rows:
-        ends = _ENDS.search(row["call"])
         if row["call"].endswith("coalesced"):
             continue
+        ends = _ENDS.search(row["call"])
+        kind, _, number = ends.groups() if ends else (None, None, "?")
+        peer = None if number == "?" else _global(calls, row["group"], int(number))
+        end = row["group"], row["rank"], peer, kind == "send"
         pending = batches.get(_batch(row), row)["state"] != "completed"
-        peer = _global(calls, row["group"], ends[3]) if ends else None
-        end = _End(row["group"], row["rank"], peer, sends=bool(ends) and ends[1] == "send")
         made[end].append(pending)
         if pending and not row["call"].startswith("gloo"):
             opened.append((row, end, len(made[end])))
-    messages: dict[_End, Message] = {}
+    messages: dict[tuple, Message] = {}
     for row, end, number in opened:
-        others = made.get(_End(end.group, end.peer, end.rank, not end.sends), [])
+        group, rank, peer, sends = end
+        others = made.get((group, peer, rank, not sends), [])
         # The first message of one end matches the first one of the other end, and so on. If a
         # buffer has lost its oldest calls, messages can't be counted. Then a pending call counts as
         # the answer, but completed calls don't show whether one of them was the answer.
-        if any(kept.get(one, 0) > 0 for one in (end.rank, end.peer)):
+        answer: bool | None = len(others) >= number
+        if any(kept.get(one, 0) > 0 for one in (rank, peer)):
             answer = any(others) or (None if others else False)
-        else:
-            answer = len(others) >= number
-        if answer is False and end.peer is not None and ages.doubt_of_call(end.peer, row):
+        if peer is None or (answer is False and ages.doubt_of_call(peer, row)):
             answer = None
-        message = Message(
-            rank=end.rank,
-            peer=end.peer,
-            answer=None if end.peer is None else answer,
-            call=row["call"],
-            line=row["line"],
-            record=row["record"],
-        )
-        messages.setdefault(end, message)
+        text = f"{row['call']} at {row['line']}"
+        messages.setdefault(end, Message(rank, peer, answer, text, row["record"]))
     return sorted(messages.values(), key=lambda one: (one.rank, one.record))
 
 
@@ -96,9 +79,7 @@ def _batch(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["rank"], row["group"], row["number"]
 
 
-def _global(calls: pd.DataFrame, group: str, rank: str) -> int | None:
+def _global(calls: pd.DataFrame, group: str, rank: int) -> int:
     """Convert a rank's number within a group to its number within the job."""
-    if rank == "?":
-        return None
     ranks = calls.attrs["groups"].get(group, [])
-    return ranks[int(rank)] if int(rank) < len(ranks) else int(rank)
+    return ranks[rank] if rank < len(ranks) else rank

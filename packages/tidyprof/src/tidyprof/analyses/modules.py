@@ -9,15 +9,6 @@ from tidyprof.analyses.launches import launched_ns
 from tidyprof.analyses.operators import self_time
 from tidyprof.tables.contract import Profile
 
-MODULE_COLUMNS = {
-    "name": "string",
-    "calls": "int64",
-    "total_ns": "int64",
-    "self_ns": "int64",
-    "device_ns": "int64",
-}
-"""Columns of `modules`."""
-
 _MODULE = "nn.Module: "
 
 
@@ -44,8 +35,5 @@ def modules(profile: Profile) -> pd.DataFrame:
         index=calls.index,
     )
     table = table.groupby("name").sum().reset_index()
-    return result(
-        table.sort_values(["device_ns", "total_ns"], ascending=False, kind="stable"),
-        MODULE_COLUMNS,
-        profile,
-    )
+    table = table.sort_values(["device_ns", "total_ns"], ascending=False, kind="stable")
+    return result(table, "modules", profile)

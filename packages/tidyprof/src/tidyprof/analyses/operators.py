@@ -5,19 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import Kinds, host_events, percent, result, start_and_end
+from tidyprof.analyses.common import COLUMNS, Kinds, host_events, percent, result, start_and_end
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import callers
-
-OPERATOR_COLUMNS = {
-    "name": "string",
-    "calls": "int64",
-    "total_ns": "int64",
-    "self_ns": "int64",
-    "mean_ns": "float64",
-    "percent": "float64",
-}
-"""Columns of `operators`. With `by_shape=True`, the column `input_shapes` comes after the name."""
 
 
 def operators(
@@ -45,25 +35,17 @@ def operators(
             "this profile has no input shapes; to record them, use torch.profiler with"
             " record_shapes=True"
         )
-    calls = pd.DataFrame(
-        {
-            **{key: events[key] for key in keys},
-            "duration_ns": events["duration_ns"],
-            "self_ns": self_time(events),
-        }
-    )
+    calls = events[[*keys, "duration_ns"]].assign(self_ns=self_time(events))
     table = calls.groupby(keys, observed=True, sort=False, dropna=False).agg(
         calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), self_ns=("self_ns", "sum")
     )
     table = table.reset_index()
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["percent"] = percent(table["self_ns"], table["self_ns"].sum())
-    table = table.sort_values(
-        ["self_ns", "total_ns", *keys],
-        ascending=[False, False, *(True for _ in keys)],
-        kind="stable",
-    )
-    return result(table, dict.fromkeys(keys, "string") | OPERATOR_COLUMNS, profile)
+    order = ["self_ns", "total_ns", *keys]
+    ascending = [name in keys for name in order]
+    table = table.sort_values(order, ascending=ascending, kind="stable")
+    return result(table, dict.fromkeys(keys, "string") | COLUMNS["operators"], profile)
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:

@@ -13,7 +13,7 @@ from tidyprof.analyses.collectives import (
     joined_entries,
     require_own_ranks,
 )
-from tidyprof.analyses.common import PLACE, each, join, percent
+from tidyprof.analyses.common import COLUMNS, PLACE, each, join, percent
 from tidyprof.analyses.device_time import overlap
 from tidyprof.tables.contract import Profile
 
@@ -34,25 +34,6 @@ SLOWER = 1.1
 """Ratio of the straggler's computation time to the median of the other ranks. Above this ratio, the
 evidence says that the straggler's device computes longer.
 """
-
-RANK_COLUMNS = {
-    **PLACE,
-    "total_ns": "int64",
-    "busy_ns": "int64",
-    "computation_ns": "int64",
-    "communication_ns": "int64",
-    "exposed_communication_ns": "int64",
-    "exposed_copy_ns": "int64",
-    "idle_ns": "int64",
-    "collectives": "int64",
-    "compared": "int64",
-    "arrived_last": "int64",
-    "wait_ns": "int64",
-    "transfer_ns": "int64",
-    "caused_wait_ns": "int64",
-    "exit_offset_ns": "Int64",
-}
-"""Columns of `ranks`."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +106,8 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     # to compare.
     compared = collectives(entries if several else entries.iloc[:0], per_rank=True)
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
-    table = table.reset_index(drop=True)[list(RANK_COLUMNS)].astype(RANK_COLUMNS)
+    columns = COLUMNS["ranks"]
+    table = table.reset_index(drop=True)[list(columns)].astype(columns)
     found = find_straggler(table, compared.attrs)
     table.attrs = {
         **compared.attrs,
@@ -215,56 +197,45 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     judged = table[table["compared"] > 0]
     if not len(judged):
         return Straggler(None, "No collectives could be compared between ranks.")
-    judged = judged.assign(label=rank_labels(judged))
     if facts["impossible_orders"] > MAXIMUM_IMPOSSIBLE * judged["compared"].max():
         return Straggler(None, f"No rank can be blamed. {facts['clocks']}")
     waited = int(judged["wait_ns"].sum())
     share = float(percent(waited, judged["total_ns"].sum()))
+    ranks_wait = f"{share:.1f}% of their time waiting for each other"
     if share < 100 * NOTICEABLE:
-        return Straggler(
-            None, f"Ranks spend only {share:.1f}% of their time waiting for each other."
-        )
-    worst = judged.loc[judged["caused_wait_ns"].idxmax()]
+        return Straggler(None, f"Ranks spend only {ranks_wait}.")
+    worst = judged.assign(label=rank_labels(judged)).loc[judged["caused_wait_ns"].idxmax()]
+    others = judged.drop(worst.name)
+    caused = float(percent(worst["caused_wait_ns"], waited))
     if worst["caused_wait_ns"] <= MAJORITY * waited:
-        most = (
-            f"{worst['label']} caused the most, {percent(worst['caused_wait_ns'], waited):.0f}% of"
-            " it"
-        )
+        most = f"{worst['label']} caused the most, {caused:.0f}% of it"
         if not worst["caused_wait_ns"]:
             most = "no rank was ever the only one to arrive last"
-        return Straggler(
-            None,
-            f"Ranks spend {share:.1f}% of their time waiting for each other, but no single rank is"
-            f" to blame: {most}.",
-        )
-    return _judged(worst, judged.drop(worst.name), waited)
-
-
-def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
-    """Return the evidence that this rank is the straggler, unless its clock may be wrong."""
+        text = f"Ranks spend {ranks_wait}, but no single rank is to blame: {most}."
+        return Straggler(None, text)
     name = worst["label"].capitalize()
     # This is the rank's mean lateness, that is, one other rank's waiting time in one collective.
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["arrived_last"]), 1)
-    offset = worst["exit_offset_ns"] - others["exit_offset_ns"].median()
+    median = others[["exit_offset_ns", "wait_ns", "computation_ns"]].median()
+    offset = worst["exit_offset_ns"] - median["exit_offset_ns"]
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
             None,
             f"{name} enters {mean / 1000:.1f} µs late on average, but it also leaves"
             f" {offset / 1000:.1f} µs late. Its clock may therefore be the cause.",
         )
-    caused = float(percent(worst["caused_wait_ns"], waited))
     idle = float(percent(worst["idle_ns"], worst["total_ns"]))
-    computed, median = worst["computation_ns"], others["computation_ns"].median()
+    computed = worst["computation_ns"]
     cause = "its device receives its work later but isn't slower"
-    if computed > SLOWER * median:
+    if computed > SLOWER * median["computation_ns"]:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
         f" {caused:.0f}% of all waiting time. The mean wait for it was"
         f" {mean / 1e6:.2f} ms. The rank itself waited"
         f" {worst['wait_ns'] / 1e6:.1f} ms in total (median of the others:"
-        f" {others['wait_ns'].median() / 1e6:.1f} ms). It computed for"
-        f" {computed / 1e6:.1f} ms (the others: {median / 1e6:.1f} ms), so {cause}"
-        f" (idle for {idle:.0f}% of the time)."
+        f" {median['wait_ns'] / 1e6:.1f} ms). It computed for"
+        f" {computed / 1e6:.1f} ms (the others: {median['computation_ns'] / 1e6:.1f} ms), so"
+        f" {cause} (idle for {idle:.0f}% of the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

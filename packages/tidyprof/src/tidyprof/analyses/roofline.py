@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import result
 from tidyprof.analyses.counter_formulas import (
     DURATION,
+    FORMULAS,
     DispatchCounters,
-    fabric_reads,
-    fabric_writes,
     holds_metrics,
-    matrix_operations,
-    vector_operations,
+    quantities,
 )
 from tidyprof.analyses.gpu_peaks import (
     L1_ACCESS_BYTES,
     LDS_BYTES,
     VECTOR_RATE,
     Architecture,
-    Model,
     architecture_of,
     memory_bandwidth,
     model_of,
@@ -33,13 +28,12 @@ from tidyprof.analyses.gpu_peaks import (
 from tidyprof.names.short_names import unique_short_names
 from tidyprof.tables.contract import Profile
 
-_VECTOR_TYPES = {"vector fp16": "F16", "vector fp32": "F32", "vector fp64": "F64"}
-_MATRIX_TYPES = {
-    f"matrix {name}": name for name in ("fp8", "bf16", "fp16", "fp32", "fp64", "fp6/fp4")
-}
 _INTEGER_TYPE = "matrix int8"
 
-OPERATION_TYPES = (*_VECTOR_TYPES, *_MATRIX_TYPES)
+OPERATION_TYPES = (
+    *("vector fp16", "vector fp32", "vector fp64"),
+    *("matrix fp8", "matrix bf16", "matrix fp16", "matrix fp32", "matrix fp64", "matrix fp6/fp4"),
+)
 """Types of floating-point operations, each with a unit and a data type."""
 
 LEVELS = ("hbm", "l2", "l1", "lds")
@@ -55,30 +49,6 @@ def column_of(operations: str) -> str:
     """
     name = operations.replace(" ", "_").replace("/", "_")
     return f"{name}_ops" if operations == _INTEGER_TYPE else f"{name}_flops"
-
-
-ROOFLINE_COLUMNS = {
-    "name": "string",
-    "short_name": "string",
-    "calls": "int64",
-    "duration_ns": "Float64",
-    "flops": "Float64",
-    **{column_of(operations): "Float64" for operations in (*OPERATION_TYPES, _INTEGER_TYPE)},
-    **{f"{level}_bytes": "Float64" for level in LEVELS},
-    **{f"{level}_intensity": "Float64" for level in LEVELS},
-    "flops_per_second": "Float64",
-    "main_type": "string",
-    "missing": "string",
-}
-"""Columns of `roofline_points`."""
-
-CEILING_COLUMNS = {"name": "string", "kind": "string", "value": "float64", "unit": "string"}
-"""Columns of `roofline_ceilings`."""
-
-_BANDWIDTH = re.compile(r"(HBM|MALL|L2|L1|LDS)Bw")
-_RATE = re.compile(
-    r"(MFMA)?(?:F|FP)(4|6|8|16|32|64)Flops|(MFMA)?(BF16)Flops|(MFMA)?(I8|I32|I64)Ops"
-)
 
 
 def roofline_points(profile: Profile) -> pd.DataFrame:
@@ -118,7 +88,9 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     short = unique_short_names(row["name"] for row in rows)
     rows.sort(key=lambda row: (-(row["duration_ns"] or 0), row["name"]))
     table = result(
-        [row | {"short_name": short[row["name"]]} for row in rows], ROOFLINE_COLUMNS, profile
+        [row | {"short_name": short[row["name"]]} for row in rows],
+        "roofline_points",
+        profile,
     )
     table.attrs["above_roof"] = list(_above(table, profile))
     return table
@@ -188,70 +160,27 @@ def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
                 )
 
 
-def _quantities(architecture: Architecture, banks: float) -> Mapping[str, Mapping[str, float]]:
-    """Return the weight of each counter for each counted quantity (a column)."""
-    found = {column_of(name): vector_operations(code) for name, code in _VECTOR_TYPES.items()}
-    matrix = _MATRIX_TYPES | {_INTEGER_TYPE: "int8"}
-    found |= {
-        column_of(n): matrix_operations(code)
-        for n, code in matrix.items()
-        if code in architecture.matrix
-    }
-    to_l2 = {
-        f"TCP_TCC_{kind}_REQ_sum": 64.0
-        for kind in ("WRITE", "ATOMIC_WITH_RET", "ATOMIC_WITHOUT_RET")
-    }
-    return found | {
-        "hbm_bytes": {**fabric_reads(architecture), **fabric_writes(architecture)},
-        "l2_bytes": {"TCP_TCC_READ_REQ_sum": float(architecture.l2_read_bytes), **to_l2},
-        "l1_bytes": {"TCP_TOTAL_CACHE_ACCESSES_sum": float(architecture.l1_line_bytes)},
-        "lds_bytes": {"SQ_LDS_IDX_ACTIVE": banks, "SQ_LDS_BANK_CONFLICT": -banks},
-    }
-
-
 def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterator[dict[str, Any]]:
-    banks = 4.0 * profile.meta["sysinfo"].get("lds_banks_per_cu", 32)
-    quantities = _quantities(architecture, banks)
-    counters = DispatchCounters(
-        profile, {name for weights in quantities.values() for name in weights}
-    )
-    lacking = {name: counters.missing(weights) for name, weights in quantities.items()}
+    counters = DispatchCounters(profile)
+    weights = quantities(architecture, profile.meta["sysinfo"])
+    lacking = {name: counters.missing(sums) for name, sums in weights.items()}
+    known = [name for name, missing in lacking.items() if not missing]
     # Releases before ROCm 6.4.2 don't count FP8, so the sum leaves out a counter that no dispatch
     # has.
-    types = [column_of(name) for name in OPERATION_TYPES if column_of(name) in quantities]
-    counted = [name for name in types if not lacking[name]]
-    table = counters.frame[["kernel", DURATION]].copy()
-    for name, weights in quantities.items():
-        if not lacking[name]:
-            table[name] = counters.weighted_sum(weights)
-    never = list(dict.fromkeys(name for names in lacking.values() for name in names))
-    lacked = _uncounted(
-        counters, [name for weights in quantities.values() for name in weights if name not in never]
-    )
-    for kernel, group in table.groupby("kernel", sort=False):
+    counted = [name for name in map(column_of, OPERATION_TYPES) if name in known]
+    sums = {name: counters.weighted_sum(weights[name]) for name in known}
+    table = pd.DataFrame({DURATION: counters.first[DURATION], **sums})
+    never = list(dict.fromkeys(name for missing in lacking.values() for name in missing))
+    needed = dict.fromkeys(name for sums in weights.values() for name in sums if name not in never)
+    lacked = counters.first[list(needed)].isna()
+    for kernel, group in table.groupby(counters.kernel, sort=False):
         complete = group[group[counted].notna().all(axis=1)]
         chosen = complete if len(complete) else group
         missing = ", ".join([*never, *lacked.columns[lacked.loc[chosen.index].any()]]) or None
-        row = {"name": str(kernel), "calls": len(chosen), "missing": missing}
-        row |= {
-            name: float(chosen[name].sum())
-            for name in chosen.columns[2:]
-            if chosen[name].notna().all()
-        }
-        row["duration_ns"] = (
-            float(chosen[DURATION].sum()) if chosen[DURATION].notna().all() else None
-        )
+        total = chosen.sum().where(chosen.notna().all())
+        row = {"name": str(kernel), "calls": len(chosen), "missing": missing, DURATION: None}
+        row |= total.dropna().to_dict()
         yield row | (_derived(row, counted) if len(complete) else {})
-
-
-def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame:
-    """Return one bool column per counter that shows which dispatches lack the counter.
-
-    The rows correspond to the rows of `counters.frame`.
-    """
-    return pd.DataFrame(
-        {name: np.isnan(counters.column(name)) for name in names}, index=counters.frame.index
-    )
 
 
 def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:
@@ -275,24 +204,19 @@ def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:
 
 
 def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
-    durations = profile.events.groupby(profile.events["name"].astype(object))["duration_ns"]
-    total, calls = durations.sum(), durations.size()
+    durations = profile.events.groupby(profile.events["name"].astype(object))[DURATION]
     rates = {entry["kernel"]: entry for entry in profile.meta.get("kernel_rates", [])}
     # A database contains rates but no counts. Compute flops as rate times duration (GFLOP/s times
     # ns), and bytes as flops divided by intensity.
-    for kernel in total.index:
+    for kernel, total in durations.sum().astype(float).items():
         rate = rates.get(kernel, {})
-        row: dict[str, Any] = {
-            "name": kernel,
-            "calls": int(calls[kernel]),
-            "duration_ns": float(total[kernel]),
-        }
+        row = {"name": kernel, "calls": len(durations.get_group(kernel)), DURATION: total}
         missing = ["operations by type"]
-        if "gflops_per_second" in rate:
-            row["flops_per_second"] = rate["gflops_per_second"] * 1e9
-            row["flops"] = rate["gflops_per_second"] * row["duration_ns"]
-        else:
+        gflops = rate.get("gflops_per_second")
+        if gflops is None:
             missing.append("FLOP rate")
+        else:
+            row |= {"flops_per_second": gflops * 1e9, "flops": gflops * total}
         for level in ("hbm", "l2", "l1"):
             intensity = rate.get(f"{level}_intensity")
             if intensity and row.get("flops"):
@@ -316,80 +240,67 @@ def roofline_ceilings(profile: Profile) -> pd.DataFrame:
     For GPUs with packed instructions, the published vector FP32 rate assumes these instructions.
     Raises ValueError if neither source is available.
     """
-    measured = profile.meta.get("roofline")
-    if measured and profile.origin.kind == "modeled":
-        rows, source = _measured(measured), "peaks that the model uses"
-    elif measured:
-        rows, source = _measured(measured), "measured by rocprof-compute's benchmark"
-        source += (
-            f", median of {len(measured)} devices" if len(measured) > 1 else " in the same profile"
-        )
+    devices = profile.meta.get("roofline")
+    if devices:
+        rates = {
+            name: statistics.median(one[column] for one in devices if column in one) * 1e9
+            for column, name in _ceilings_in(devices)
+        }
+        source = "measured by rocprof-compute's benchmark"
+        if profile.origin.kind == "modeled":
+            source = "peaks that the model uses"
+        elif len(devices) > 1:
+            source += f", median of {len(devices)} devices"
+        else:
+            source += " in the same profile"
     else:
-        sysinfo = profile.meta.get("sysinfo", {})
-        rows, source = _published(architecture_of(profile), sysinfo, model_of(sysinfo))
-    if not rows:
+        rates, source = _published(architecture_of(profile), profile.meta.get("sysinfo", {}))
+    if not rates:
         raise ValueError(
             "no ceilings are known: the profile has no roofline.csv, and its sysinfo lacks the"
             " clock or the number of compute units"
         )
-    table = result(rows, CEILING_COLUMNS, profile)
+    rows = []
+    for name, value in rates.items():
+        is_compute = name.startswith(("vector", "matrix"))
+        rate_unit = "OP/s" if " int" in name else "FLOP/s"
+        kind, unit = ("compute", rate_unit) if is_compute else ("bandwidth", "B/s")
+        rows.append({"name": name, "kind": kind, "value": float(value), "unit": unit})
+    table = result(rows, "roofline_ceilings", profile)
     table.attrs["ceilings"] = source
     return table
 
 
-def _measured(devices: list[dict[str, float]]) -> list[dict[str, Any]]:
-    rows = []
-    for column in dict.fromkeys(name for device in devices for name in device):
-        value = statistics.median(device[column] for device in devices if column in device) * 1e9
-        bandwidth = _BANDWIDTH.fullmatch(column)
-        if bandwidth:
-            name = "Infinity Cache" if bandwidth[1] == "MALL" else bandwidth[1]
-            rows.append({"name": name, "kind": "bandwidth", "value": value, "unit": "B/s"})
-        elif _RATE.fullmatch(column):
-            name = _rate_name(column)
-            unit = "OP/s" if " int" in name else "FLOP/s"
-            rows.append({"name": name, "kind": "compute", "value": value, "unit": unit})
-    return rows
-
-
-def _rate_name(column: str) -> str:
-    """Return the display name of a rate. For example, `MFMAF16Flops` becomes `matrix fp16`, and
-    `I8Ops` becomes `vector int8`.
-    """
-    unit = "matrix" if column.startswith("MFMA") else "vector"
-    kind = column.removeprefix("MFMA").removesuffix("Flops").removesuffix("Ops").lower()
-    if kind.startswith("bf"):
-        return f"{unit} {kind}"
-    letters = "int" if kind.startswith("i") else "fp"
-    return f"{unit} {letters}{kind.lstrip('fpi')}"
+def _ceilings_in(devices: list[dict[str, float]]) -> list[tuple[str, str]]:
+    """Return the known columns of roofline.csv, and the ceiling that each column contains."""
+    columns = dict.fromkeys(name for device in devices for name in device)
+    known = FORMULAS["ceilings"]
+    return [(column, known[column]) for column in columns if column in known]
 
 
 def _published(
-    architecture: Architecture, sysinfo: Mapping[str, Any], model: Model | None
-) -> tuple[list[dict[str, Any]], str]:
+    architecture: Architecture, sysinfo: Mapping[str, Any]
+) -> tuple[dict[str, float], str]:
     """Return the ceilings from rates per compute unit and clock cycle, and a description of the
     ceilings.
     """
-    clock = sysinfo.get("max_sclk", model.clock_mhz if model else None)
+    model = model_of(sysinfo)
+    clock = sysinfo.get("max_sclk", model.get("clock_mhz"))
     units = sysinfo.get("cu_per_gpu")
-    bandwidth = memory_bandwidth(sysinfo) or (model.memory_gb_per_second if model else None)
-    rows = [] if bandwidth is None else [_row("HBM", "bandwidth", bandwidth * 1e9, "B/s")]
+    bandwidth = memory_bandwidth(sysinfo) or model.get("memory_gb_per_second")
+    rates = {} if bandwidth is None else {"HBM": bandwidth * 1e9}
     if clock is None or units is None:
-        return rows, "published peak of the memory, not measured"
+        return rates, "published peak of the memory, not measured"
     clocks_per_second = clock * 1e6
-    unit_clocks = units * clocks_per_second
     if "total_l2_chan" in sysinfo:
         per_clock = architecture.l2_channel_bytes * sysinfo["total_l2_chan"]
-        rows.append(_row("L2", "bandwidth", per_clock * clocks_per_second, "B/s"))
-    rows.append(_row("L1", "bandwidth", architecture.l1_line_bytes * unit_clocks, "B/s"))
-    rows.append(_row("LDS", "bandwidth", LDS_BYTES * unit_clocks, "B/s"))
-    rows.append(_row("vector fp32", "compute", architecture.vector_fp32 * unit_clocks, "FLOP/s"))
-    rows.append(_row("vector fp64", "compute", VECTOR_RATE * unit_clocks, "FLOP/s"))
-    for name, rate in architecture.matrix.items():
-        unit = "OP/s" if name == "int8" else "FLOP/s"
-        rows.append(_row(f"matrix {name}", "compute", rate * unit_clocks, unit))
-    return rows, f"published peaks of {units} compute units at {clock} MHz, not measured"
-
-
-def _row(name: str, kind: str, value: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "value": float(value), "unit": unit}
+        rates["L2"] = per_clock * clocks_per_second
+    of_unit = {
+        "L1": architecture.l1_line_bytes,
+        "LDS": LDS_BYTES,
+        "vector fp32": architecture.vector_fp32,
+        "vector fp64": VECTOR_RATE,
+        **{f"matrix {name}": rate for name, rate in architecture.matrix.items()},
+    }
+    rates |= {name: rate * (units * clocks_per_second) for name, rate in of_unit.items()}
+    return rates, f"published peaks of {units} compute units at {clock} MHz, not measured"

@@ -16,17 +16,6 @@ from tidyprof.analyses.counter_formulas import DispatchCounters, Metric, holds_m
 from tidyprof.analyses.gpu_peaks import architecture_of
 from tidyprof.tables.contract import Profile
 
-SPEED_OF_LIGHT_COLUMNS = {
-    "metric": "string",
-    "value": "Float64",
-    "unit": "string",
-    "peak": "Float64",
-    "percent": "Float64",
-    "dispatches": "Int64",
-    "missing": "string",
-}
-"""Columns of `speed_of_light`."""
-
 AVERAGES = ("dispatches", "totals")
 """Methods of averaging over dispatches."""
 
@@ -74,51 +63,47 @@ def speed_of_light(
             )
         rows = _evaluated(profile, formulas, kernel)
     else:
-        names = {
-            name
-            for metric in formulas
-            for terms in (metric.numerator, metric.denominator)
-            for name in terms
-        }
-        counters = DispatchCounters(profile, names, kernel)
+        counters = DispatchCounters(profile, kernel)
         rows = [_row(metric, counters, average) for metric in formulas]
         # Insert the row at its position in the tool's table.
         position = [metric.name for metric in formulas].index("CU Utilization")
         rows.insert(position, _active_compute_units(counters, sysinfo))
     if not any(row.get("value") is not None for row in rows):
         raise ValueError(f"no metric can be computed; the first metric lacks {rows[0]['missing']}")
-    return result(rows, SPEED_OF_LIGHT_COLUMNS, profile)
+    return result(rows, "speed_of_light", profile)
 
 
-def _row(metric: Metric, counters: DispatchCounters, average: str) -> dict[str, Any]:
-    row = {
+def _known(metric: Metric, value: float | None = None) -> dict[str, Any]:
+    """Return the table row of a metric with this value."""
+    has_both = metric.peak is not None and value is not None and not pd.isna(value)
+    return {
         "metric": metric.name,
         "unit": metric.unit,
         "peak": metric.peak,
-        "dispatches": 0,
         "missing": metric.needs,
+        "value": value,
+        "percent": 100 * value / metric.peak if has_both else None,
     }
-    lacking = counters.missing([*metric.numerator, *metric.denominator])
-    if lacking:
-        return row | {"missing": ", ".join(lacking)}
+
+
+def _row(
+    metric: Metric, counters: DispatchCounters, average: str, lacking: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the table row of a metric, computed from counters.
+
+    - lacking: what else is missing for the metric.
+    """
+    missing = [*counters.missing([*metric.numerator, *metric.denominator]), *lacking]
+    if missing:
+        return _known(metric) | {"dispatches": 0, "missing": ", ".join(missing)}
     part = counters.weighted_sum(metric.numerator, metric.run_of)
     whole = counters.weighted_sum(metric.denominator, metric.run_of)
     defined = ~np.isnan(part) & ~np.isnan(whole) & (whole != 0)
     if not defined.any():
-        return row | {"missing": _NEVER_DEFINED}
+        return _known(metric) | {"dispatches": 0, "missing": _NEVER_DEFINED}
     part, whole = part[defined], whole[defined]
-    value = (
-        float((part / whole).mean()) if average == "dispatches" else float(part.sum() / whole.sum())
-    )
-    return row | {
-        "value": value,
-        "percent": _percent(value, metric.peak),
-        "dispatches": int(defined.sum()),
-    }
-
-
-def _percent(value: float | None, peak: float | None) -> float | None:
-    return None if peak is None or value is None or pd.isna(value) else 100 * value / peak
+    mean = (part / whole).mean() if average == "dispatches" else part.sum() / whole.sum()
+    return _known(metric, float(mean)) | {"dispatches": int(defined.sum())}
 
 
 def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,31 +112,18 @@ def _active_compute_units(counters: DispatchCounters, sysinfo: Mapping[str, Any]
     The estimate counts 8 units for each full set of slots and up to 8 units for the remaining
     slots. AMD now prefers "CU Utilization", but most published tables contain "Active CUs".
     """
-    names = ["SQ_BUSY_CU_CYCLES", "GRBM_GUI_ACTIVE"]
-    facts: dict[str, Any] = {
-        name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")
-    }
-    # The row needs all of these numbers, so name the ones that sysinfo lacks first.
+    facts = {name: sysinfo.get(name) for name in ("cu_per_gpu", "num_xcd", "max_waves_per_cu")}
     units, chiplets, slots = facts.values()
-    row = {"metric": "Active CUs", "unit": "CUs", "peak": units, "dispatches": 0}
-    lacking = counters.missing(names) + [
-        f"{name} in sysinfo" for name, value in facts.items() if value is None
-    ]
-    if lacking:
-        return row | {"missing": ", ".join(lacking)}
-    busy, active = (counters.column(name) for name in names)
-    defined = ~np.isnan(busy) & ~np.isnan(active) & (active != 0)
-    if not defined.any():
-        return row | {"missing": _NEVER_DEFINED}
     # The counter counts units of four clock cycles, and GRBM_GUI_ACTIVE adds up all chiplets
     # (XCDs).
-    mean = round(float((4 * busy[defined] / (active[defined] / chiplets)).mean()))
-    value = float(int(min(mean / slots * 8 + min(mean % slots, 8), units)))
-    return row | {
-        "value": value,
-        "percent": _percent(value, float(units)),
-        "dispatches": int(defined.sum()),
-    }
+    busy, active = {"SQ_BUSY_CU_CYCLES": 4.0}, {"GRBM_GUI_ACTIVE": 1 / (chiplets or 1)}
+    metric = Metric("Active CUs", "CUs", busy, active, units)
+    lacking = [f"{name} in sysinfo" for name, value in facts.items() if value is None]
+    row = _row(metric, counters, "dispatches", lacking)
+    if row["value"] is None:
+        return row
+    mean = round(row["value"])
+    return row | _known(metric, float(int(min(mean / slots * 8 + min(mean % slots, 8), units))))
 
 
 def _evaluated(
@@ -159,32 +131,18 @@ def _evaluated(
 ) -> list[dict[str, Any]]:
     """Return table rows with the values from an analysis database."""
     values = _values_of_workload(profile) if kernel is None else _values_of_kernel(profile, kernel)
-    rows = []
-    for metric in formulas:
-        value = values.get(metric.name)
-        row = {
-            "metric": metric.name,
-            "unit": metric.unit,
-            "peak": metric.peak,
-            "missing": metric.needs,
-        }
-        if value is None:
-            rows.append(row | {"missing": "a value in rocprof-compute's table 2.1"})
-        else:
-            rows.append(row | {"value": float(value), "percent": _percent(value, metric.peak)})
+    values = {name.removesuffix(" (deprecated)"): value for name, value in values.items()}
+    rows = [_known(metric, values.get(metric.name)) for metric in formulas]
+    for row in rows:
+        if row["value"] is None:
+            row["missing"] = "a value in rocprof-compute's table 2.1"
     return rows
 
 
 def _values_of_workload(profile: Profile) -> dict[str, float]:
-    table: list[dict[str, Any]] = next(
-        (
-            rows
-            for name, rows in profile.meta.get("metric_tables", {}).items()
-            if name.startswith("2.1 ")
-        ),
-        [],
-    )
-    return {_plain(row["Metric"]): row["Avg"] for row in table if "Avg" in row}
+    tables = profile.meta.get("metric_tables", {})
+    rows: list[dict] = next((rows for name, rows in tables.items() if name.startswith("2.1 ")), [])
+    return {row["Metric"]: row["Avg"] for row in rows if "Avg" in row}
 
 
 def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
@@ -196,11 +154,4 @@ def _values_of_kernel(profile: Profile, kernel: str) -> dict[str, float]:
             " the database has one value per kernel"
         )
     table = table[(table["kernel"] == names[0]) & (table["statistic"] == "Avg")]
-    return {
-        _plain(name): value
-        for name, value in zip(table["name"].astype(str), table["value"], strict=True)
-    }
-
-
-def _plain(name: str) -> str:
-    return name.removesuffix(" (deprecated)")
+    return dict(zip(table["name"].astype(str), table["value"], strict=True))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
+    COLUMNS,
     OWNER,
-    PLACE,
     Events,
     by_device,
     events_of_process,
@@ -79,28 +79,9 @@ PHASE_PATTERNS = {
 and the ranges that torch.profiler adds.
 """
 
-STEP_COLUMNS = {
-    **PLACE,
-    "process": "Int64",
-    "step": "Int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-}
-"""Columns of `steps`."""
 
 _Columns = dict[str, np.ndarray]
 """Columns of `steps`, as int64 with `ABSENT`."""
-
-PHASE_COLUMNS = {
-    **OWNER,
-    "step": "Int64",
-    "phase": "string",
-    "calls": "int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "percent": "float64",
-}
-"""Columns of `phases`."""
 
 
 def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
@@ -136,7 +117,7 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     [[1, 100000]]
     """
     require_timeline(timeline)
-    table = result(plain_steps(profile, timeline, mark).columns, STEP_COLUMNS, profile)
+    table = result(plain_steps(profile, timeline, mark).columns, "steps", profile)
     name, words, _ = _known_host_steps(profile, mark)
     table.attrs |= {"mark": name, "steps": words}
     return table
@@ -191,23 +172,25 @@ def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _C
         "no steps are marked, so the whole trace counts as one step; to mark steps, pass the name"
         ' of a range or operator that runs once per step: mark="..."'
     )
-    return None, words, _no_steps()
+    return None, words, _stacked([])
 
 
-def _no_steps() -> _Columns:
-    return repeated(dict.fromkeys(STEP_COLUMNS), 0)
+def _stacked(tables: Sequence[_Columns]) -> _Columns:
+    """Return the rows of all tables. Without tables, return columns without rows."""
+    tables = [repeated(dict.fromkeys(COLUMNS["steps"]), 0), *tables]
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
 def _numbered_steps(marks: PlainEvents) -> _Columns:
-    columns = {column: marks[column] for column in ("rank", "start_ns", "duration_ns")}
-    columns["step"] = np.array(
-        [re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64
-    )
-    columns |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
-    # Steps without a rank or process come last, although ABSENT is the smallest number.
-    rank, process = (
-        np.where(columns[column] == ABSENT, LATEST, columns[column]) for column in OWNER
-    )
+    numbers = [re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]]
+    columns = {
+        **{column: marks[column] for column in ("rank", "start_ns", "duration_ns")},
+        "step": np.array(numbers, np.int64),
+        "device": np.full(len(marks), ABSENT),
+        "process": processes_apart(marks, marks),
+    }
+    # As an unsigned number, ABSENT is larger than every rank and process, so it comes last.
+    process, rank = (columns[column].view(np.uint64) for column in ("process", "rank"))
     order = np.lexsort((columns["start_ns"], process, rank))
     return {column: values[order] for column, values in columns.items()}
 
@@ -232,12 +215,13 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
     if len(ranges) < ROUNDS or len(ranges.drop_duplicates(["rank", "process", "thread"])) > 1:
         return None
     begin, end = start_and_end(ranges)
-    outermost = begin >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end)[:-1])
+    outermost = begin >= np.append(ABSENT, np.maximum.accumulate(end)[:-1])
     names = ranges.loc[outermost, "name"].astype(str).tolist()
     # A round ends when the first name repeats. The last round may be incomplete.
     length = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-    in_rounds = all(name == names[number % length] for number, name in enumerate(names))
-    return names[0] if in_rounds and len(names) >= ROUNDS * length else None
+    rounds = len(names) // length
+    in_rounds = names == (names[:length] * (rounds + 1))[: len(names)]
+    return names[0] if in_rounds and rounds >= ROUNDS else None
 
 
 def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
@@ -276,14 +260,7 @@ def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
             owner = {"rank": rank, "device": pd.NA, "process": process}
             times = {"step": np.arange(len(begin)), "start_ns": begin, "duration_ns": end - begin}
             tables.append(repeated(owner, len(begin)) | times)
-    return _below_each_other(tables)
-
-
-def _below_each_other(tables: Sequence[_Columns]) -> _Columns:
-    return {
-        name: np.concatenate([table[name] for table in [_no_steps(), *tables]])
-        for name in STEP_COLUMNS
-    }
+    return _stacked(tables)
 
 
 def _end_of_last(events: pd.DataFrame, mark: str) -> int:
@@ -296,7 +273,7 @@ def _end_of_last(events: pd.DataFrame, mark: str) -> int:
 def _device_steps(profile: Profile, mark: str | None) -> _Columns:
     host = plain_steps(profile, mark=mark)
     if not len(host):
-        return _no_steps()
+        return _stacked([])
     if not has_launches(plain_events(profile, DEVICE_KINDS)):
         raise ValueError(
             "the trace has no launch records, so device events can't be assigned to steps"
@@ -322,7 +299,7 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
             "duration_ns": np.diff(np.append(begin, last)),
         }
         tables.append(repeated(place | owner, len(launching)) | times)
-    return _below_each_other(tables)
+    return _stacked(tables)
 
 
 def _supposed_launches(events: PlainEvents) -> np.ndarray:
@@ -338,10 +315,9 @@ def _supposed_launches(events: PlainEvents) -> np.ndarray:
     stream = pd.factorize(events["stream"])[0]
     first = np.full(len(events), LATEST)
     np.minimum.at(first, stream[known], start[known])
-    first = np.where(
-        (first == LATEST)[stream] | (events["correlation_id"] <= 0), ABSENT, first[stream]
-    )
-    return np.where(known | (start < first), launch, start)
+    first = first[stream]
+    earlier = (start < first) & (first < LATEST) & (events["correlation_id"] > 0)
+    return np.where(known | earlier, launch, start)
 
 
 def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -> np.ndarray:
@@ -353,7 +329,7 @@ def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -
     start, end = start_and_end(events)
     unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
     order = np.argsort(launch, kind="stable")
-    ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))
+    ended = np.append(ABSENT, np.maximum.accumulate(end[order]))
     busy_until = ended[np.searchsorted(launch[order], begin, side="left")]
     next_unseen = np.searchsorted(unseen.ends, begin, side="right")
     hidden = np.append(unseen.starts, LATEST)[next_unseen] <= np.maximum(begin, busy_until)
@@ -390,25 +366,23 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     rows = []
     marked = steps_or_all(profile, mark)
     for step in marked.to_dict("records"):
+        start, end = step["start_ns"], step["start_ns"] + step["duration_ns"]
         own = events_of_process(annotations, step)
         begin, finish = start_and_end(own)
-        own = own[(begin < step["start_ns"] + step["duration_ns"]) & (finish > step["start_ns"])]
+        own = own[(begin < end) & (finish > start)]
         for phase, pattern in PHASE_PATTERNS.items():
             ranges = own[names_matching(own, pattern)]
             if len(ranges):
-                rows.append({**_phase_row(ranges, step), "phase": phase})
-    return with_mark_of(marked, result(rows, PHASE_COLUMNS, profile))
-
-
-def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
-    inside = occupied(ranges).clip(step["start_ns"], step["start_ns"] + step["duration_ns"])
-    return {
-        **{column: step[column] for column in (*OWNER, "step")},
-        "calls": len(ranges),
-        "start_ns": max(int(ranges["start_ns"].min()), step["start_ns"]),
-        "duration_ns": inside.length,
-        "percent": float(percent(inside.length, step["duration_ns"])),
-    }
+                inside = occupied(ranges).clip(start, end).length
+                row = {
+                    "phase": phase,
+                    "calls": len(ranges),
+                    "start_ns": max(int(ranges["start_ns"].min()), start),
+                    "duration_ns": inside,
+                    "percent": float(percent(inside, end - start)),
+                }
+                rows.append({**{column: step[column] for column in (*OWNER, "step")}, **row})
+    return with_mark_of(marked, result(rows, "phases", profile))
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
@@ -420,26 +394,19 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     """
     marked = steps(profile, mark=mark)
     tables = []
-    for owner in _owners(profile, marked):
-        own = events_of_process(marked, owner)
-        if not len(own):
-            begin, finish = start_and_end(events_of_process(profile.events, owner))
-            whole = {**owner, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
-            own = result([whole], STEP_COLUMNS, profile)
-        tables.append(own)
-    return with_mark_of(marked, result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile))
-
-
-def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the owners that marked steps and the owners whose whole profile counts as one step.
-
-    The owners are all ranks, or the processes of the ranks.
-    """
+    # The owners are all ranks, or the processes of a rank whose processes mark steps.
     for rank in profile.events["rank"].drop_duplicates().sort_values():
         marking = of_rank(marked, rank)["process"].dropna()
         working = of_rank(profile.device_events, rank)["process"].dropna()
         for process in sorted({*marking, *working}) if len(marking) else [pd.NA]:
-            yield {"rank": rank, "process": process}
+            owner = {"rank": rank, "process": process}
+            own = events_of_process(marked, owner)
+            if not len(own):
+                begin, finish = start_and_end(events_of_process(profile.events, owner))
+                times = {"start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
+                own = result([{**owner, **times}], "steps", profile)
+            tables.append(own)
+    return with_mark_of(marked, result(pd.concat(tables) if tables else [], "steps", profile))
 
 
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:

@@ -10,7 +10,6 @@ from tidyprof.plots.call_stacks import call_stacks
 from tidyprof.plots.counters import counters
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.plots.memory import memory
-from tidyprof.plots.occupancy import busy
 from tidyprof.plots.ranking import top_kernels, top_operators
 from tidyprof.plots.ranks import collectives, ranks
 from tidyprof.plots.stepping import step_budget, step_times
@@ -18,7 +17,6 @@ from tidyprof.plots.timeline import timeline
 
 __all__ = [
     "TidyFigure",
-    "busy",
     "call_stacks",
     "collectives",
     "counters",

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from tidyprof.analyses.budget import part_words
 from tidyprof.plots import style
-from tidyprof.plots.figure import add_legend
+from tidyprof.plots.figure import OUTLINE, add_legend, label_rows, note
 
 _LABEL_SHARE = 0.045
 """Minimum share of the axis that a part must cover to have a percentage label."""
@@ -50,38 +50,26 @@ def stack(
     - room: the ratio of the axis length to the longest bar. A larger ratio leaves more room for the
       text after the bars.
     """
-    longest = parts.sum(axis=1).max() / size
+    parts = parts[list(looks)] / size
+    totals = parts.sum(axis=1)
+    longest = totals.max()
     axes.set_xlim(0, room * longest)
-    least = _SEEN_SHARE * room * longest * size
-    for position, (lengths, end) in enumerate(zip(parts.to_dict("records"), ends, strict=True)):
-        left, total = 0.0, sum(lengths.values()) / size
-        for part, (color, hatch) in looks.items():
-            if not (length := lengths[part] / size):
-                continue
-            edge = {"edgecolor": style.TEXT, "linewidth": 0.6}
-            axes.barh(position, length, left=left, height=0.7, color=color, hatch=hatch, **edge)
+    for row, (lengths, total, end) in enumerate(zip(parts.to_numpy(), totals, ends, strict=True)):
+        left = 0.0
+        for length, (color, hatch) in zip(lengths, looks.values(), strict=True):
+            if length:
+                axes.barh(row, length, left=left, height=0.7, color=color, hatch=hatch, **OUTLINE)
             if length > _LABEL_SHARE * room * longest:
-                _write(
-                    axes,
-                    left + length / 2,
-                    position,
-                    f"{100 * length / total:.0f}%",
-                    (color, hatch),
-                )
+                share = f"{100 * length / total:.0f}%"
+                _write(axes, left + length / 2, row, share, (color, hatch))
             left += length
-        beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
         # Hide a line across the bars behind the text.
-        ground = {"facecolor": style.GROUND, "linewidth": 0, "pad": 1.5}
-        axes.annotate(end, (left, position), bbox=ground, **beside)
+        note(axes, end, (left, row), bbox={"facecolor": style.GROUND, "linewidth": 0, "pad": 1.5})
     axes.set_xticks([tick for tick in axes.get_xticks() if tick <= longest])
     axes.spines["bottom"].set_bounds(0, longest)
-    axes.set_yticks(range(len(parts)), labels)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(parts) - 0.4, -0.6)
-    add_legend(
-        axes,
-        {part_words(part): look for part, look in looks.items() if parts[part].max() > least},
-    )
+    label_rows(axes, labels, 0.6)
+    is_seen = parts.max() > _SEEN_SHARE * room * longest
+    add_legend(axes, {part_words(part): looks[part] for part in looks if is_seen[part]})
 
 
 def name_bar(
@@ -122,17 +110,6 @@ def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> 
     doesn't cross it.
     """
     color, hatch = look
-    box = (
-        {"boxstyle": "square,pad=0.25", "facecolor": color, "edgecolor": "none"} if hatch else None
-    )
-    axes.text(
-        x,
-        y,
-        text,
-        ha="center",
-        va="center_baseline",
-        color=style.text_on(color),
-        parse_math=False,
-        bbox=box,
-        clip_on=True,
-    )
+    box = {"boxstyle": "square,pad=0.25", "facecolor": color, "edgecolor": "none"}
+    words = {"ha": "center", "va": "center_baseline", "color": style.text_on(color)}
+    axes.text(x, y, text, **words, parse_math=False, bbox=box if hatch else None, clip_on=True)

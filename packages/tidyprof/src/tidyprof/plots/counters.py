@@ -125,12 +125,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size:
     for device, samples in rows.groupby("device", dropna=False):
         index = 0 if pd.isna(device) else numbers.index(device)
         few = len(samples) <= MAX_MARKED_SAMPLES
-        axes.plot(
-            (samples["time_ns"] - begin) / size,
-            samples["value"] / scale,
-            **_look(index, few),
-            clip_on=not few,
-        )
+        times = (samples["time_ns"] - begin) / size
+        axes.plot(times, samples["value"] / scale, **_look(index, few), clip_on=not few)
     low, high = LIMITS.get(unit, (0, 0))
     axes.set_ylim(low, max(high, 1.08 * rows["value"].max() / scale) or 1)
     name = _plain(rows["name"].iloc[0])
@@ -141,13 +137,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size:
 def _look(index: int, marked: bool) -> dict[str, Any]:
     color, dashes, marker = LINES[index % len(LINES)]
     width = 2.6 if dashes == ":" else 1.6  # dots look fainter than they are
-    return {
-        "color": color,
-        "linestyle": dashes,
-        "linewidth": width,
-        "marker": marker if marked else "",
-        "markersize": 4,
-    }
+    line = {"color": color, "linestyle": dashes, "linewidth": width}
+    return {**line, "marker": marker if marked else "", "markersize": 4}
 
 
 def _plain(name: str) -> str:
@@ -162,22 +153,21 @@ def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
     devices, or the mean and range of a single device.
     """
     moments = table["time_ns"].nunique()
-    drawn = [_plain(name) for name in names]
-    listed = " and ".join([", ".join(drawn[:-1]), drawn[-1]] if len(drawn) > 1 else drawn)
+    *others, last = drawn = [_plain(name) for name in names]
+    listed = f"{', '.join(others)} and {last}" if others else last
     begin = (
         f"Line plot of {listed} over {duration_text(length_ns)}, {moments}"
         f" sample{'s' if moments > 1 else ''}."
     )
     first = table[table["name"] == names[0]]
     unit = "" if pd.isna(first["unit"].iloc[0]) else f" {first['unit'].iloc[0]}"
-    if first["device"].nunique() > 1:
-        means = first.groupby("device")["value"].mean()
+    means, value = first.groupby("device")["value"].mean(), first["value"]
+    if len(means) > 1:
         return (
             f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()}"
             f" ({means.max():.0f}{unit}) and lowest on device {means.idxmin()}"
             f" ({means.min():.0f}{unit})."
         )
-    value = first["value"]
     return (
         f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, with values from"
         f" {value.min():.0f} to {value.max():.0f}."

@@ -40,6 +40,10 @@ _HANDLE_POINTS = 5 * style.POINTS
 """Length of a line in the legend, and the additional length of a legend entry next to its name."""
 
 
+OUTLINE = {"edgecolor": style.TEXT, "linewidth": 0.6}
+"""Outline of a bar."""
+
+
 class TidyFigure(Figure):
     """A matplotlib figure with a text alternative. Its corner shows the origin of the numbers.
 
@@ -66,24 +70,21 @@ class TidyFigure(Figure):
                 text.set_text("\n".join(_corner_lines(origin)))
 
     def _repr_html_(self) -> str:
-        text, width = (
-            html_text(self.alternative_text),
-            round(self.get_size_inches()[0] * _SCREEN_DPI),
-        )
+        text = html_text(self.alternative_text)
+        width = round(self.get_size_inches()[0] * _SCREEN_DPI)
         light = _image(self)
         with in_the_dark(self):
             dark = _image(self)
-        pair = (
-            ("tidy-light", "max-width:100%", light),
-            ("tidy-dark", "max-width:100%;display:none", dark),
-        )
-        images = (
-            f'<img alt="{text}" class="{name}" width="{width}" style="{look}"'
+        images = "".join(
+            f'<img alt="{text}" class="{name}" width="{width}" style="max-width:100%{hidden}"'
             f' src="data:image/png;base64,{data}">'
-            for name, look, data in pair
+            for name, hidden, data in (
+                ("tidy-light", "", light),
+                ("tidy-dark", ";display:none", dark),
+            )
         )
         opened = f"{viewer.panel(self.closer)}{viewer.script()}" if self.closer else ""
-        return f"{''.join(images)}<style>{style.PAIR_RULES}</style>{opened}"
+        return f"{images}<style>{style.PAIR_RULES}</style>{opened}"
 
 
 def _image(figure: Figure) -> str:
@@ -102,39 +103,34 @@ def in_the_dark(figure: Figure) -> Iterator[None]:
     # Read all colors before setting any, because a marker's color can follow its line's color.
     changes = []
     for artist in figure.findobj():
-        inner = (
-            [artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)]
-            if isinstance(artist, Text)
-            else []
-        )
-        for part in (artist, *inner):
-            changes += [
-                (getattr(part, f"set_{name}"), getattr(part, f"get_{name}")())
-                for name in _inks(part)
-            ]
-    for change, color in changes:
-        turn = style.turned_line if isinstance(change.__self__, Line2D) else style.turned
-        change(turn(to_rgba(color)))
+        if isinstance(artist, Text):
+            parts = (artist, artist.get_bbox_patch(), getattr(artist, "arrow_patch", None))
+        else:
+            parts = (artist,)
+        for part in parts:
+            turn = style.turned_line if isinstance(part, Line2D) else style.turned
+            for ink in _inks(part):
+                color = getattr(part, f"get_{ink}")()
+                changes.append((getattr(part, f"set_{ink}"), color, turn(to_rgba(color))))
+    for change, _, dark in changes:
+        change(dark)
     try:
         yield
     finally:
-        for change, color in changes:
-            change(color)
+        for change, light, _ in changes:
+            change(light)
 
 
 def _inks(artist: Artist | None) -> tuple[str, ...]:
     """Return the properties of an artist that change on a dark page."""
     if isinstance(artist, Text):
-        on_fill = to_rgba(artist.get_color())[:3] in (
-            to_rgba(style.BLACK)[:3],
-            to_rgba(style.GROUND)[:3],
-        )
+        # Black and white text is on a fill, which doesn't change.
+        on_fill = to_rgba(artist.get_color()) in map(to_rgba, (style.BLACK, style.GROUND))
         return () if on_fill else ("color",)
     if isinstance(artist, Line2D):
         return ("color", "markerfacecolor", "markeredgecolor")
-    if isinstance(artist, FancyArrowPatch) or (
-        isinstance(artist, Patch) and style.is_ground(artist.get_facecolor())
-    ):
+    is_ground = isinstance(artist, Patch) and style.is_ground(artist.get_facecolor())
+    if isinstance(artist, FancyArrowPatch) or is_ground:
         return ("facecolor", "edgecolor")
     return ()
 
@@ -154,8 +150,12 @@ def origin_of(table: pd.DataFrame) -> str:
     return origin
 
 
-def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
-    """Raise ValueError if the table has no rows or if one of these columns is missing."""
+def require(table: pd.DataFrame, columns: list[str], made_by: str) -> str:
+    """Return the origin of a table.
+
+    Raises ValueError if one of these columns is missing, if the table has no rows, or if the table
+    has lost its origin.
+    """
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise ValueError(
@@ -163,6 +163,7 @@ def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
         )
     if not len(table):
         raise ValueError(f"there is nothing to plot: the table of {made_by} is empty")
+    return origin_of(table)
 
 
 def new_figure(
@@ -215,7 +216,7 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
     - looks: the color and hatch for each name.
     """
     handles = [
-        Patch(facecolor=color, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
+        Patch(facecolor=color, hatch=hatch, **OUTLINE, label=name)
         for name, (color, hatch) in looks.items()
     ]
     legend_above(axes, handles)
@@ -245,6 +246,30 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def note(axes: Axes, text: str, place: tuple[float, float], points: float = 6, **look: Any) -> None:
+    """Write text next to a place in data coordinates, this many points to the right."""
+    look = {"textcoords": "offset points", "va": "center_baseline"} | look
+    axes.annotate(text, place, xytext=(points, 0), **look)
+
+
+def hide_left(axes: Axes) -> None:
+    """Remove the ticks and the line of the vertical axis."""
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+
+
+def label_rows(axes: Axes, labels: Sequence[str], margin: float = 0.45) -> None:
+    """Name the rows of a plot from top to bottom.
+
+    - margin: the room above and below the rows, in addition to half a row.
+    """
+    axes.set_yticks(range(len(labels)), labels)
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(labels) - 1 + margin, -margin)
 
 
 def settings() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib import colors as mcolors
@@ -65,6 +66,7 @@ def memory(
     largest = table["value"].max()
     unit, size = next((unit for unit in UNITS if largest >= unit[1]), UNITS[-1])
     bands = [] if phases is None else _bands(table, phases)
+    used = {name: look for name, look in LOOKS.items() if (table["name"] == name).any()}
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
         unnamed = _shade(axes, bands, len(table))
@@ -72,42 +74,29 @@ def memory(
             color, dashes = LOOKS[name]
             # The last value extends to the end of the axis.
             numbers = [*changes.index, len(table)]
-            values = [*changes["value"], changes["value"].iloc[-1]]
-            heights = [value / size for value in values]
-            axes.plot(
-                numbers, heights, drawstyle="steps-post", color=color, linestyle=dashes, label=name
-            )
+            heights = [*changes["value"] / size, changes["value"].iloc[-1] / size]
+            look = {"drawstyle": "steps-post", "color": color, "linestyle": dashes, "label": name}
+            axes.plot(numbers, heights, **look)
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="change number", ylabel=f"memory, {unit}")
         lines, _ = axes.get_legend_handles_labels()
         legend_above(axes, [*lines, *unnamed])
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
-    said = [
+    said = ", the ".join(
         f"{name} reaches {one['max']:,.1f} {unit} and ends at {one['last']:,.1f}"
         for name, one in last.iterrows()
-    ]
-    shaded = f", shaded in this order: {', '.join(name for name, *_ in bands)}" if bands else ""
-    figure.alternative_text = (
-        f"Memory steps over {len(table):,} changes{shaded}. The {', the '.join(said)}."
     )
-    figure.closer = _closer(table, bands, str(profile.origin), title)
-    return figure
-
-
-def _closer(
-    table: pd.DataFrame, bands: Sequence[tuple[str, int, int]], origin: str, title: str | None
-) -> str:
-    names = [name for name in LOOKS if (table["name"] == name).any()]
-    dashed = {"--": "dashed", "-": ""}
-    shaded = [(*band, _color(band[0])) for band in bands]
-    return viewer.curve(
-        table.assign(look=table["name"].map(names.index)),
-        shaded,
-        [(name, LOOKS[name][0], dashed[LOOKS[name][1]]) for name in names],
-        origin=origin,
+    shaded = f", shaded in this order: {', '.join(name for name, *_ in bands)}" if bands else ""
+    figure.alternative_text = f"Memory steps over {len(table):,} changes{shaded}. The {said}."
+    figure.closer = viewer.curve(
+        table.assign(look=table["name"].map([*used].index)),
+        [(*band, _color(band[0])) for band in bands],
+        [(name, color, "dashed" * (dashes == "--")) for name, (color, dashes) in used.items()],
+        origin=str(profile.origin),
         title=title,
         axis="Horizontal axis: change number",
     )
+    return figure
 
 
 def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, int]]:
@@ -131,46 +120,34 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
     The names of narrow phases are vertical. Some phases have no room for a name. For these phases,
     the function returns one legend patch per color.
     """
-    across_the_height = axes.get_xaxis_transform()
+    look: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
     grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]
     # Use two collections for all phases because thousands of separate artists take a minute.
     spans = [[(first, 0), (first, 1), (last, 1), (last, 0)] for _, first, last in bands]
-    begins = [[(first, 0), (first, 1)] for _, first, _ in bands]
-    for shades in (
-        PolyCollection(spans, facecolors=grounds, linewidths=0, transform=across_the_height),
-        LineCollection(
-            begins, colors=style.MUTED_TEXT, linewidths=0.5, transform=across_the_height
-        ),
-    ):
+    starts = [span[:2] for span in spans]
+    lines = LineCollection(starts, colors=style.MUTED_TEXT, linewidths=0.5, **look)
+    fills = PolyCollection(spans, facecolors=grounds, linewidths=0, **look)
+    for shades in (fills, lines):
         axes.add_collection(shades, autolim=False)
+    look |= {"va": "top", "ha": "center", "fontsize": _NAME_POINTS, "parse_math": False}
     unnamed = dict(zip((name for name, *_ in bands), grounds, strict=True))
     for name, first, last in bands:
         inches = (last - first) / changes * _AXIS_INCHES
         if inches > 1.5 * _NAME_POINTS / 72:  # room for at least one line of text
             across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
-            look = {
-                "va": "top",
-                "ha": "center",
-                "fontsize": _NAME_POINTS,
-                "parse_math": False,
-                "rotation": 90 * across,
-            }
-            axes.text((first + last) / 2, 0.98, name, transform=across_the_height, **look)
+            axes.text((first + last) / 2, 0.98, name, rotation=90 * across, **look)
             unnamed.pop(name, None)
     names: dict[RGBA, list[str]] = {}
     for name, ground in unnamed.items():
         names.setdefault(ground, []).append(name)
-    return [
-        Patch(facecolor=ground, edgecolor=style.MUTED_TEXT, linewidth=0.5, label=_entry(own))
-        for ground, own in names.items()
-    ]
-
-
-def _entry(names: Sequence[str]) -> str:
-    """Return the legend text for all phases of one color."""
-    listed = ", ".join(names)
-    several = len(names) > 1 and len(listed) > _LONGEST_ENTRY
-    return f"{len(names)} other phases" if several else printable(listed, _LONGEST_ENTRY)
+    patches = []
+    for ground, own in names.items():
+        listed = ", ".join(own)
+        if len(own) > 1 and len(listed) > _LONGEST_ENTRY:
+            listed = f"{len(own)} other phases"
+        edge = {"edgecolor": style.MUTED_TEXT, "linewidth": 0.5}
+        patches.append(Patch(facecolor=ground, label=printable(listed, _LONGEST_ENTRY), **edge))
+    return patches
 
 
 def _color(phase: str) -> str:
@@ -182,14 +159,14 @@ def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) 
     numbered by time.
     """
     table = profile.counters.astype({"name": object})
-    wanted = [name for name in LOOKS if names is None or name in names]
-    series = [
-        table[(table["name"] == name) & (device is None or table["device"] == device)]
-        for name in wanted
-    ]
-    # Each first difference is NaN, which isn't 0, so a first sample counts as a change.
-    changed = [samples[samples["value"].diff() != 0] for samples in series]
-    changes = pd.concat(changed) if changed else table.iloc[:0]
+    chosen = table["name"].isin([*LOOKS] if names is None else [*names])
+    table = table[chosen & table["name"].isin([*LOOKS])]
+    if device is not None:
+        table = table[table["device"] == device]
+    # Samples at the same time keep the order of LOOKS. Each first difference is NaN, which isn't 0,
+    # so a first sample counts as a change.
+    table = table.sort_values("name", key=lambda name: name.map([*LOOKS].index), kind="stable")
+    changes = table[table.groupby("name")["value"].diff() != 0]
     missing = sorted({*(names or ())} - {*changes["name"]})
     if missing or not len(changes):
         raise ValueError(

@@ -20,7 +20,6 @@ from tidyprof.plots.figure import (
     axis_unit,
     duration_text,
     new_figure,
-    origin_of,
     require,
     settings,
 )
@@ -56,12 +55,8 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     origin.
     """
     columns = [f"{part}_ns" for part in _PARTS]
-    require(
-        table,
-        [*columns, "rank", "device", "total_ns", "arrived_last", "compared", "caused_wait_ns"],
-        "ranks",
-    )
-    origin = origin_of(table)
+    facts = ["rank", "device", "total_ns", "arrived_last", "compared", "caused_wait_ns"]
+    origin = require(table, [*columns, *facts], "ranks")
     shown = table
     if len(table) > MAX_RANKS:
         shown = table.loc[table["caused_wait_ns"].nlargest(MAX_RANKS).index.sort_values()]
@@ -114,12 +109,8 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     If a single rank came last, a dot marks this rank. `table` comes from `analyses.collectives`
     with `per_rank=True`. Raises ValueError if the table is empty or has no origin.
     """
-    require(
-        table,
-        ["number", "rank", "device", "wait_ns", "arrived_last"],
-        "collectives(..., per_rank=True)",
-    )
-    origin = origin_of(table)
+    columns = ["number", "rank", "device", "wait_ns", "arrived_last"]
+    origin = require(table, columns, "collectives(..., per_rank=True)")
     place = ["rank", "device"]
     waits = table.pivot_table(
         index=place, columns="number", values="wait_ns", dropna=False, observed=True
@@ -128,13 +119,8 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     unit, size = axis_unit(float(waits.max(axis=None)))
     with settings():
         figure, (axes,) = new_figure(origin, height=2.0 + min(0.35 * len(waits), 8), title=title)
-        image = axes.imshow(
-            waits.to_numpy(float) / size,
-            aspect="auto",
-            cmap=WAIT_COLORS,
-            norm=PowerNorm(0.5, vmin=0),
-            interpolation="nearest",
-        )
+        look = {"aspect": "auto", "cmap": WAIT_COLORS, "interpolation": "nearest"}
+        image = axes.imshow(waits.to_numpy(float) / size, norm=PowerNorm(0.5, vmin=0), **look)
         bar = figure.colorbar(image, ax=axes, pad=0.01)
         bar.set_label(f"waiting for the last rank, {unit}")
         _mark_last(axes, table, waits, image)
@@ -158,42 +144,26 @@ def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: Axes
     size = float(np.clip(200 / max(waits.shape), 1.5, 7))
     # Scatter dots are fills, so they stay white on a dark page, like the map.
     axes.scatter(columns, rows, s=size**2, color=style.GROUND, label="the last rank to enter")
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0.3,
-        frameon=True,
-        facecolor=image.cmap(0.0),
-        framealpha=1,
-        labelcolor=style.GROUND,
-        edgecolor=style.GROUND,
-    )
+    ground = {"frameon": True, "facecolor": image.cmap(0.0), "framealpha": 1}
+    ink = {"labelcolor": style.GROUND, "edgecolor": style.GROUND}
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3, **ground, **ink)
 
 
 def _wait_words(table: pd.DataFrame) -> str:
-    place = ["rank", "device"]
-    rows = table.groupby(place, dropna=False).agg(
-        arrived_last=("arrived_last", "sum"), longest=("wait_ns", "max")
-    )
-    rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
+    grouped = table.groupby(["rank", "device"], dropna=False)
+    rows = grouped.agg(last=("arrived_last", "sum"), longest=("wait_ns", "max")).reset_index()
+    rows["label"] = rank_labels(rows)
     longest = rows.loc[rows["longest"].idxmax()]
+    most = rows["last"].max()
+    last = "In each collective, several ranks came last together."
+    if most:
+        first, *equal = rows.loc[rows["last"] == most, "label"]
+        others = "more often than any other rank"
+        if equal:
+            others = f"as often as {equal[0] if len(equal) == 1 else f'{len(equal)} others'}"
+        last = f"{first.capitalize()} came last in {most} collectives, {others}."
     return (
         f"Heat map: waiting times of {len(rows)} ranks in {table['number'].nunique()}"
         f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
-        f" {duration_text(longest['longest'])} on {longest['label']}. {_most_often_last(rows)}"
+        f" {duration_text(longest['longest'])} on {longest['label']}. {last}"
     )
-
-
-def _most_often_last(rows: pd.DataFrame) -> str:
-    """Return a sentence about the rank that came last most often.
-
-    - rows: a table with the label and `arrived_last` of each rank.
-    """
-    most = rows["arrived_last"].max()
-    if not most:
-        return "In each collective, several ranks came last together."
-    first, *equal = rows.loc[rows["arrived_last"] == most, "label"]
-    others = "more often than any other rank"
-    if equal:
-        others = f"as often as {equal[0] if len(equal) == 1 else f'{len(equal)} others'}"
-    return f"{first.capitalize()} came last in {most} collectives, {others}."

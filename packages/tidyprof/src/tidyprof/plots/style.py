@@ -8,7 +8,9 @@ same.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
 RGBA = tuple[float, float, float, float]
@@ -62,56 +64,22 @@ PAIR_RULES = "".join(
 notebook, which then shows the light image.
 """
 
-CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
-    "GEMM": (BLUE, ""),
-    "convolution": (SKY_BLUE, ""),
-    "attention": (REDDISH_PURPLE, ""),
-    "normalization": (VERMILLION, ""),
-    "reduction": (YELLOW, ""),
-    "elementwise": (YELLOW, "///"),
-    "optimizer": (REDDISH_PURPLE, "\\\\\\"),
-    "copy": (BLUISH_GREEN, "..."),
-    "collective": (ORANGE, "xx"),
-    "other": (GREY, ""),
-}
+_STYLE = tomllib.loads(resources.files("tidyprof.plots").joinpath("style.toml").read_text("utf-8"))
+
+
+def _looks(of: str) -> dict[str, tuple[str, str]]:
+    return {name: (globals()[color], hatch) for name, (color, hatch) in _STYLE[of].items()}
+
+
+CATEGORY_LOOK = _looks("category")
 """The color and hatch of each kernel category (`short_names.CATEGORIES`)."""
 
-PART_LOOK: Mapping[str, tuple[str, str]] = {
-    "compute": (BLUE, ""),
-    "exposed_communication": (ORANGE, "xx"),
-    "exposed_copy": (BLUISH_GREEN, "..."),
-    "launch_bound": (VERMILLION, "///"),
-    "blocked_host": (REDDISH_PURPLE, "++"),
-    "data_wait": (YELLOW, "\\\\\\"),
-    "other": (GREY, ""),
-    "fetching": (BLUISH_GREEN, "\\\\\\"),
-    "allocation": (REDDISH_PURPLE, "..."),
-    "start_up": (YELLOW, "++"),
-    "silent": (SKY_BLUE, "xx"),
-    "stalled": (REDDISH_PURPLE, "///"),
-    "compiling": (ORANGE, "\\\\\\"),
-    "between": (VERMILLION, "..."),
-    "taken": (GREY, "xx"),
-    "data": (YELLOW, "\\\\\\"),
-    "forward": (BLUE, ""),
-    "loss": (REDDISH_PURPLE, "..."),
-    "backward": (SKY_BLUE, "///"),
-    "optimizer": (BLUISH_GREEN, "xx"),
-}
+PART_LOOK = _looks("part")
 """The color and hatch of each part of a step (`analyses.step_budget`, `on_device` and
 `on_host`).
 """
 
-KIND_LOOK: Mapping[str, tuple[str, str]] = {
-    "kernel": (BLUE, ""),
-    "collective": (ORANGE, "xx"),
-    "copy": (BLUISH_GREEN, "..."),
-    "fill": (REDDISH_PURPLE, "\\\\\\"),
-    "annotation": (SKY_BLUE, ""),
-    "operator": (GREY, ""),
-    "runtime": (DARK_GREY, ""),
-    "sample": (YELLOW, ""),
-}
+KIND_LOOK = _looks("kind")
 """The color and hatch of each kind of event (contract.KINDS). Operators and runtime calls are
 gray.
 """
@@ -131,38 +99,17 @@ CHARACTER_POINTS = 0.62 * POINTS
 """Average width of a character, which was measured on function names in DejaVu Sans."""
 
 SETTINGS: Mapping[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": POINTS,
-    "axes.titlesize": TITLE_POINTS,
+    **_STYLE["settings"],
     "axes.prop_cycle": (
         "cycler('color',"
         f" {[BLUE, VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, SKY_BLUE, BLACK]})"
     ),
-    "axes.titlelocation": "left",
-    "axes.labelsize": POINTS,
-    "xtick.labelsize": POINTS,
-    "ytick.labelsize": POINTS,
-    "legend.fontsize": POINTS,
-    "legend.frameon": False,
-    "axes.facecolor": GROUND,
-    "figure.facecolor": GROUND,
-    "savefig.facecolor": "auto",
-    "savefig.transparent": False,
-    "text.color": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.titlecolor": TEXT,
+    **dict.fromkeys(("axes.facecolor", "figure.facecolor"), GROUND),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.titlecolor"), TEXT),
+    **dict.fromkeys(("xtick.color", "ytick.color"), TEXT),
     "axes.edgecolor": MUTED_TEXT,
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "hatch.linewidth": 0.6,
-    "svg.hashsalt": "tidyprof",
-    "svg.fonttype": "path",
 }
-"""matplotlib settings for creating and saving plots. The output is the same on every machine,
-because the font is part of matplotlib and a fixed salt determines the IDs in SVG files.
-"""
+"""matplotlib settings for creating and saving plots."""
 
 
 def contrast(first: str, second: str) -> float:

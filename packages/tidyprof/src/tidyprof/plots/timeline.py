@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,9 @@ from tidyprof.plots.figure import (
     add_legend,
     axis_unit,
     duration_text,
+    label_rows,
     new_figure,
+    note,
     settings,
 )
 from tidyprof.tables.codes import ABSENT
@@ -67,20 +69,39 @@ _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
 
 
 @dataclass(frozen=True)
+class _Window:
+    """The times that the axis shows.
+
+    - begin, finish: the limits in nanoseconds.
+    - size: the number of nanoseconds per axis unit.
+    - inches: the width of the axes, which is needed for names on bars.
+    """
+
+    begin: int
+    finish: int
+    size: float
+    inches: float
+
+    def x(self, times: np.ndarray) -> np.ndarray:
+        """Return times as positions on the axis. Times outside of the window are clipped."""
+        return (np.clip(times, self.begin, self.finish) - self.begin) / self.size
+
+    def share(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Return which share of the window lies between two times."""
+        return (self.x(end) - self.x(start)) / ((self.finish - self.begin) / self.size)
+
+
+@dataclass(frozen=True)
 class Lane:
     """A lane of the timeline, which consists of its label and its events.
 
-    The events aren't nested because they belong to one stream or one level.
+    The events aren't nested because they belong to one stream or one level. A dense lane has more
+    events than bars can show.
     """
 
     label: str
     events: pd.DataFrame
-    most: int = DENSE
-
-    @property
-    def dense(self) -> bool:
-        """True if the lane has more events than bars can show."""
-        return len(self.events) > self.most
+    is_dense: bool
 
 
 def timeline(
@@ -105,28 +126,31 @@ def timeline(
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
-    begin, finish = _window(profile, start_ns, end_ns, step)
+    begin, finish = _limits(profile, start_ns, end_ns, step)
     first, last = start_and_end(profile.events)
     inside = profile.events[(first < finish) & (last > begin)]
     if not len(inside):
         raise ValueError(f"nothing happened between {begin} and {finish} ns")
     shown = Profile(inside, meta=dict(profile.meta))
-    lanes = list(_lanes(shown))
-    if any(lane.dense for lane in lanes):
-        lanes = [replace(lane, most=SPARSE) for lane in lanes]
+    found = list(_lanes(shown))
+    most = SPARSE if any(len(events) > DENSE for _, events in found) else DENSE
+    lanes = [Lane(label, events, len(events) > most) for label, events in found]
     unit, size = axis_unit(finish - begin)
     beside = [_beside(lane, finish - begin) for lane in lanes]
     inches = _AXES_INCHES - style.CHARACTER_POINTS * max(map(len, beside)) / 72
+    window = _Window(begin, finish, size, inches)
+    height = 1.7 + _LANE_INCHES * len(lanes)
     with settings():
-        figure, (axes,) = new_figure(
-            str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title
-        )
+        figure, (axes,) = new_figure(str(profile.origin), height=height, title=title)
+        right = (finish - begin) / size
         for row, lane in enumerate(lanes):
-            _draw(axes, row, lane, begin, finish, size, inches)
-            _name_beside(axes, (finish - begin) / size, row, beside[row])
-        _mark_idle(axes, lanes, begin, finish, size, inches)
-        _name_lanes(axes, lanes)
-        axes.set_xlim(0, (finish - begin) / size)
+            _draw(axes, row, lane, window)
+            note(axes, beside[row], (right, row), 4, annotation_clip=False, parse_math=False)
+        _mark_idle(axes, lanes, window)
+        dense = "\n(height: share of time)"
+        label_rows(axes, [f"{lane.label}{dense * lane.is_dense}" for lane in lanes], 0.55)
+        axes.set_ylim(len(lanes) - 0.45, -0.55)
+        axes.set_xlim(0, right)
         axes.set_xlabel(f"time since the start of the window, {unit}")
         add_legend(axes, _looks(lanes))
     figure.alternative_text = _words(shown, begin, finish, step)
@@ -140,38 +164,42 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
     """
     columns = profile.events.columns.intersection(_TOLD)
     every = pd.concat([lane.events[columns] for lane in lanes])
-    row = np.repeat(np.arange(len(lanes)), [len(lane.events) for lane in lanes])
+    totals = [len(lane.events) for lane in lanes]
+    row = np.repeat(np.arange(len(lanes)), totals)
     chosen = viewer.longest_of_each(every["duration_ns"].to_numpy(), row)
     events = every.iloc[chosen]
     start, launch = events["start_ns"].to_numpy(), launch_times(events)
-    is_known = launch != ABSENT
-    kinds = events["kind"].astype(str)
-    looks = _looks(lanes)
     used = [kind for kind in style.KIND_LOOK if (every["kind"] == kind).any()]
-    table = {
-        "row": row[chosen],
-        "start": start - begin,
-        "length": events["duration_ns"],
-        "name": events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX),
-        "whole_name": events["name"],
-        "look": kinds.map(used.index),
-        "launched": np.where(is_known, start - launch, ABSENT),
-        "part": _parts(profile, events, np.where(is_known, launch, start)),
-    }
+    table = pd.DataFrame(
+        {
+            "row": row[chosen],
+            "start": start - begin,
+            "length": events["duration_ns"].to_numpy(),
+            "name": _bar_names(events),
+            "whole_name": events["name"].array,
+            "look": events["kind"].astype(str).map(used.index).array,
+            "launched": np.where(launch == ABSENT, ABSENT, start - launch),
+            "part": _parts(profile, events, np.where(launch == ABSENT, start, launch)),
+        }
+    )
     if "operator" in events:
-        table["operator"] = events["operator"]
+        table["operator"] = events["operator"].array
     return viewer.boxes(
-        pd.DataFrame({name: np.asarray(values) for name, values in table.items()}),
+        table,
         finish - begin,
         [lane.label for lane in lanes],
-        looks,
+        _looks(lanes),
         origin=str(profile.origin),
         title=title,
-        totals=np.bincount(row, minlength=len(lanes)).tolist(),
+        totals=totals,
         unit="ns",
         things="events",
         axis="Horizontal axis: time since the start of the window",
     )
+
+
+def _bar_names(events: pd.DataFrame) -> list[str]:
+    return events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX).tolist()
 
 
 def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
@@ -180,163 +208,109 @@ def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.nd
     The result is a string such as `ProfilerStep#3, forward`, or an empty string if the host was in
     neither. For a range, the string contains only the step. For a step, the string is empty.
     """
-    ranks, parts = events["rank"], np.full(len(moments), "", object)
+    parts = np.full(len(moments), "", object)
     marks = host_events(profile, ["annotation"])
     is_mark = (events["kind"] == "annotation").to_numpy()
-    is_itself = is_mark & names_matching(events, STEP_PATTERN)
-    for rank in ranks.drop_duplicates():
-        marks_of_rank = of_rank(marks, rank)
-        is_step = names_matching(marks_of_rank, STEP_PATTERN)
-        outer_steps = _outermost(marks_of_rank[is_step])
-        outer_ranges = _outermost(marks_of_rank[~is_step])
-        chosen = equal(ranks, rank)
-        step = np.where(is_itself[chosen], -1, step_of_time(outer_steps, moments[chosen]))
-        part = np.where(is_mark[chosen], -1, step_of_time(outer_ranges, moments[chosen]))
-        # Give each pair of step and range one number, so that each pair's text is created only
-        # once. -1 means none, which explains the empty first name and the + 1.
-        step_names = ["", *outer_steps["short_name"].astype(str)]
-        range_names = ["", *outer_ranges["short_name"].astype(str)]
-        pairs = (step + 1) * len(range_names) + part + 1
-        distinct, code = np.unique(pairs, return_inverse=True)
-        texts = []
-        for pair in distinct:
-            names = (step_names[pair // len(range_names)], range_names[pair % len(range_names)])
-            texts.append(", ".join(filter(None, names)))
-        parts[chosen] = np.array(texts, object)[code]
+    is_step = is_mark & names_matching(events, STEP_PATTERN)
+    for rank in events["rank"].drop_duplicates():
+        chosen, own = equal(events["rank"], rank), of_rank(marks, rank)
+        marks_step = names_matching(own, STEP_PATTERN)
+        names = []
+        for ranges, left_out in ((own[marks_step], is_step), (own[~marks_step], is_mark)):
+            outer = _outermost(ranges)
+            inside = np.where(left_out[chosen], -1, step_of_time(outer, moments[chosen]))
+            # -1 selects the last name, which is empty.
+            names.append(np.array([*outer["short_name"].astype(str), ""], object)[inside])
+        parts[chosen] = [", ".join(filter(None, pair)) for pair in zip(*names, strict=True)]
     return parts
 
 
-def _name_lanes(axes: Axes, lanes: list[Lane]) -> None:
-    names = [
-        f"{lane.label}\n(height: share of time)" if lane.dense else lane.label for lane in lanes
-    ]
-    axes.set_yticks(range(len(lanes)), names)
-    for label in axes.get_yticklabels():
-        label.set_parse_math(False)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(lanes) - 0.45, -0.55)
-
-
-def _window(
+def _limits(
     profile: Profile, start_ns: int | None, end_ns: int | None, step: int | None
 ) -> tuple[int, int]:
-    first, last = start_and_end(profile.events)
-    if not len(first):
+    if not len(profile.events):
         raise ValueError("there is nothing to plot: the profile has no events")
-    if step is None:
-        begin = int(first.min()) if start_ns is None else start_ns
-        return begin, max(begin + 1, int(last.max()) if end_ns is None else end_ns)
-    found = steps(profile)
-    own = found[found["step"] == step]
-    if not len(own):
-        known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
-        raise ValueError(f"this profile has no step {step}; its steps are: {known}")
-    starts, ends = start_and_end(own)
-    return int(starts.min()), int(ends.max())
+    own = profile.events
+    if step is not None:
+        found = steps(profile)
+        own = found[found["step"] == step]
+        if not len(own):
+            known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
+            raise ValueError(f"this profile has no step {step}; its steps are: {known}")
+        start_ns = end_ns = None
+    start, end = start_and_end(own)
+    begin = int(start.min()) if start_ns is None else start_ns
+    return begin, max(begin + 1, int(end.max()) if end_ns is None else end_ns)
 
 
-def _lanes(profile: Profile) -> Iterator[Lane]:
+def _lanes(profile: Profile) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the label and the events of each lane, from top to bottom."""
     ranks = profile.events["rank"].drop_duplicates().sort_values()
     several = len(ranks) > 1
     for rank in ranks:
-        own = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
+        host, work = of_rank(host_events(profile), rank), of_rank(profile.device_events, rank)
         prefix = f"rank {rank}: " if several else ""
-        yield from _host_lanes(own, prefix, ranges_only=several)
-        device = own.device_events
-        known = device[["device", "stream"]].drop_duplicates().sort_values(["device", "stream"])
-        more_devices = known["device"].nunique(dropna=False) > 1
-        for place in known.itertuples():
-            events = device[
-                _equal(device["device"], place.device) & _equal(device["stream"], place.stream)
-            ]
-            gpu = f"device {place.device}, " if more_devices else ""
-            stream = "device" if pd.isna(place.stream) else f"stream {place.stream}"
-            yield Lane(f"{prefix}{gpu}{stream}", events)
+        for label, events in _host_lanes(host, ranges_only=several):
+            if len(events):
+                yield f"{prefix}{label}", _outermost(events)
+        more_devices = work["device"].nunique(dropna=False) > 1
+        for (device, number), events in work.groupby(["device", "stream"], dropna=False):
+            gpu = f"device {device}, " if more_devices else ""
+            stream = "device" if pd.isna(number) else f"stream {number}"
+            yield f"{prefix}{gpu}{stream}", events
 
 
-def _host_lanes(profile: Profile, prefix: str, ranges_only: bool) -> Iterator[Lane]:
-    host = host_events(profile)
+def _host_lanes(host: pd.DataFrame, ranges_only: bool) -> Iterator[tuple[str, pd.DataFrame]]:
     marks = host[host["kind"] == "annotation"]
     is_step = names_matching(marks, STEP_PATTERN)
-    for label, events in (("steps", marks[is_step]), ("ranges", marks[~is_step])):
-        if len(events):
-            yield Lane(f"{prefix}{label}", _outermost(events))
+    yield from (("steps", marks[is_step]), ("ranges", marks[~is_step]))
     if ranges_only:
         return
     calls = host[host["kind"].isin(list(_HOST_LANES))]
     busiest = calls["thread"].value_counts(dropna=False).index[:_MAX_THREADS]
     # Events are sorted by time, so the thread that starts first comes first.
-    threads = calls.loc[calls["thread"].isin(busiest), "thread"].drop_duplicates()
-    for number, thread in enumerate(threads):
-        own = calls[_equal(calls["thread"], thread)]
-        suffix = f" (thread {number + 1})" if len(threads) > 1 else ""
+    threads = calls[calls["thread"].isin(busiest)].groupby("thread", dropna=False, sort=False)
+    for number, (_, own) in enumerate(threads, 1):
+        suffix = f" (thread {number})" if len(threads) > 1 else ""
         for kind, label in _HOST_LANES.items():
-            events = own[own["kind"] == kind]
-            if len(events):
-                yield Lane(f"{label}{suffix}", _outermost(events))
-
-
-def _equal(column: pd.Series, value: object) -> pd.Series:
-    return column.isna() if pd.isna(value) else (column == value).fillna(False).astype(bool)
+            yield f"{label}{suffix}", own[own["kind"] == kind]
 
 
 def _outermost(events: pd.DataFrame) -> pd.DataFrame:
     """Return the events that aren't inside another event of the table."""
     start, end = start_and_end(events)
     order = np.lexsort((-end, start))
-    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[order])[:-1]))
+    reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))[:-1]
     return events.iloc[order[start[order] >= reach]]
 
 
-def _draw(
-    axes: Axes, row: int, lane: Lane, begin: int, finish: int, size: float, width: float
-) -> None:
-    """Draw one lane.
-
-    - width: the width of the axes in inches, which is needed for names on bars.
-    """
-    kinds = lane.events["kind"].astype(str)
+def _draw(axes: Axes, row: int, lane: Lane, window: _Window) -> None:
     filled = np.zeros(_BINS)  # share of each bin that earlier kinds fill, because kinds stack
-    for kind in kinds.drop_duplicates():
-        events = lane.events[kinds == kind]
-        if lane.dense:
-            edges = np.linspace(begin, finish, _BINS + 1).astype(np.int64)
-            share = occupied(events).covered_within(edges[:-1], edges[1:]) / np.maximum(
-                np.diff(edges), 1
-            )
-            times = (edges - begin) / size
-            _rectangles(
-                axes,
-                times[:-1],
-                times[1:],
-                row + 0.4 - 0.8 * filled,
-                0.8 * share,
-                style.KIND_LOOK[kind][0],
-            )
+    for kind, events in lane.events.groupby(lane.events["kind"].astype(str), sort=False):
+        color, hatch = look = style.KIND_LOOK[str(kind)]
+        if lane.is_dense:
+            edges = np.linspace(window.begin, window.finish, _BINS + 1).astype(np.int64)
+            lengths = np.maximum(np.diff(edges), 1)
+            share = occupied(events).covered_within(edges[:-1], edges[1:]) / lengths
+            times = window.x(edges)
+            _rectangles(axes, times[:-1], times[1:], row + 0.4 - 0.8 * filled, 0.8 * share, color)
             filled += share
             continue
         start, end = start_and_end(events)
-        left, right = (
-            (np.clip(start, begin, finish) - begin) / size,
-            (np.clip(end, begin, finish) - begin) / size,
-        )
+        left, right, share = window.x(start), window.x(end), window.share(start, end)
         # Outlines and hatches would cover bars that are only a few dots wide.
-        wide = (right - left) / ((finish - begin) / size) > _OUTLINED
-        color, hatch = style.KIND_LOOK[kind]
-        bottom, height = np.full(len(left), row + 0.4), np.full(len(left), 0.8)
-        _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], color)
-        _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], color, hatch)
-        inches = (right - left) / ((finish - begin) / size) * width
-        names = events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX).tolist()
-        for name, middle, length in zip(names, (left + right) / 2, inches, strict=True):
-            name_bar(axes, middle, row, name, length, style.KIND_LOOK[kind])
+        for wide, pattern in ((share <= _OUTLINED, None), (share > _OUTLINED, hatch)):
+            _rectangles(axes, left[wide], right[wide], row + 0.4, 0.8, color, pattern)
+        bars = zip(_bar_names(events), (left + right) / 2, share * window.inches, strict=True)
+        for name, middle, inches in bars:
+            name_bar(axes, middle, row, name, inches, look)
 
 
 def _beside(lane: Lane, length: int) -> str:
     """Return the text after a lane of ranges. The text is the name of the last range if the name
     doesn't fit on the range's bar.
     """
-    if lane.dense or (lane.events["kind"].astype(str) != "annotation").any():
+    if lane.is_dense or (lane.events["kind"] != "annotation").any():
         return ""
     last = lane.events.iloc[-1]
     name = str(last["short_name"])
@@ -344,43 +318,29 @@ def _beside(lane: Lane, length: int) -> str:
     return "" if has_room else fitting(name, _BESIDE)
 
 
-def _name_beside(axes: Axes, x: float, y: float, name: str) -> None:
-    axes.annotate(
-        name,
-        (x, y),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center_baseline",
-        annotation_clip=False,
-        parse_math=False,
-    )
-
-
-def _mark_idle(
-    axes: Axes, lanes: list[Lane], begin: int, finish: int, size: float, width: float
-) -> None:
+def _mark_idle(axes: Axes, lanes: list[Lane], window: _Window) -> None:
     """Label the long gaps of each device as idle, in the first lane of the device."""
     rows: dict[tuple[object, object], list[int]] = {}
     for row, lane in enumerate(lanes):
         first = lane.events.iloc[0]
         if not pd.isna(first["device"]):
             rows.setdefault((first["rank"], first["device"]), []).append(row)
+    look = {"ha": "center", "va": "center_baseline", "color": style.MUTED_TEXT}
     for own in rows.values():
-        events = pd.concat([lanes[row].events for row in own])
-        idle = Intervals.window(begin, finish) - occupied(events)
+        idle = Intervals.window(window.begin, window.finish)
+        idle = idle - occupied(pd.concat([lanes[row].events for row in own]))
         for start, end in zip(idle.starts, idle.ends, strict=True):
-            text, middle = f"idle {duration_text(end - start)}", (start + end) / 2
-            if room_for(text, (end - start) / (finish - begin) * width) == text:
-                look = {"ha": "center", "va": "center_baseline", "color": style.MUTED_TEXT}
-                axes.text((middle - begin) / size, own[0], text, **look)
+            text = f"idle {duration_text(end - start)}"
+            if room_for(text, window.share(start, end) * window.inches) == text:
+                axes.text(window.x((start + end) / 2), own[0], text, **look)
 
 
 def _rectangles(
     axes: Axes,
     left: np.ndarray,
     right: np.ndarray,
-    bottom: np.ndarray,
-    height: np.ndarray,
+    bottom: np.ndarray | float,
+    height: np.ndarray | float,
     color: str,
     hatch: str | None = None,
 ) -> None:
@@ -388,18 +348,13 @@ def _rectangles(
 
     If a hatch is given, the bars have an outline, even if the hatch is empty.
     """
-    corners = [(left, bottom), (right, bottom), (right, bottom - height), (left, bottom - height)]
-    shapes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
-    outlined = hatch is not None
-    axes.add_collection(
-        PolyCollection(
-            shapes,
-            facecolor=color,
-            edgecolor=style.TEXT if outlined else color,
-            linewidth=0.4 if outlined else 0.2,
-            hatch=hatch or None,
-        )
-    )
+    left, right, bottom, height = np.broadcast_arrays(left, right, bottom, height)
+    top = bottom - height
+    corners = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+    edge = (color, 0.2) if hatch is None else (style.TEXT, 0.4)
+    look = dict(zip(("edgecolor", "linewidth"), edge, strict=True))
+    shapes = corners.transpose(2, 0, 1)
+    axes.add_collection(PolyCollection(shapes, facecolor=color, hatch=hatch or None, **look))
 
 
 def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
@@ -409,57 +364,47 @@ def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
 
 
 def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
-    device = profile.device_events
-    what = f"step {step}" if step is not None else "the trace"
-    window = f"Timeline of {duration_text(finish - begin)} of {what}"
+    what = "the trace" if step is None else f"step {step}"
+    text = f"Timeline of {duration_text(finish - begin)} of {what}"
+    device, host = profile.device_events, host_events(profile)
     if not len(device):
-        host = host_events(profile)
         names = _outermost(host[host["kind"] == "operator"])
         samples = int((profile.events["kind"] == "sample").sum())
-        second = (
-            f"The plot doesn't show {samples:,} frames of call-stack samples."
-            if samples
-            else "No operators were recorded."
-        )
+        second = "No operators were recorded."
         if len(names):
-            second = (
-                f"The longest operator is {names.loc[names['duration_ns'].idxmax(), 'short_name']}."
-            )
-        return (
-            f"{window} on the host, with {len(host):,} host events and no device events. {second}"
-        )
+            longest = names.loc[names["duration_ns"].idxmax(), "short_name"]
+            second = f"The longest operator is {longest}."
+        elif samples:
+            second = f"The plot doesn't show {samples:,} frames of call-stack samples."
+        return f"{text} on the host, with {len(host):,} host events and no device events. {second}"
     groups = device.groupby(["rank", "device"], dropna=False)
-    shares = [
-        100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups
-    ]
-    share = (
-        f"{shares[0]:.0f}%"
-        if len(shares) == 1
-        else f"between {min(shares):.0f}% and {max(shares):.0f}%"
-    )
+    idle = [Intervals.window(begin, finish) - occupied(events) for _, events in groups]
+    busy = [100 - 100 * one.length / (finish - begin) for one in idle]
+    where, share = f"{len(busy)} devices", f"between {min(busy):.0f}% and {max(busy):.0f}%"
+    if len(busy) == 1:
+        where, share = "one device", f"{busy[0]:.0f}%"
+    gap = _gap_words(host, idle[0], finish - begin) if len(busy) == 1 else ""
     longest = device.loc[device["duration_ns"].idxmax()]
-    where = f"{len(shares)} devices" if len(shares) > 1 else "one device"
     return (
-        f"{window}, with {len(device):,} events on {where}, busy for {share} of it"
-        f"{_gap_words(profile, begin, finish) if len(shares) == 1 else ''}. The longest"
+        f"{text}, with {len(device):,} events on {where}, busy for {share} of it{gap}. The longest"
         f" device event is {longest['short_name']} with {duration_text(longest['duration_ns'])}."
     )
 
 
-def _gap_words(profile: Profile, begin: int, finish: int) -> str:
+def _gap_words(host: pd.DataFrame, idle: Intervals, length: int) -> str:
     """Describe the device's longest idle time and the host's range at that time. If the gap is
     short, return an empty string.
     """
-    idle = Intervals.window(begin, finish) - occupied(profile.device_events)
     lengths = idle.ends - idle.starts
-    if not len(lengths) or lengths.max() < _TOLD_GAP * (finish - begin):
+    longest = lengths.max(initial=0)
+    if longest < _TOLD_GAP * length:
         return ""
     start, end = idle.starts[lengths.argmax()], idle.ends[lengths.argmax()]
-    marks = host_events(profile, ["annotation"])
+    marks = host[host["kind"] == "annotation"]
     ranges = _outermost(marks[~names_matching(marks, STEP_PATTERN)])
     first, last = start_and_end(ranges)
     shared = np.minimum(last, end) - np.maximum(first, start)
     where = ""
-    if len(shared) and shared.max() > (end - start) / 2:
+    if shared.max(initial=0) > longest / 2:
         where = f", mostly in the range {ranges['short_name'].iloc[int(shared.argmax())]}"
-    return f" and idle for up to {duration_text(end - start)} at a time{where}"
+    return f" and idle for up to {duration_text(longest)} at a time{where}"

@@ -65,27 +65,18 @@ def boxes(
     """
     row, start = table["row"].to_numpy(), table["start"].to_numpy()
     order = longest_of_each(table["length"].to_numpy(), row, len(table))
-    totals = np.bincount(row, minlength=len(lanes)).tolist() if totals is None else totals
+    counts = np.bincount(row, minlength=len(lanes)).tolist() if totals is None else totals
 
     def encoded(kept: int) -> dict[str, Any]:
         chosen = order[:kept]
-        return {
-            **_columns(table.iloc[chosen[np.lexsort((start[chosen], row[chosen]))]]),
-            "lanes": [
-                _lane(lane, *counts)
-                for lane, *counts in zip(
-                    lanes, np.bincount(row[chosen], minlength=len(lanes)), totals, strict=True
-                )
-            ],
-        }
+        shown = np.bincount(row[chosen], minlength=len(lanes))
+        columns = _columns(table.iloc[chosen[np.lexsort((start[chosen], row[chosen]))]])
+        named = [_lane(*lane) for lane in zip(lanes, shown, counts, strict=True)]
+        return {**columns, "lanes": named}
 
-    fixed = {
-        "kind": "boxes",
-        "span": int(span),
-        **_facts(origin, title, [(name, *look) for name, look in looks.items()]),
-        **words,
-    }
-    return _bounded(fixed, encoded, len(table), sum(totals))
+    named_looks = [(name, *look) for name, look in looks.items()]
+    fixed = {"kind": "boxes", "span": int(span), **_facts(origin, title, named_looks), **words}
+    return _bounded(fixed, encoded, len(table), sum(counts))
 
 
 def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MAX_EVENTS) -> np.ndarray:
@@ -181,20 +172,16 @@ def _facts(
 
 def _columns(kept: pd.DataFrame) -> dict[str, object]:
     # Give each pair of short and whole name one number, so that each pair is written once.
-    short, shorts = pd.factorize(kept["name"])
-    long, longs = pd.factorize(kept["whole_name"])
-    names, pairs = pd.factorize(short * len(longs) + long)
+    names, pairs = pd.MultiIndex.from_frame(kept[["name", "whole_name"]]).factorize()
     columns: dict[str, object] = {
         "start": _deltas(kept["start"].to_numpy()),
         "length": kept["length"].tolist(),
-        "row": _runs(kept["row"].to_numpy()),
-        "look": _runs(kept["look"].to_numpy()),
+        **{column: _runs(kept[column].to_numpy()) for column in ("row", "look")},
         "name": _runs(names),
-        "names": [_names(shorts[pair // len(longs)], longs[pair % len(longs)]) for pair in pairs],
+        # If both names are the same, the whole name is an empty string.
+        "names": [(_text(short), "" if long == short else _text(long)) for short, long in pairs],
     }
-    for column in _TEXTS:
-        if column not in kept:
-            continue
+    for column in kept.columns.intersection(_TEXTS):
         codes, texts = pd.factorize(kept[column].fillna(""))
         if any(texts):
             columns |= {column: _runs(codes), f"{column}s": [_text(text) for text in texts]}
@@ -204,13 +191,6 @@ def _columns(kept: pd.DataFrame) -> dict[str, object]:
     if "own" in kept:
         columns["own"] = kept["own"].tolist()
     return columns
-
-
-def _names(short: str, long: str) -> tuple[str, str]:
-    """Return the name to draw and the whole name. If both are the same, the whole name is an empty
-    string.
-    """
-    return _text(short), "" if long == short else _text(long)
 
 
 def _bounded(

@@ -11,6 +11,7 @@ import pandas as pd
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import COMMUNICATION, communication, host_entries
 from tidyprof.analyses.common import (
+    COLUMNS,
     OWNER,
     events_of_process,
     names_matching,
@@ -20,7 +21,6 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.steps import mark_of_steps, phase_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
@@ -219,7 +219,7 @@ def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
     columns = [*(f"{part}_ns" for part in PARTS), "duration_ns"]
     total = budget.groupby("rank", dropna=False)[columns].sum().reset_index()
     computing = total[[f"{part}_ns" for part in (*HOST_COMPUTE, "small")]].sum(axis=1)
-    rows = {column: 0 for column in OVERLAP_COLUMNS if column.endswith("_ns")} | {
+    rows = {column: 0 for column in COLUMNS["overlap"] if column.endswith("_ns")} | {
         "rank": total["rank"],
         "total_ns": total["duration_ns"],
         "computation_ns": computing,
@@ -227,5 +227,7 @@ def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
         "busy_ns": computing + total["exposed_communication_ns"],
     }
     rows["idle_ns"] = rows["total_ns"] - rows["busy_ns"]
-    kinds = {name: kind for name, kind in OVERLAP_COLUMNS.items() if not name.endswith("_percent")}
+    kinds = {
+        name: kind for name, kind in COLUMNS["overlap"].items() if not name.endswith("_percent")
+    }
     return result(pd.DataFrame(rows).reindex(columns=list(kinds)), kinds, profile)

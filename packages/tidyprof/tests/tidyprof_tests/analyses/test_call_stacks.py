@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof import Origin, Profile, call_stacks
-from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
+from tidyprof.analyses.call_stacks import function_name
+from tidyprof.analyses.common import COLUMNS
 from tidyprof.tables.contract import EVENT_DTYPES
 from tidyprof_tests import perfetto_writer as w
 from tidyprof_tests.analyses.test_analyses import ORIGIN, event, profile_of
@@ -98,7 +99,7 @@ class TestSamples:
         assert table["thread"].tolist() == [1] * 6 + [2]
         assert table["parent"].tolist() == [pd.NA, 0, 1, 1, 3, 0, pd.NA]
         assert table.attrs == {"origin": ORIGIN, "source": "samples"}
-        assert {name: str(dtype) for name, dtype in table.dtypes.items()} == CALL_STACK_COLUMNS
+        assert {name: str(dtype) for name, dtype in table.dtypes.items()} == COLUMNS["call_stacks"]
 
     def test_own_time_adds_up_by_function_although_one_calls_itself(self, two_threads):
         own = call_stacks(two_threads).groupby("name")["self_ns"].sum()
@@ -170,7 +171,7 @@ class TestSamples:
         assert call_stacks(without_any)["name"].tolist() == ["aten::mm"]
         table = call_stacks(profile_of(event("kernel", "gemm", 0, 5)))
         assert not len(table)
-        assert list(table.columns) == list(CALL_STACK_COLUMNS)
+        assert list(table.columns) == list(COLUMNS["call_stacks"])
 
 
 class TestCalls:

@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyprof.analyses.collectives import (
-    COLLECTIVE_COLUMNS,
-    COLLECTIVE_RANK_COLUMNS,
     collective_entries,
     collectives,
 )
-from tidyprof.analyses.common import join
+from tidyprof.analyses.common import COLUMNS, join
 from tidyprof.analyses.device_time import overlap
-from tidyprof.analyses.ranks import RANK_COLUMNS, compare_ranks, ranks
+from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.plots import describe
 from tidyprof.plots.ranks import collectives as plot_collectives
 from tidyprof.readers.torch.reader import read_torch_trace
@@ -228,7 +226,8 @@ class TestCollectives:
         assert table["last_rank"].isna().all()
 
     @pytest.mark.parametrize(
-        ("per_rank", "columns"), [(False, COLLECTIVE_COLUMNS), (True, COLLECTIVE_RANK_COLUMNS)]
+        ("per_rank", "columns"),
+        [(False, COLUMNS["collectives"]), (True, COLUMNS["collectives_per_rank"])],
     )
     def test_nothing_gives_the_same_columns(self, three_ranks, per_rank, columns):
         empty = Profile(three_ranks.events.iloc[:0], meta={"origin": ORIGIN})
@@ -345,7 +344,7 @@ class TestRanks:
         assert table["exit_offset_ns"].isna().all()
         table = ranks(profile_of(compute(0, 0, 10), compute(1, 0, 10)))
         assert table.attrs["evidence"].startswith("No collective")
-        assert table.dtypes.astype(str).tolist() == list(RANK_COLUMNS.values())
+        assert table.dtypes.astype(str).tolist() == list(COLUMNS["ranks"].values())
 
 
 @pytest.fixture(scope="module")
@@ -422,7 +421,7 @@ class TestRecording:
     def test_the_filtered_file_says_the_same(self, recordings, four_ranks):
         """Without launches and steps, order and name alone match the same collectives."""
         filtered = read_torch_trace(recordings / RANKS / "merged_nccl_only.json.gz")
-        columns = [column for column in COLLECTIVE_COLUMNS if column != "step"]
+        columns = [column for column in COLUMNS["collectives"] if column != "step"]
         pd.testing.assert_frame_equal(
             collectives(filtered)[columns], collectives(four_ranks)[columns], check_like=True
         )

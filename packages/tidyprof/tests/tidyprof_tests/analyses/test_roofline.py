@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 from tidyprof import Origin, Profile, diagnose
+from tidyprof.analyses.common import COLUMNS
 from tidyprof.analyses.roofline import (
-    CEILING_COLUMNS,
-    ROOFLINE_COLUMNS,
     roofline_ceilings,
     roofline_points,
 )
@@ -111,7 +110,9 @@ def test_kernels_are_in_order_with_distinct_names(profile_of):
         table = roofline_points(profile_of(name))
         assert table["duration_ns"].is_monotonic_decreasing
         assert not table["short_name"].duplicated().any()
-        assert {column: str(dtype) for column, dtype in table.dtypes.items()} == ROOFLINE_COLUMNS
+        assert {column: str(dtype) for column, dtype in table.dtypes.items()} == COLUMNS[
+            "roofline_points"
+        ]
 
 
 # By hand
@@ -224,7 +225,9 @@ def test_measured_ceilings_are_medians_and_what_was_not_measured_is_left_out(tmp
     assert table.set_index("name")["unit"].to_dict()["matrix int8"] == "OP/s"
     assert values["vector int32"] == 70e12
     assert "median of 3 devices" in table.attrs["ceilings"]
-    assert {column: str(dtype) for column, dtype in table.dtypes.items()} == CEILING_COLUMNS
+    assert {column: str(dtype) for column, dtype in table.dtypes.items()} == COLUMNS[
+        "roofline_ceilings"
+    ]
 
 
 def test_published_ceilings_say_so(tmp_path):
