@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-Value = int | float | str | bytes | bool
+Value = int | float | str | bytes | bool | dict | list
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 PROCESS, THREAD, QUEUE, COPIES, MEMORY = 1, 2, 3, 4, 5
@@ -35,10 +35,6 @@ def double(field: int, value: float) -> bytes:
     return varint(field << 3 | 1) + struct.pack("<d", value)
 
 
-def fixed(field: int, value: int) -> bytes:
-    return varint(field << 3 | 1) + struct.pack("<Q", value)
-
-
 def block(field: int, content: bytes | str) -> bytes:
     content = content.encode() if isinstance(content, str) else content
     return varint(field << 3 | 2) + varint(len(content)) + content
@@ -53,22 +49,16 @@ def time_of(time: int, clock: int | None = None) -> bytes:
     return number(8, time) + (number(58, clock) if clock is not None else b"")
 
 
-def annotation(name: str | int, value: Value | dict | list, number_first: bool = False) -> bytes:
+def annotation(name: str, value: Value) -> bytes:
     """A debug annotation; `name` as text or as the number of an interned one."""
-    label = number(1, int(name)) if str(name).isdigit() else block(10, name)
-    if isinstance(value, dict):
-        return label + b"".join(block(11, annotation(key, inner)) for key, inner in value.items())
-    if isinstance(value, list):
-        return label + b"".join(block(12, annotation("", inner)) for inner in value)
-    if isinstance(value, bool):
-        content = number(2, value)
-    elif isinstance(value, int):
-        content = number(3, value) if value >= 0 else number(4, value)
-    elif isinstance(value, float):
-        content = double(5, value)
-    else:
-        content = block(6, value)
-    return content + label if number_first else label + content
+    label = number(1, int(name)) if name.isdigit() else block(10, name)
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else [("", one) for one in value]
+        field = 11 if isinstance(value, dict) else 12
+        return label + b"".join(block(field, annotation(key, one)) for key, one in parts)
+    if isinstance(value, int):
+        return label + number(2 if value is True else 3 if value >= 0 else 4, value)
+    return label + (double(5, value) if isinstance(value, float) else block(6, value))
 
 
 def event(
@@ -82,7 +72,7 @@ def event(
     clock: int | None = None,
     flags: int = 2,
     interned: bytes = b"",
-    **arguments: Value | dict | list,
+    **arguments: Value,
 ) -> bytes:
     """A packet with a TrackEvent. Names and categories are texts, or numbers of interned ones."""
     parts = [number(9, kind)]
@@ -180,26 +170,10 @@ def start(
     return packet(*parts, defaults, number(42, dropped), number(87, 1), sequence=sequence, flags=1)
 
 
-def statistics(**counts: int) -> bytes:
-    """A packet with TraceStats: counts of the one buffer, or of the service with the prefix
-    `service_`.
-    """
-    buffer = {
-        "chunks_overwritten": 3,
-        "patches_failed": 6,
-        "chunks_discarded": 18,
-        "trace_writer_packet_loss": 19,
-    }
-    service = {"service_chunks_discarded": 8, "service_invalid_packets": 10}
-    own = b"".join(number(buffer[name], count) for name, count in counts.items() if name in buffer)
-    content = block(1, own) + b"".join(
-        number(service[name], count) for name, count in counts.items() if name in service
-    )
+def statistics(chunks_overwritten: int = 0) -> bytes:
+    """A packet with TraceStats of one buffer."""
+    content = block(1, number(3, chunks_overwritten))
     return packet(block(35, content), sequence=1, flags=0)
-
-
-def trace_uuid(number_: int) -> bytes:
-    return packet(block(89, number(1, number_) + number(2, 0)), sequence=1, flags=0)
 
 
 def compressed(*packets: bytes) -> bytes:

@@ -181,18 +181,20 @@ def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
+    """Add the folder's other profiles and special files to `ignored_files`."""
     if not path.is_dir():
         return profile
-    files = profile.meta.get("files", ())
-    folders = dict.fromkeys([path, *(Path(file).parent for file in files)])
-    ignored = {str(file): reason for file, reason in no_files(folders).items()}
+    files = [Path(file) for file in profile.meta.get("files", ())]
+    special = no_files(dict.fromkeys([path, *(file.parent for file in files)]))
+    ignored = {str(file): reason for file, reason in special.items()}
     ignored |= profile.meta.get("ignored_files", {})
     # A file that the reader used or reported isn't a second profile. Neither is its folder.
-    named = [Path(file) for file in (*files, *ignored)]
+    named = [*files, *map(Path, ignored)]
     for name, kind in recordings_in(path)[1].items():
         if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
             ignored[str(path / name)] = f"{OWN} {kind}"
-    profile.meta |= {"ignored_files": ignored} if ignored else {}
+    if ignored:
+        profile.meta["ignored_files"] = ignored
     return profile
 
 
@@ -258,20 +260,14 @@ _VIEWER = (
 )
 
 
-def _is_of_thread_trace(path: Path, head: bytes) -> bool:
-    line = head.partition(b"\n")[0]
-    is_table = b"Vaddr" in line and b"Hitcount" in line
-    return is_table or any(
-        _THREAD_TRACE.search(name) for name in (path.name, path.absolute().parent.name)
-    )
-
-
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
         return ProfileReadError(path, *EMPTY)
     if not head.strip(b"\0"):
         return ProfileReadError(path, "the file contains only zeros", *CUT_SHORT)
-    if _is_of_thread_trace(path, head):
+    line = head.partition(b"\n")[0]
+    names = (path.name, path.absolute().parent.name)
+    if any(map(_THREAD_TRACE.search, names)) or (b"Vaddr" in line and b"Hitcount" in line):
         return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(
         path,
@@ -287,34 +283,23 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
     - recordings: format of each profile in the folder, by name
     """
     if recordings:
-        found = (
-            f"{len(recordings)} profiles"
-            if len(recordings) > 1
-            else f"a profile among {len(names)} entries"
-        )
         kinds = Counter(kind.partition(" (")[0] for kind in recordings.values()).most_common()
         return ProfileReadError(
             path,
-            f"the folder contains {found} ({_first(list(recordings))}) but isn't a profile",
+            f"the folder isn't a profile, but {len(recordings)} of its {len(names)} entries are"
+            f" profiles ({_first(list(recordings))})",
             "each profile is a separate file or folder: "
             + ", ".join(f"{count} from {kind}" for kind, count in kinds),
             f"pass one profile, such as {path / next(iter(recordings))}",
         )
-    if any(_THREAD_TRACE.search(name) for name in (path.absolute().name, *names)):
+    if any(map(_THREAD_TRACE.search, (path.absolute().name, *names))):
         return ProfileReadError(path, *_VIEWER)
-    found = "the folder is empty"
-    if names:
-        tried = (
-            "none in a known format"
-            if len(names) <= _MAX_TRIED
-            else f"none of the first {_MAX_TRIED} in a known format"
-        )
-        found = (
-            f"the folder has {len(names)} {'entry' if len(names) == 1 else 'entries'}"
-            f" ({_first(names)}), {tried}"
-        )
     return ProfileReadError(
-        path, found, "the profiler wrote to another folder, or the run ended too early", _formats()
+        path,
+        f"no profile among the first {min(len(names), _MAX_TRIED)} of {len(names)} entries of the"
+        f" folder ({_first(names)})",
+        "the profiler wrote to another folder, or the run ended too early",
+        _formats(),
     )
 
 

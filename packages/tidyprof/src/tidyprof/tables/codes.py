@@ -62,17 +62,13 @@ def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
     """Return int32 codes of strings `[x, y, z]` that contain the numbers of each row. If one of the
     numbers is missing, the code is `NO_TEXT`.
     """
-    # Renumber after each axis, so that the product of all axes never exceeds 64 bits.
-    key = np.zeros(len(axes[0]), np.int64)
-    for axis in axes:
-        position, unique = pd.factorize(axis)
-        key = pd.factorize(key * max(1, len(unique)) + position)[0]
-    _, first = np.unique(key, return_index=True)
-    sides = np.stack([axis[first] for axis in axes], axis=1).tolist()
+    sizes = pd.DataFrame(dict(enumerate(axes)))
+    number = sizes.groupby(list(sizes), sort=False).ngroup().to_numpy()
     codes = [
-        NO_TEXT if ABSENT in shape else texts[f"[{', '.join(map(str, shape))}]"] for shape in sides
+        NO_TEXT if ABSENT in shape else texts[f"[{', '.join(map(str, shape))}]"]
+        for shape in sizes.drop_duplicates().to_numpy().tolist()
     ]
-    return np.array(codes, np.int32)[key]
+    return np.array(codes, np.int32)[number]
 
 
 def first_equal(identifiers: np.ndarray, wanted: np.ndarray) -> np.ndarray:

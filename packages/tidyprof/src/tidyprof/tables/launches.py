@@ -55,24 +55,23 @@ def innermost(
     The outer intervals of a thread must be nested like calls. An interval may enclose an interval
     with equal times.
     """
+    start, end = (np.concatenate(times) for times in zip(outer, inner, strict=True))
+    owners = pd.DataFrame(
+        dict(enumerate(map(np.concatenate, zip(outer_threads, inner_threads, strict=True))))
+    )
+    thread = owners.groupby([0, 1], sort=False).ngroup().to_numpy()
+    # At equal times, the outer interval comes first. Intervals without a length enclose each other.
+    order, around = callers(start, np.maximum(end, start + 1), thread)
+    is_outer = order < len(outer[0])
+    end = end[order]
+    wrong = asked = np.flatnonzero(~is_outer)
+    while len(wrong := wrong[around[wrong] >= 0]):
+        tried = around[wrong]
+        wrong = wrong[~is_outer[tried] | (end[tried] < end[wrong])]
+        around[wrong] = around[around[wrong]]
     found = np.full(len(inner[0]), -1, np.int64)
-    inner_rows = _rows_of_threads(inner_threads)
-    for thread, rows in _rows_of_threads(outer_threads).items():
-        asked = inner_rows.get(thread, np.empty(0, np.int64))
-        start, end = outer[0][rows], outer[1][rows]
-        order, caller = callers(start, end, np.zeros(len(rows)))
-        start, end = start[order], end[order]
-        # Start with the last interval that started earlier. If it ended too early, try the interval
-        # around it, and so on.
-        around = np.searchsorted(start, inner[0][asked], side="right") - 1
-        while (wrong := np.flatnonzero((around >= 0) & (end[around] < inner[1][asked]))).size:
-            around[wrong] = caller[around[wrong]]
-        found[asked] = np.where(around >= 0, rows[order[around]], -1)
+    found[order[asked] - len(outer[0])] = np.where(around[asked] >= 0, order[around[asked]], -1)
     return found
-
-
-def _rows_of_threads(threads: _Threads) -> dict[tuple[int, int], np.ndarray]:
-    return pd.DataFrame(dict(enumerate(threads))).groupby([0, 1], sort=False).indices
 
 
 @dataclass(frozen=True)

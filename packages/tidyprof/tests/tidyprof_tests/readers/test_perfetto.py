@@ -160,18 +160,6 @@ def test_samples_of_the_recording(sampled):
     assert stacks["start_ns"].first().is_monotonic_increasing
 
 
-def test_depth_and_parent_of_samples_form_stacks(sampled):
-    frames = sampled.events[sampled.events["kind"] == "sample"]
-    outermost = frames["depth"] == 0
-    assert (frames["parent"].isna() == outermost).all()
-    parents = frames.loc[frames.loc[~outermost, "parent"].astype("int64")]
-    inner = frames[~outermost]
-    assert (parents["depth"].to_numpy() == inner["depth"].to_numpy() - 1).all()
-    assert (parents["sample"].to_numpy() == inner["sample"].to_numpy()).all()
-    assert (parents["start_ns"].to_numpy() == inner["start_ns"].to_numpy()).all()
-    assert frames.groupby("sample")["depth"].max().eq(frames.groupby("sample").size() - 1).all()
-
-
 # Written traces
 
 

@@ -4,7 +4,6 @@ exception.
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,6 @@ from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
 from tidyprof_tests.perfetto_writer import (
     BASE,
     event,
-    kernel,
     slice_,
     small_trace,
     start,
@@ -73,58 +71,6 @@ def test_bad_content(tmp_path, what):
     path = tmp_path / "trace.pftrace"
     path.write_bytes(content)
     refusal(path, read_perfetto)
-
-
-def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):
-    parts = [*EARLIER[:200], slice_(0, 5, "zero"), slice_(BASE, BASE + 1, 99)]
-    meta = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*parts))).meta
-    assert meta["repairs"] == {
-        "dropped events at time zero": 1,
-        "dropped events with a missing name": 1,
-    }
-
-
-def test_an_unusable_begin_keeps_its_own_end(tmp_path):
-    """Its end must not close the slice around it."""
-    inner = event(w.BEGIN, BASE + 100, name=99, category="user") + event(w.END, BASE + 110)
-    outer = [
-        event(w.BEGIN, BASE + 90, name="outer", category="user"),
-        inner,
-        event(w.END, BASE + 200),
-    ]
-    events = read_perfetto(
-        w.write_trace(tmp_path / "t.pftrace", trace(*EARLIER[:100], *outer))
-    ).events
-    assert events.set_index("name").loc["outer", "duration_ns"] == 110
-
-
-@pytest.mark.parametrize("value", [2**64 - 1, 2**63, -1, "text", 0.5, True, {"a": 1}, []])
-def test_arguments_of_any_kind(tmp_path, value):
-    arguments = dict.fromkeys(
-        ("corr_id", "tid", "queue", "agent", "grid_size", "copy_bytes", "stream_ID"), value
-    )
-    path = w.write_trace(
-        tmp_path / "t.pftrace", start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **arguments)
-    )
-    row = read_perfetto(path).events.iloc[0]
-    assert row["duration_ns"] == 1
-    is_number = isinstance(value, int) and not isinstance(value, bool) and value < 2**63
-    for name in ("correlation_id", "launch_thread", "bytes", "stream"):
-        # Without a stream in the arguments it is the queue of the track.
-        assert (
-            row[name] == (value if is_number else 0)
-            if name == "stream" or is_number
-            else row[name] is pd.NA
-        )
-    assert pd.isna(row["grid"]) or row["grid"] == f"[{value}]"
-
-
-@pytest.mark.parametrize("time", [2**62 - 1, 1])
-def test_extreme_times_that_are_possible(tmp_path, time):
-    path = w.write_trace(
-        tmp_path / "t.pftrace", start(), tracks(), slice_(1, 2**53, "a"), slice_(time, time, "b")
-    )
-    assert len(read_perfetto(path).events) == 2
 
 
 # Fuzzing

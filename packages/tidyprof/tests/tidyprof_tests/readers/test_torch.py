@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof import Profile, launches, read_torch_trace
-from tidyprof.readers.torch.events import nanoseconds
+from tidyprof.readers.torch.events import _TODAY, nanoseconds
 from tidyprof.tables.launches import launching_calls
 from tidyprof_tests.chrome_writer import (
     BASE_NS,
@@ -369,43 +369,16 @@ def test_kernels_that_may_overlap_stay_as_they_are(tmp_path, beside):
     assert warnings == []
 
 
-OLD_CATEGORIES = {
-    "cpu_op": "Operator",
-    "user_annotation": "Operator",
-    "cuda_runtime": "Runtime",
-    "kernel": "Kernel",
-    "gpu_memcpy": "Memcpy",
-    "gpu_memset": "Memset",
-}
-
-
-def in_2021(events: list[TraceEvent]) -> list[TraceEvent]:
-    """The events as Kineto wrote them then."""
-    found = []
-    for event in events:
-        arguments = {
-            "external id" if name == "External id" else name: value
-            for name, value in event.arguments.items()
-        }
-        if event.category in ("cpu_op", "user_annotation"):
-            arguments = event.arguments
-        category = OLD_CATEGORIES.get(event.category, event.category)
-        found.append(dataclasses.replace(event, category=category, arguments=arguments))
-    return found
-
-
-@pytest.mark.parametrize("base_ns", [BASE_NS, None])
-def test_categories_of_old_kineto_are_read_as_todays(tmp_path, base_ns):
-    step = [
-        dataclasses.replace(event, start_ns=event.start_ns + 16 * 10**17) for event in small_step()
+def test_categories_of_old_kineto_are_read_as_todays(tmp_path):
+    step = small_step()
+    old = {"user_annotation": "Operator"} | {today: name for name, today in _TODAY.items()}
+    older = [dataclasses.replace(one, category=old.get(one.category, one.category)) for one in step]
+    tables = [
+        read_torch_trace(write_trace(tmp_path / "t.json", events)).events
+        for events in (step, older, [*older[:4], *step[4:]])
     ]
-    step = small_step() if base_ns else step
-    today = read_torch_trace(write_trace(tmp_path / "today.json", step, base_ns=base_ns))
-    older = in_2021(step)
-    for name, events in {"old": older, "mixed": [*older[:4], *step[4:]]}.items():
-        profile = read_torch_trace(write_trace(tmp_path / f"{name}.json", events, base_ns=base_ns))
-        pd.testing.assert_frame_equal(profile.events, today.events)
-        assert profile.meta["warnings"] == today.meta["warnings"] == []
+    for table in tables:
+        pd.testing.assert_frame_equal(table, tables[0])
 
 
 def test_memory_samples_become_counters(tmp_path):
@@ -427,47 +400,30 @@ def test_memory_samples_become_counters(tmp_path):
     assert counters["device"].isna().sum() == 2
 
 
-@pytest.mark.parametrize(
-    ("other", "later_ns"),
-    [({"pid": 2}, 500_000_000), ({"pid": 2}, 50_000), ({}, 500_000_000), ({}, 50_000)],
-)
-def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, other, later_ns):
+@pytest.mark.parametrize("pid", [1000, 2])
+@pytest.mark.parametrize("later_ns", [500_000_000, 50_000])
+def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, pid, later_ns):
     """Traces of two processes in one file, which may have the same number, as in containers."""
     events = []
-    for process, shift in enumerate((0, later_ns)):
+    for device, shift in enumerate((0, later_ns)):
         for number in range(1, 21):
             start = 1_000_000 + shift + 200_000 * number
-            launch = call("hipLaunchKernel", start, 5_000, number)
-            owner = TraceEvent(
-                "cpu_op", f"op{process}", start, 6_000, arguments={"External id": number}
-            )
-            events += [
-                TraceEvent(**(vars(event) | (other if process else {})))
-                for event in (owner, launch)
-            ]
-            events.append(
-                kernel(
-                    "gemm",
-                    start + 10_000,
-                    20_000,
-                    number,
-                    device=process,
-                    **{"External id": number},
-                )
-            )
+            own = {"External id": number}
+            host = [operator(f"op{device}", start, 6_000, number)]
+            host.append(call("hipLaunchKernel", start, 5_000, number))
+            events += [dataclasses.replace(one, pid=pid if device else 1000) for one in host]
+            events.append(kernel("k", start + 10_000, 20_000, number, device=device, **own))
     profile = read_torch_trace(write_trace(tmp_path / "t.json", events))
     (warning,) = profile.meta["warnings"]
     assert "20 calls" in warning
     assert launches(profile)["delay_ns"].tolist() == [10_000] * 40
-    found = launching_calls(profile.events)
-    assert len(found[0]) == 40
+    event, launch = launching_calls(profile.events)
     starts = profile.events["start_ns"].to_numpy()
-    assert (starts[found[0]] - starts[found[1]] == 10_000).all()
-    if other:
-        process = profile.device_events.groupby("device")["process"].unique()
-        assert [numbers.tolist() for numbers in process] == [[1000], [2]]
-        operators = profile.device_events.groupby("device")["operator"].unique()
-        assert [names.tolist() for names in operators] == [["op0"], ["op1"]]
+    assert (starts[event] - starts[launch]).tolist() == [10_000] * 40
+    if pid == 2:
+        owners = profile.device_events.groupby("device")[["process", "operator"]]
+        assert owners.first().to_numpy().tolist() == [[1000, "op0"], [2, "op1"]]
+        assert owners.nunique().to_numpy().tolist() == [[1, 1], [1, 1]]
 
 
 # Properties

@@ -53,11 +53,11 @@ also matches backslashes in other places, with and without a valid escape.
 """
 
 _MEMBER = re.compile(r'"(ph|pid)"\s*:')
-_SPACE = re.compile(r"[ \t\r\n]*")
+_LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EMPTY_LIST = b'"traceEvents": []'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder(strict=False)
 _INVALID = (ValueError, IndexError, RecursionError, OverflowError)
-_OTHER_FILE = "pass the file that torch.profiler's export_chrome_trace writes"
 
 _Batch = tuple[list[Event], bytes]
 
@@ -106,8 +106,7 @@ class ChromeTrace(Generic[Event]):
                 self._decoded += len(batch[0])
                 yield batch
             elif self._complete:
-                where = f"after event {self._decoded} of the event list"
-                raise self._unreadable(self._text.decode("utf-8", "replace"), where)
+                raise self._broken()
             else:
                 self._read_more()
         self._read_members_after()
@@ -126,6 +125,14 @@ class ChromeTrace(Generic[Event]):
             if size > MAXIMUM_UNDIVIDED_BYTES and len(collected) > 2:
                 raise self._malformed(f"no event ends within {size} bytes")
         self._text = b"".join(collected)
+
+    def _broken(self) -> ProfileReadError:
+        where = f"after event {self._decoded} of the event list"
+        try:
+            _DECODER.raw_decode(self._text.decode("utf-8", "replace"))
+        except _INVALID as error:
+            return self._unreadable(where, error)
+        return self._malformed(where)
 
     def _next(self, decode: Callable[[bytes], _Batch | None]) -> _Batch | None:
         """Return the events up to a boundary between events, or up to the end of the list. Return
@@ -188,67 +195,59 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _read_members_before(self) -> None:
-        found = None
-        while found is None:
+        while True:
             self._read_more()
-            # Bytes of an incomplete character become surrogates, which become the same bytes again.
-            text = self._text.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
-            start = _SPACE.match(text).end()
-            if text[start : start + 1] not in ("{", ""):
-                what = "a bare list of events" if text[start] == "[" else "text that isn't JSON"
-                raise ProfileReadError(
-                    self.path,
-                    f"the file contains {what} instead of a JSON object",
-                    "another tool wrote the file",
-                    _OTHER_FILE,
-                )
-            if self._complete and start == len(text):
-                raise ProfileReadError(self.path, *EMPTY)
-            try:
-                position, found = _read_members(text, start + 1, self.metadata)
-            except _INVALID as error:
-                if self._complete:
-                    raise self._unreadable(text, "before the event list starts", error) from None
-        if not found:
-            raise ProfileReadError(
-                self.path,
-                f"the JSON object has no list named {EVENT_LIST!r}",
-                "the file isn't a Chrome trace (it could be a configuration file or a table)",
-                _OTHER_FILE,
-            )
-        self._text = ("[" + text[position:]).encode("utf-8", "surrogateescape")
+            text = self._text.removeprefix(_BYTE_ORDER_MARK).lstrip()
+            for start in islice(_LIST_START.finditer(text), _CANDIDATES_TRIED):
+                # The text before the list is an object unless the list is inside another member.
+                try:
+                    self.metadata = _loaded(text[: start.start()] + _EMPTY_LIST + b"}")
+                except _INVALID:
+                    continue
+                self._text = b"[" + text[start.end() :]
+                return
+            if self._complete or text[:1] not in (b"{", b""):
+                raise self._no_event_list(text)
+
+    def _no_event_list(self, text: bytes) -> ProfileReadError:
+        if not text:
+            return ProfileReadError(self.path, *EMPTY)
+        try:
+            is_object = isinstance(_loaded(text), dict)
+        except _INVALID as error:
+            if text[:1] == b"{":
+                return self._unreadable("before the event list starts", error)
+            is_object = False
+        found = f"the JSON object has no list named {EVENT_LIST!r}"
+        return ProfileReadError(
+            self.path,
+            found if is_object else "the file doesn't contain a JSON object",
+            "the file isn't a Chrome trace (it could be a list, a configuration file or a table)",
+            "pass the file that torch.profiler's export_chrome_trace writes",
+        )
 
     def _read_members_after(self) -> None:
         while not self._complete:
             self._read_more()
-        text = self._text.decode("utf-8", "surrogateescape")
+        text = self._text
         if self.mended:
-            text = _UNESCAPED.sub(_escaped, text)
+            text = _UNESCAPED.sub(_escaped, text.decode("utf-8", "surrogateescape")).encode(
+                "utf-8", "surrogateescape"
+            )
+        if _LIST_START.search(text):
+            raise self._malformed("another event list follows")
         try:
-            start = _SPACE.match(text).end()
-            end, found = start + 1, text[start] != "}"
-            if text[start] == ",":
-                end, found = _read_members(text, start + 1, self.metadata)
+            self.metadata |= _loaded(b"{" + _EMPTY_LIST + text)
         except _INVALID as error:
-            raise self._unreadable(text, "after the event list", error) from None
-        if found or text[end:].strip():
-            raise self._malformed("more text follows the end of the trace")
+            raise self._unreadable("after the event list", error) from None
+        del self.metadata[EVENT_LIST]
 
-    def _unreadable(
-        self, text: str, where: str, error: Exception | None = None
-    ) -> ProfileReadError:
+    def _unreadable(self, where: str, error: Exception) -> ProfileReadError:
         """Return the error for text that ends too early or isn't valid JSON."""
-        if error is None:
-            try:
-                _DECODER.raw_decode(text)
-            except _INVALID as found:
-                error = found
         if isinstance(error, json.JSONDecodeError):
-            ends_early = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        else:
-            ends_early = isinstance(error, IndexError)
-        if ends_early:
-            return ProfileReadError(self.path, f"the trace ends {where}", *CUT_SHORT)
+            end = len(error.doc.rstrip())
+            if error.pos >= end or error.msg.startswith("Unterminated"):
+                return ProfileReadError(self.path, f"the trace ends {where}", *CUT_SHORT)
         return self._malformed(f"{getattr(error, 'msg', error)}, {where}")
 
     def _malformed(self, finding: str) -> ProfileReadError:
@@ -261,15 +260,17 @@ class ChromeTrace(Generic[Event]):
         )
 
     def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
-        place = re.search(r"\$\[(\d+)\]\.?([\w.]*)", str(error))
-        member = f", member {place[2]!r}" if place and place[2] else ""
-        where = f" in event {self._decoded + int(place[1])}{member}" if place else ""
         return ProfileReadError(
             self.path,
-            f"{str(error).partition(' - at')[0]}{where}",
+            f"{error} (counted from event {self._decoded})",
             "another tool wrote or changed this trace",
             "pass the original file from torch.profiler",
         )
+
+
+def _loaded(text: bytes) -> Any:
+    # Bytes of an incomplete character become surrogates.
+    return json.loads(text.decode("utf-8", "surrogateescape"), strict=False)
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -296,35 +297,3 @@ def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
         match = _BOUNDARY.search(text, max(0, start - _BOUNDARY_WIDTH), start)
         if match:
             yield match.start() + 1, start
-
-
-def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
-    """Read `"key": value` pairs of an object into `members`, starting at `position`.
-
-    Return the position after the event list's opening bracket and True. If there is no event list,
-    return the position after the object's closing brace and False. Raises ValueError or IndexError
-    if the text is incomplete or invalid.
-    """
-
-    def skip(expected: str = "") -> str:
-        """Go to the next character that isn't white space, and behind it if it is expected."""
-        nonlocal position
-        position = _SPACE.match(text, position).end()
-        found = text[position]
-        if found in expected:
-            position += 1
-        elif expected:
-            raise json.JSONDecodeError(f"{expected!r} is missing", text, position)
-        return found
-
-    if skip() == "}" and not members:
-        return position + 1, False
-    while True:
-        skip()
-        key, position = _DECODER.raw_decode(text, position)
-        skip(":")
-        if skip() == "[" and key == EVENT_LIST:
-            return position + 1, True
-        members[key], position = _DECODER.raw_decode(text, position)
-        if skip(",}") == "}":
-            return position, False
