@@ -127,7 +127,7 @@ def _of_folder(
     jobs: int | None,
     broken: Broken,
 ) -> list[ReadFile]:
-    found = [*_read(files, mark, jobs, broken, root=folder, progress=False).values()]
+    found = [*_read(files, mark, jobs, broken, root=folder).values()]
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
     ranks = [rank for member in members for rank in member.extent.ranks]

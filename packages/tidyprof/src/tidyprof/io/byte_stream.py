@@ -105,16 +105,10 @@ Piece = TypeVar("Piece", bound=Sized)
 
 
 class ByteStream:
-    """The uncompressed content of one file.
-
-    - position: the number of stored bytes that have been read.
-    - size: the total number of stored bytes.
-    """
+    """The uncompressed content of one file."""
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> None:
         self.path = path
-        self.position = 0
-        self.size = 0
         self._maximum_bytes = maximum_bytes
 
     def chunks(self) -> Generator[bytes, None, None]:
@@ -145,13 +139,11 @@ class ByteStream:
                 # A pipe would block the reader, and a device might never end.
                 raise ProfileReadError(self.path, *NO_FILE)
             with self.path.open("rb") as file:
-                self.size = status.st_size
                 unpacked = _unpacked(file)
                 while piece := unpacked.read(at_once):
                     total += len(piece)
                     if total > self._maximum_bytes:
                         raise self._too_large()
-                    self.position = file.tell()
                     yield piece
         except FileNotFoundError:
             raise ProfileReadError(self.path, *MISSING) from None

@@ -1,19 +1,16 @@
-"""Wrappers for file readers. The wrappers convert system errors to ProfileReadError, show a
-progress bar, and find folder entries that aren't regular files.
+"""A wrapper for file readers that converts system errors to ProfileReadError, and a search for
+folder entries that aren't regular files.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import wraps
 from os import PathLike
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError, missing_extra
 
@@ -43,39 +40,6 @@ def _kind(entry: Path) -> str:
         return "a folder instead of a file"
     # pathlib says that a broken link doesn't exist.
     return "a pipe, socket or device" if entry.exists() else "a broken link"
-
-
-PROGRESS_AFTER_SECONDS = 2
-"""Delay in seconds before a progress bar appears."""
-
-
-@contextmanager
-def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Show a progress bar while these files are read. Yield a function that must be called with the
-    number of bytes that were read.
-    """
-    if not ((sys.stderr is not None and sys.stderr.isatty()) if progress is None else progress):
-        yield lambda consumed: None
-        return
-    size = sum(file.stat().st_size for file in files if file.is_file())
-    delay = PROGRESS_AFTER_SECONDS if progress is None else 0
-    # Imported only if a bar is shown.
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task("reading", total=size)
-    shown_from = time.monotonic() + delay
-
-    def consume(count: int) -> None:
-        bar.advance(task, count)
-        if time.monotonic() >= shown_from:
-            bar.start()
-
-    try:
-        yield consume
-    finally:
-        bar.live.stop()
 
 
 Options = ParamSpec("Options")

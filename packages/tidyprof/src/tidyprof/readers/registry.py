@@ -84,7 +84,6 @@ class ReadOptions(TypedDict, total=False):
     origin: Origin | None
     maximum_bytes: int | None
     python_functions: bool
-    progress: bool | None
     root: str | PathLike[str] | None
     time_zone: str | None
     only: Collection[Path] | None
@@ -98,7 +97,6 @@ def read(
     origin: Origin | None = None,
     maximum_bytes: int | None = None,
     python_functions: bool = False,
-    progress: bool | None = None,
     root: str | PathLike[str] | None = None,
     time_zone: str | None = None,
     only: Collection[Path] | None = None,
@@ -114,13 +112,11 @@ def read(
     - maximum_bytes: maximum size of an uncompressed file. None means the reader's default.
     - python_functions: True to read the Python functions in a torch trace as well. Other formats
       ignore this option.
-    - progress: True to show a progress bar. Only the readers for torch, Perfetto and rocprof-sys
-      support this option.
     - root: see `read_torch_trace`.
     - time_zone: see `read_system`.
     - only: see `read_rocprofv3`.
 
-    Raises TypeError if one of the options `rank`, `progress`, `root`, `time_zone` and `only` is
+    Raises TypeError if one of the options `rank`, `root`, `time_zone` and `only` is
     passed but the format doesn't support it. The readers for rocprof-compute, rocprof 1 and system
     monitors don't support `rank`.
 
@@ -137,7 +133,6 @@ def read(
         "origin": origin,
         "maximum_bytes": maximum_bytes,
         "python_functions": python_functions,
-        "progress": progress,
         "root": root,
         "time_zone": time_zone,
         "only": only,

@@ -175,18 +175,13 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
     for file, reason in meta.get("ignored_files", {}).items():
         name = Path(file).name
         if not name.endswith(f"{MARK}.json") and not ABOUT_RUN.fullmatch(name):
-            by_reason.setdefault(reason, []).append(Path(file).name)
-    own = [reason for reason in by_reason if reason.startswith(OWN)]
-    if len(own) > 1:
-        others = [name for reason in own for name in by_reason.pop(reason)]
-        by_reason["separate profiles by other tools"] = others
+            kind = "separate profiles by other tools" if reason.startswith(OWN) else reason
+            by_reason.setdefault(kind, []).append(name)
     if not by_reason:
         return []
-    number = sum(map(len, by_reason.values()))
-    count = f" ({number} in total)" if number > 1 else ""
     ordered = sorted(by_reason.items(), key=lambda one: one[0] != SAME)
     listed = "; ".join(f"{_some(names)} ({reason})" for reason, names in ordered)
-    return [f"not read{count}: {listed}"]
+    return [f"not read ({sum(map(len, by_reason.values()))} in total): {listed}"]
 
 
 def warning_lines(meta: Mapping[str, Any]) -> list[str]:

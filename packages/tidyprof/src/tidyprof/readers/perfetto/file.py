@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +72,13 @@ _NO_GPU_EVENTS = {
 REPEATED_CALLS = "calls repeated on their stream's track"
 
 
-def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
-    """Read one trace.
-
-    - advance: function that is called with the number of bytes read since the last call
-    """
-    stream = ByteStream(path, maximum_bytes)
+def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
+    """Read one trace. Raises ProfileReadError if it can't be read."""
     decoder = Decoder(path, texts)
-    count = reported = 0
-    for packets in batches(path, stream.chunks()):
+    count = 0
+    for packets in batches(path, ByteStream(path, maximum_bytes).chunks()):
         decoder.add(packets)
         count += len(packets)
-        advance(stream.position - reported)
-        reported = stream.position
     if not count:
         raise ProfileReadError(path, *EMPTY)
     tracks = track_table(decoder)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.guard import guarded, progress_bar
+from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.decoder import text
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import sorted_files
@@ -34,7 +34,6 @@ def read_perfetto(
     *,
     rank: int | None = None,
     origin: Origin | None = None,
-    progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
     """Read a Perfetto trace, such as a `.pftrace` file from rocprofv3 or a `perfetto-trace-*.proto`
@@ -44,8 +43,6 @@ def read_perfetto(
       subfolders. For example, rocprofv3 creates a subfolder for each host.
     - rank: see `tidyprof.read`.
     - origin: see `tidyprof.read`.
-    - progress: True to show a progress bar on stderr. By default, a terminal shows the bar if
-      reading takes more than two seconds.
     - maximum_bytes: see `tidyprof.read`.
 
     `events` has one row per slice and instant event. The frames of call-stack samples are also
@@ -95,29 +92,20 @@ def read_perfetto(
     path = Path(path)
     files, others = _files_of_folder(path) if path.is_dir() else ([path], [])
     texts = Codes()
-    parts = read_traces(path, files, texts, progress, maximum_bytes)
+    parts = read_traces(path, files, texts, maximum_bytes)
     refuse_repeated(path, parts)
     parts = selected_rank(path, parts, rank)
     parts[0].ignored |= dict.fromkeys(others, FOREIGN)
     return profile_of(parts, map(text, texts), merged_facts(parts), origin)
 
 
-def read_traces(
-    path: Path,
-    files: Sequence[Path],
-    texts: Codes,
-    progress: bool | None,
-    maximum_bytes: int,
-) -> list[Part]:
+def read_traces(path: Path, files: Sequence[Path], texts: Codes, maximum_bytes: int) -> list[Part]:
     """Read the given trace files from the folder `path`. The first part lists files without events
     in `ignored`. Raises ProfileReadError in the same cases as `read_perfetto`.
 
     - texts: collects strings and their codes. The function `text` decodes these strings.
     """
-    with progress_bar(files, progress) as advance:
-        parts, nothing = read_recorded(
-            files, lambda file: read_file(file, texts, maximum_bytes, advance)
-        )
+    parts, nothing = read_recorded(files, lambda file: read_file(file, texts, maximum_bytes))
     for part in parts:
         part.rank = rank_in_name(part.path, path)
         part.ignored |= nothing

@@ -54,7 +54,6 @@ def read_rocprof_sys(
     *,
     rank: int | None = None,
     origin: Origin | None = None,
-    progress: bool | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
     """Read the Perfetto traces and profile tables from rocprof-sys.
@@ -64,7 +63,6 @@ def read_rocprof_sys(
     - rank: the only rank to read. If the files and their names contain no rank, this rank is
       assigned.
     - origin: origin of the profile, or None if it is unknown.
-    - progress: see `read_perfetto`.
     - maximum_bytes: see `read_perfetto`.
 
     `events` and `counters` contain the same tables as in `read_perfetto`, for all processes.
@@ -112,7 +110,7 @@ def read_rocprof_sys(
     """
     path, texts = Path(path), Codes()
     trace_paths, table_files, metadata = _find(path)
-    traces = read_traces(path, trace_paths, texts, progress, maximum_bytes)
+    traces = read_traces(path, trace_paths, texts, maximum_bytes)
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)

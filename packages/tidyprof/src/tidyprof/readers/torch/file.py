@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,28 +103,16 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
     return names
 
 
-def read_file(
-    path: Path,
-    texts: Codes,
-    python_functions: bool,
-    maximum_bytes: int,
-    advance: Callable[[int], Any],
-) -> TracePart:
+def read_file(path: Path, texts: Codes, python_functions: bool, maximum_bytes: int) -> TracePart:
     """Read one trace.
-
-    - advance: function that is called with the number of bytes read since the last call
 
     Raises ProfileReadError if the file isn't a valid torch.profiler trace.
     """
-    stream = ByteStream(path, maximum_bytes)
     collected = EventColumns(texts, python_functions)
-    reported = 0
-    with closing(stream.chunks()) as chunks:
+    with closing(ByteStream(path, maximum_bytes).chunks()) as chunks:
         trace = ChromeTrace(path, chunks, decode_events)
         for events, text in trace.batches():
             collected.add(events, text)
-            advance(stream.position - reported)
-            reported = stream.position
     _refuse_other_tools(path, collected)
     part = _assembled(path, trace.metadata, collected)
     if trace.tolerated:

@@ -57,7 +57,7 @@ from typing import Any
 
 from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_or_nothing
-from tidyprof.io.guard import guarded, no_files, progress_bar
+from tidyprof.io.guard import guarded, no_files
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TracePart, read_file
 from tidyprof.readers.torch.recognition import candidates, is_json, is_trace
@@ -191,7 +191,6 @@ def read_torch_trace(
     *,
     rank: int | None = None,
     origin: Origin | None = None,
-    progress: bool | None = None,
     python_functions: bool = False,
     root: str | PathLike[str] | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
@@ -203,8 +202,6 @@ def read_torch_trace(
       TraceFuse merged.
     - rank: the only rank to read. If the file contains no rank, this rank is assigned.
     - origin: origin of the profile, or None if it is unknown.
-    - progress: True to show a progress bar on stderr. By default, a terminal shows the bar if
-      reading takes more than two seconds.
     - python_functions: True to keep the Python call stack (`with_stack=True`) as annotations. By
       default, these events are only counted, because most events in such a file belong to the call
       stack.
@@ -219,8 +216,7 @@ def read_torch_trace(
     path = Path(path)
     files, ignored = files_of_folder(path) if path.is_dir() else ([path], [])
     texts = no_texts()
-    with progress_bar(files, progress) as advance:
-        parts = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
+    parts = [read_file(file, texts, python_functions, maximum_bytes) for file in files]
     for part in parts:
         if part.ranks() == {None}:
             part.records.columns.pop("rank", None)
