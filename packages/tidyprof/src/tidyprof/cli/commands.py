@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
 from tidyprof.analyses.budget import budget_parts, link_warnings, part_words, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import four_digits, result, start_and_end
+from tidyprof.analyses.common import start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.memory import memory_blocks
@@ -25,7 +25,6 @@ from tidyprof.cli.isa import isa
 from tidyprof.cli.output import (
     FORMATS,
     MUTED_STYLE,
-    Column,
     cannot_write,
     check_targets,
     columns_of,
@@ -37,7 +36,6 @@ from tidyprof.cli.output import (
     show,
     show_facts,
     showing,
-    texts,
     warn,
     with_origin,
 )
@@ -47,26 +45,12 @@ from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import DEVICE_KINDS, ORDER, Profile
 from tidyprof.tables.profiles import warning_lines
 
-SUMMARY_COLUMNS = {
-    **dict.fromkeys(("tool", "tool_version", "gpu", "rocm", "torch"), "string"),
-    **dict.fromkeys(("rank", "device"), "Int32"),
-    **dict.fromkeys(("span_ns", "busy_ns", "sum_ns"), "Int64"),
-    **dict.fromkeys(("busy_percent", "sum_percent"), "Float64"),
-    **dict.fromkeys(("streams", "events"), "Int64"),
-    "steps": "int64",
-    "median_step_ns": "Float64",
-}
-"""The columns of the exported summary. The table has one row per device. A file without device
-events has one row.
-"""
-
 TOP_IN_TERMINAL = 20
 """The default number of table rows on a terminal. Pipes and files receive all rows."""
 
 TOP_IN_SUMMARY = 5
 """The maximum number of kernels or operators in a summary."""
 
-_MAX_DEVICES = 8
 _MEBIBYTE = 2**20
 _GIGABYTE = 10**9
 _UNMARKED = (
@@ -138,24 +122,30 @@ def _show_table(table: pd.DataFrame, options: Namespace, profiles: Sequence[Prof
     shown = _top(table, vars(options).get("top", 0))
     parts = [part for part in budget_parts(table) if table[f"{part}_ns"].any()]
     headings = HEADINGS[name] | {f"{part_words(part)} ms": f"{part}_ns" for part in parts}
-    headings = {
-        heading: column
-        for heading, column in headings.items()
-        if column in shown and shown[column].notna().any()
-    }
     if len(shown):
-        show(columns_of(shown, headings))
+        show(columns_of(shown, _known(headings, shown)))
     if len(shown) < len(table):
         say(f"and {len(table) - len(shown)} more. --top 0 shows all.")
     for note in notes:
         say(note, MUTED_STYLE)
 
 
+def _known(headings: dict[str, str], table: pd.DataFrame) -> dict[str, str]:
+    """Return the headings of columns that the table has and that aren't empty."""
+    return {
+        heading: column
+        for heading, column in headings.items()
+        if column in table and table[column].notna().any()
+    }
+
+
 PLACES = {"rank": "rank", "process": "process", "device": "device"}
 HEADINGS = {
     "kernels": {
         "kernel": "short_name",
+        "operator": "operator",
         "calls": "calls",
+        "self ms": "self_ns",
         "total ms": "total_ns",
         "mean µs": "mean_ns",
         "%": "percent",
@@ -170,6 +160,15 @@ HEADINGS = {
         "events": "events",
     },
     "steps": PLACES | {"step": "step", "time ms": "duration_ns"},
+    "samples": {
+        "sampled": "name",
+        "unit": "unit",
+        "device": "device",
+        "samples": "size",
+        "lowest": "min",
+        "mean": "mean",
+        "highest": "max",
+    },
     "compare": {
         "kernel": "short_name",
         "operator": "operator",
@@ -226,13 +225,6 @@ def _only_sums(profile: Profile, lacking: str) -> str:
     )
 
 
-def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
-    """Return the tool's kernel totals over all ranks and processes, the largest first."""
-    table = stated_kernels(profile)
-    headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
-    return columns_of(_top(table, top), headings) if len(table) else []
-
-
 def _convert(options: Namespace) -> None:
     check_targets(options)
     try:
@@ -253,17 +245,16 @@ def _convert(options: Namespace) -> None:
 
 
 def _summary(options: Namespace) -> None:
-    check_targets(options)
-    tables = []
     for number, path in enumerate(options.files):
         profile = _read_selected(path, options)
-        occupancy, marked = busy(profile), _marked(path, profile, options.step_marker)
-        with showing(options):
-            if number:
-                say("")
-            _show_summary(path, profile, occupancy, marked, _part_of(options))
-        tables.append(of_file(_summary_table(profile, occupancy, marked), path))
-    export(tables, options)
+        marked = _marked(path, profile, options.step_marker)
+        if number:
+            say("")
+        say(path, "bold")
+        show_facts(_summary_facts(profile, marked, _part_of(options)))
+        for headings, table in _summary_tables(profile):
+            say("")
+            show(columns_of(table, _known(headings, table)))
 
 
 def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFrame:
@@ -273,41 +264,16 @@ def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFram
         raise UserError(f"{path}: {error}") from None
 
 
-def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
-    """Return the summary of a profile, with SUMMARY_COLUMNS.
-
-    - occupancy, marked: the tables that `busy` and `steps` return for the profile.
-    """
-    table = (occupancy if len(occupancy) else pd.DataFrame([{}])).assign(
-        **{key: str(profile.meta[key]) for key in list(SUMMARY_COLUMNS)[:5] if key in profile.meta},
-        steps=marked["step"].nunique(),
-        median_step_ns=marked["duration_ns"].median() if len(marked) else pd.NA,
-    )
-    return result(table.reindex(columns=list(SUMMARY_COLUMNS)), SUMMARY_COLUMNS, profile)
-
-
-def _show_summary(
-    path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame, part: str
-) -> None:
-    facts = [
-        *_source(profile),
-        *([("part", part)] if part else []),
-        *_events(profile),
-        *_memory_facts(profile),
-        *_busy_facts(occupancy),
-        ("steps", _steps_fact(marked)),
-    ]
+def _summary_facts(profile: Profile, marked: pd.DataFrame, part: str) -> Facts:
+    facts = [*_source(profile), ("part", part), *_events(profile), *_memory_facts(profile)]
+    facts.append(("steps", _steps_fact(marked)))
     if profile.events["rank"].nunique() > 1:
         facts.append(("waiting", _waiting_fact(profile)))
     facts.append(("origin", str(profile.origin)))
-    facts += [
-        ("repaired", f"{repair}: {count:,}")
-        for repair, count in profile.meta.get("repairs", {}).items()
-    ]
+    for repair, count in profile.meta.get("repairs", {}).items():
+        facts.append(("repaired", f"{repair}: {count:,}"))
     facts += [("warning", warning) for warning in warning_lines(profile.meta)]
-    say(path, "bold")
-    show_facts(facts)
-    _show_top(profile)
+    return [(label, text) for label, text in facts if text]
 
 
 def _waiting_fact(profile: Profile) -> str:
@@ -373,33 +339,6 @@ def _memory_facts(profile: Profile) -> Facts:
     return facts
 
 
-def _busy_facts(occupancy: pd.DataFrame) -> Facts:
-    if not len(occupancy):
-        return [("busy", "there are no device events")]
-    if len(occupancy) > _MAX_DEVICES:
-        share = occupancy["busy_percent"]
-        return [
-            (
-                "busy",
-                (
-                    f"{len(occupancy)} devices, between {share.min():.1f}% and {share.max():.1f}%"
-                    " of the time from each device's first event to its last event"
-                ),
-            )
-        ]
-    facts = []
-    for row in occupancy.itertuples():
-        places = (("rank", row.rank), ("device", row.device))
-        place = ", ".join(f"{word} {value}" for word, value in places if not pd.isna(value))
-        text = (
-            f"{row.busy_percent:.1f}%, {_duration(row.busy_ns)} of the"
-            f" {_duration(row.span_ns)} from its first to its last event"
-            f" (durations add up to {_duration(row.sum_ns)})"
-        )
-        facts.append(("busy", f"{place}: {text}" if place else text))
-    return facts
-
-
 def _steps_fact(marked: pd.DataFrame) -> str:
     if not len(marked):
         return _UNMARKED
@@ -410,66 +349,33 @@ def _steps_fact(marked: pd.DataFrame) -> str:
     return f"{numbers}, {each}on the host, as recorded), {marked.attrs['steps']}"
 
 
-def _show_top(profile: Profile) -> None:
-    """Show the largest kernels. In a profile without kernels, show operators or monitor samples."""
-    found = kernels(profile)
-    headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
-    if not len(found):
-        found = operators(profile)
-        headings = {"operator": "name", "calls": "calls", "self ms": "self_ns", "%": "percent"}
-    if len(found):
-        say("")
-        show(columns_of(found.head(TOP_IN_SUMMARY), headings))
-    elif sums := _sums(profile, TOP_IN_SUMMARY):
-        say("")
-        show(sums)
-    elif len(profile.counters):
-        say("")
-        show(_sampled(profile.counters))
-
-
-def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
-    """Return a table with the means of monitor samples.
-
-    For several devices, return the smallest and the largest mean. A mean over all devices would
-    hide a busy device if other devices are idle.
+def _summary_tables(profile: Profile) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    """Yield the busy time of each device and the largest kernels. Without kernels, yield the
+    largest operators, totals of the tool, or samples of a monitor.
     """
-    keys = ["name", "unit"]
-    counters = _in_gigabytes(counters)
-    of_device = counters.groupby([*keys, "device"], observed=True, dropna=False)["value"].mean()
-    means = (
-        of_device.groupby(keys, observed=True, dropna=False)
-        .agg(["min", "max", "size"])
-        .reset_index()
-    )
-    grouped = counters.groupby(keys, observed=True, dropna=False)["value"]
-    found = (
-        grouped.agg(samples="size", lowest="min", highest="max").reset_index().merge(means, on=keys)
-    )
-    found["mean"] = [
-        " to ".join(dict.fromkeys((four_digits(row["min"]), four_digits(row["max"]))))
-        for row in found.to_dict("records")
-    ]
-    several = {"devices": "size"} if (found["size"] > 1).any() else {}
-    unit = Column("unit", texts(found["unit"], str), is_text=True)
-    return [
-        Column("sampled", found["name"].astype(str).tolist(), is_text=True),
-        *([unit] if any(unit.values) else []),
-        *columns_of(found, several | {"samples": "samples"}),
-        Column("lowest", texts(found["lowest"], four_digits)),
-        Column("mean of each" if several else "mean", found["mean"].tolist()),
-        Column("highest", texts(found["highest"], four_digits)),
-    ]
+    if len(occupancy := busy(profile)):
+        yield HEADINGS["busy"], occupancy
+    found = kernels(profile)
+    if not len(found):
+        found = operators(profile).rename(columns={"name": "operator"})
+    if not len(found):
+        found = stated_kernels(profile)
+    if len(found):
+        yield HEADINGS["kernels"], found.head(TOP_IN_SUMMARY)
+    elif len(profile.counters):
+        keys = ["name", "unit", "device"]
+        samples = _in_gigabytes(profile.counters).groupby(keys, observed=True, dropna=False)
+        table = samples["value"].agg(["size", "min", "mean", "max"]).reset_index()
+        yield HEADINGS["samples"], table
 
 
 def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
     """Convert large byte counts in the samples to GB."""
-    amounts = counters["unit"].eq("bytes")
-    large = counters["name"][amounts & counters["value"].ge(_GIGABYTE)]
-    chosen = amounts & counters["name"].isin(large)
+    is_large = counters["unit"].eq("bytes") & counters["value"].ge(_GIGABYTE)
+    chosen = counters["unit"].eq("bytes") & counters["name"].isin(counters["name"][is_large])
     return counters.assign(
         unit=counters["unit"].astype("string").mask(chosen, "GB"),
-        value=counters["value"].astype(float).mask(chosen, counters["value"] / _GIGABYTE),
+        value=counters["value"].mask(chosen, counters["value"] / _GIGABYTE),
     )
 
 

@@ -21,7 +21,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidyprof.analyses.common import join
+from tidyprof.analyses.common import four_digits, join
 from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError, missing_extra, one_line
 from tidyprof.escaping import csv_text, printable, with_minus
@@ -93,7 +93,7 @@ def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]
 
 
 def _count(value: float) -> str:
-    return f"{value:,.1f}".removesuffix(".0")
+    return f"{value:,.0f}" if float(value).is_integer() else four_digits(value)
 
 
 def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:

@@ -67,7 +67,7 @@ OF_MORE_THAN_A_PROFILE = {
 def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path, ...]]:
     """Each command, and what it does in another way. other -- the recording to compare with."""
     yield "summary", path, "--steps", "1"
-    yield "summary", path, "--json", folder / "summary.json"
+    yield "summary", path
     yield "table", "kernels", path, "--top", "3", "--csv", folder / "kernels.csv"
     yield "table", "busy", path
     yield "table", "steps", path
