@@ -16,7 +16,7 @@ from tidyprof_tests import chrome_writer as chrome
 from tidyprof_tests import perfetto_writer as perfetto
 from tidyprof_tests import rocprofv3_writer as rocprofv3
 from tidyprof_tests import snapshot_writer
-from tidyprof_tests.readers.test_rocprof_v1 import KERNELS
+from tidyprof_tests.readers.kit import samples
 
 CASES = Path(__file__).parent / "field_cases"
 
@@ -120,7 +120,7 @@ STATISTICS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n'
 def test_names_without_quotes_in_statistics_of_rocprof_keep_their_commas(tmp_path, first):
     rows = "void k<For<V<int**>, 4u> >(For<b>),2,542000,271000,51.2\nk<int, true>,2,6,3,48.8\n"
     (tmp_path / "results.stats.csv").write_text(STATISTICS + first + rows)
-    (tmp_path / "results.csv").write_bytes(KERNELS)
+    (tmp_path / "results.csv").write_bytes(samples()["rocprof_v1-results"].content)
     table = tidyprof.read(tmp_path).meta["stats"]["kernel"]
     assert table[["name", "total_ns"]].values.tolist()[-2:] == [
         ["void k<For<V<int**>, 4u> >(For<b>)", 542000],

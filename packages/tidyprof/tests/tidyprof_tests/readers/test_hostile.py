@@ -27,7 +27,8 @@ from tidyprof.tables.damage import outlying, repeated
 from tidyprof.tables.records import Records
 from tidyprof_tests.chrome_writer import kernel, small_step, trace_text, write_trace
 from tidyprof_tests.perfetto_writer import small_trace
-from tidyprof_tests.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input
+from tidyprof_tests.readers import test_rocprof_sys
+from tidyprof_tests.readers.kit import samples
 from tidyprof_tests.rpd_writer import TABLES, RpdWriter, small_file
 
 
@@ -111,7 +112,7 @@ def test_a_marker_without_a_text(tmp_path):
 
 
 def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
-    (tmp_path / "x_results.json").write_bytes(test_rocprofv3_bad_input.RESULTS)
+    (tmp_path / "x_results.json").write_bytes(samples()["rocprofv3_json-results"].content)
     profile = tidyprof.read(tmp_path)
     events = profile.events.assign(
         name=profile.events["name"].where(profile.events["kind"] != "kernel")
@@ -146,7 +147,7 @@ def test_a_line_without_end(name, content, pack, tmp_path):
         ("1_marker_api_trace.csv", MARKER.encode()),
         ("log.csv", b"timestamp,gpu,power_w,gpu_use_percent,gfx_clk\n1700000000,0,100,50,900\n"),
         ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
-        ("results.csv", test_rocprof_v1.SEEDS["results.csv"]),
+        ("results.csv", samples()["rocprof_v1-results"].content),
     ],
 )
 def test_lines_without_content(name, content, pack, tmp_path):
@@ -157,7 +158,7 @@ def test_lines_without_content(name, content, pack, tmp_path):
 @pytest.mark.parametrize("name", ["x_results.json", "log.json", "wall_clock-1.json"])
 def test_a_text_without_end(name, tmp_path):
     sound = {
-        "x_results.json": test_rocprofv3_bad_input.RESULTS,
+        "x_results.json": samples()["rocprofv3_json-results"].content,
         "log.json": amd_smi(0).encode(),
         "wall_clock-1.json": (
             test_rocprof_sys.document("wall_clock", test_rocprof_sys.TREE).encode()
@@ -306,11 +307,14 @@ def doubled(name: str) -> bytes:
     if name == "torch":
         trace = json.loads(trace_text(small_step()))
         return json.dumps(trace | {"traceEvents": 2 * trace["traceEvents"]}).encode()
-    header, _, rows = test_rocprofv3_bad_input.SEEDS.get(name, COPIES).partition(b"\n")
+    subject = name.removeprefix("1_").removesuffix("_trace.csv")
+    sample = f"rocprofv3_csv-{subject if subject == 'marker_api' else name[2:-4]}"
+    content = COPIES if subject == "memory_copy" else samples()[sample].content
+    header, _, rows = content.partition(b"\n")
     return header + b"\n" + 2 * rows
 
 
-DOUBLED = [name for name in test_rocprofv3_bad_input.SEEDS if name.endswith("_trace.csv")]
+DOUBLED = ["1_kernel_trace.csv", "1_marker_api_trace.csv"]
 
 
 @pytest.mark.parametrize("name", ["perfetto", "torch", "1_memory_copy_trace.csv", *DOUBLED])
@@ -455,8 +459,7 @@ def test_an_outlying_event_lasts_a_thousand_times_as_long_as_the_rest(others_s, 
 
 
 def test_a_kernel_of_sixteen_days_among_microseconds(tmp_path):
-    trace = test_rocprofv3_bad_input.TRACE
-    first = test_rocprofv3_bad_input.FIRST
+    trace, first = samples()["rocprofv3_csv-kernel_trace"].content, b"1550151853000100"
     days = str(int(first) - 16 * 86400 * 10**9).encode()
     (tmp_path / "1_kernel_trace.csv").write_bytes(trace.replace(first, days, 1))
     assert "1 that last a thousand times" in refused(tidyprof.read, tmp_path)

@@ -4,14 +4,13 @@ outputs.
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 
 from tidyprof import Origin
 from tidyprof.readers.rocprof_v1.reader import read_rocprof_v1
-from tidyprof_tests.damage import refusal
+from tidyprof_tests.readers.kit import samples
 
 RECORDING = "rocprofv1-mi210-torch-add"
 SUBJECTS = {
@@ -28,7 +27,6 @@ STATISTICS = [
     "HSA_trace/results.hsa_stats.csv",
     "HSA_trace/results.stats.csv",
 ]
-START_NS = 773_902_396_463_126
 
 
 @pytest.fixture(scope="session")
@@ -41,32 +39,11 @@ def entry(manifest: dict[str, dict]) -> dict:
     return manifest[RECORDING]
 
 
-# The recording
-
-
 def test_table_of_kernels(folder, entry):
     profile = read_rocprof_v1(folder / "HSA_trace" / "results.csv")
     expected = entry["truth"]["HSA_trace/results.csv"]
     (event,) = profile.events.to_dict("records")
     assert (event["name"], event["duration_ns"]) == (expected["kernel"], expected["duration_ns"])
-    with (folder / "HSA_trace" / "results.csv").open(newline="") as file:
-        (row,) = csv.DictReader(file)
-    for column, name in {
-        "device": "gpu-id",
-        "queue": "queue-id",
-        "process": "pid",
-        "launch_thread": "tid",
-        "start_ns": "BeginNs",
-        "launch_ns": "DispatchNs",
-        "lds_bytes": "lds",
-        "scratch_bytes": "scr",
-        "vgprs": "arch_vgpr",
-        "accum_vgprs": "accum_vgpr",
-        "sgprs": "sgpr",
-        "dispatch_id": "Index",
-    }.items():
-        assert event[column] == int(row[name]), column
-    assert (event["grid"], event["block"]) == ("[256]", "[256]")
 
 
 @pytest.mark.parametrize("path", STATISTICS)
@@ -101,117 +78,15 @@ def test_meta_of_a_folder(folder):
     assert not meta["warnings"]
 
 
-# Written outputs
-
-
-KERNELS_HEADER = (
-    "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,arch_vgpr,accum_vgpr,"
-    "sgpr,wave_size,sig,obj,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs"
-)
-
-
-def kernel_row(name: str, start: int, duration: int, index: int) -> list:
-    begin = START_NS + start
-    return [
-        index,
-        name,
-        2,
-        0,
-        0,
-        7,
-        8,
-        2048,
-        256,
-        512,
-        16,
-        32,
-        4,
-        48,
-        64,
-        "0x0",
-        "0x7f0d",
-        begin - 50,
-        begin,
-        begin + duration,
-        begin + duration + 9,
-        duration,
-    ]
-
-
-def kernel_table(*rows: list, header: str = KERNELS_HEADER) -> str:
-    lines = [
-        ",".join(f'"{cell}"' if isinstance(cell, str) else str(cell) for cell in row)
-        for row in rows
-    ]
-    return "\n".join([",".join(f'"{name}"' for name in header.split(",")), *lines]) + "\n"
-
-
 def test_a_barrier_is_no_kernel(tmp_path):
-    path = tmp_path / "results.csv"
-    path.write_text(
-        kernel_table(kernel_row("<barrier packet>", 0, 5, 0), kernel_row("f", 100, 11, 1))
-    )
-    profile = read_rocprof_v1(path)
-    assert profile.events["name"].tolist() == ["f"]
+    sample = samples()["rocprof_v1-results"]
+    (tmp_path / "results.csv").write_bytes(sample.content.replace(b'"f"', b'"<barrier packet>"'))
+    profile = read_rocprof_v1(tmp_path)
+    assert profile.events["name"].tolist() == ["g"]
     assert profile.meta["not_kept"] == {"BARRIER": 1}
 
 
-def test_counters(tmp_path):
-    header = f"{KERNELS_HEADER},SQ_WAVES,TA_BUSY[0]"
-    rows = [
-        [*kernel_row("f<int, 2>", 100, 11, 0), 16, 0.25],
-        [*kernel_row("g", 200, 12, 1), 8, None],
-    ]
-    (tmp_path / "results.csv").write_text(kernel_table(*rows, header=header))
-    profile = read_rocprof_v1(tmp_path)
-    found = {(c["dispatch_id"], c["name"]): c["value"] for c in profile.counters.to_dict("records")}
-    assert found == {(0, "SQ_WAVES"): 16, (0, "TA_BUSY[0]"): 0.25, (1, "SQ_WAVES"): 8}
-    first = profile.counters.iloc[0]
-    assert (first["kernel"], first["work_items"], first["workgroup_size"]) == (
-        "f<int, 2>",
-        2048,
-        256,
-    )
-    assert (first["time_ns"], first["duration_ns"], first["device"]) == (START_NS + 100, 11, 2)
-    assert profile.events["name"].tolist() == ["f<int, 2>", "g"]
-
-
 def test_counters_without_times(tmp_path):
-    path = tmp_path / "results.csv"
-    path.write_text('Index,KernelName,gpu-id,pid,tid,SQ_WAVES\n0,"f",2,7,8,16\n1,"g",2,7,8,32\n')
-    profile = read_rocprof_v1(path)
-    assert profile.counters["value"].tolist() == [16, 32]
-    assert (profile.counters["time_ns"] == 0).all()
+    profile = read_rocprof_v1(samples()["rocprof_v1-counters_without_times"].write(tmp_path))
     assert len(profile.events) == 0
     assert "time_ns is 0" in profile.meta["warnings"][0]
-
-
-# Bad input
-
-
-KERNELS = kernel_table(kernel_row("f", 100, 11, 0), kernel_row("g", 200, 12, 1)).encode()
-SEEDS = {
-    "results.csv": KERNELS,
-    "results.stats.csv": (
-        b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"f",2,10,5,100.0\n'
-    ),
-}
-
-BAD_CONTENT = {
-    "another CSV": b"step,loss\n1,2\n",
-    "a header only": KERNELS.split(b"\n")[0] + b"\n",
-    "cut in the last row": KERNELS[:-25],
-    "negative duration": KERNELS.replace(f"{START_NS + 111},".encode(), b"5,", 1),
-    "time zero": KERNELS.replace(f"{START_NS + 100},".encode(), b"0,", 1),
-    "a fraction": KERNELS.replace(f"{START_NS + 100},".encode(), b"1.5,", 1),
-    "the same dispatch twice": KERNELS.replace(b'\n1,"g"', b'\n0,"g"'),
-    "no times at all": b'"Index","KernelName","pid"\n0,"f",7\n',
-}
-
-
-@pytest.mark.parametrize("what", BAD_CONTENT)
-def test_bad_content(tmp_path, what):
-    content = BAD_CONTENT[what]
-    path = tmp_path / "results.any"
-    path.write_bytes(content)
-    refusal(path, read_rocprof_v1)

@@ -219,7 +219,7 @@ def _add_places(records: Records, columns: dict[str, np.ndarray], texts: Codes) 
         # Graph launches are annotations with an agent.
         is_of_device = on_device | (kind == KIND_CODE["annotation"])
         records["device"] = np.where(is_of_device, agent, ABSENT)
-        records["memory_device"] = np.where(on_device, ABSENT, agent)
+        records["memory_device"] = np.where(is_of_device, ABSENT, agent)
     if "thread" in columns:
         thread = columns.pop("thread")
         records["thread"] = np.where(on_device, ABSENT, thread)

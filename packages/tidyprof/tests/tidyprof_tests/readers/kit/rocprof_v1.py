@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import tidyprof
-from tidyprof_tests.readers.kit import Sample
-from tidyprof_tests.readers.test_rocprof_v1 import SEEDS
+from tidyprof_tests.readers.text_samples import text_samples
 
-SAMPLES = {
-    name.removesuffix(".csv"): Sample(name, content, tidyprof.read_rocprof_v1)
-    for name, content in SEEDS.items()
-}
+SAMPLES = text_samples("rocprof_v1", tidyprof.read_rocprof_v1)

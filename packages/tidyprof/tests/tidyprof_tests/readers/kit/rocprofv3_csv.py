@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tidyprof
-from tidyprof_tests.readers.kit import Event, Sample, Writer
-from tidyprof_tests.readers.test_rocprofv3_bad_input import SEEDS, TRACE
+from tidyprof_tests.readers.kit import Event, Writer
+from tidyprof_tests.readers.text_samples import text_samples
 from tidyprof_tests.rocprofv3_writer import (
     START_NS,
     Call,
@@ -18,21 +18,7 @@ from tidyprof_tests.rocprofv3_writer import (
     kernel_csv,
 )
 
-RECORDINGS = {
-    "kernel_trace": "rocprofv3-csv-docs/kernel_trace.csv",
-    "counter_collection": "rocprofv3-csv-docs/counter_collection.csv",
-}
-SAMPLES = {
-    (key := name.removeprefix("1_").removesuffix(".csv")): Sample(
-        name,
-        content,
-        tidyprof.read_rocprofv3,
-        others={"1_kernel_trace.csv": TRACE} if key == "agent_info" else {},
-        recording=RECORDINGS.get(key, ""),
-    )
-    for name, content in SEEDS.items()
-    if name.endswith(".csv")
-}
+SAMPLES = text_samples("rocprofv3_csv", tidyprof.read_rocprofv3)
 
 
 def parts(events: Sequence[Event]) -> tuple[list[Kernel], list[Call], list[Copy]]:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tidyprof
-from tidyprof_tests.readers.kit import Event, Sample, Writer
+from tidyprof_tests.readers.kit import Event, Writer
 from tidyprof_tests.readers.kit.rocprofv3_csv import KINDS, parts
-from tidyprof_tests.readers.test_rocprofv3_bad_input import RESULTS
+from tidyprof_tests.readers.text_samples import text_samples
 from tidyprof_tests.rocprofv3_writer import START_NS, write_results
 
-SAMPLES = {"": Sample("1_results.json", RESULTS, tidyprof.read_rocprofv3)}
+SAMPLES = text_samples("rocprofv3_json", tidyprof.read_rocprofv3)
 
 
 def write(folder: Path, events: Sequence[Event]) -> Path:
