@@ -4,15 +4,16 @@ logs.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import tidyprof
 from tidyprof import Profile, ProfileReadError
-from tidyprof.readers.system.names import QUANTITIES, meaning
+from tidyprof.readers.system.names import meaning
 from tidyprof.readers.system.reader import read_system
+from tidyprof_tests.damage import refusal
+from tidyprof_tests.readers.kit import samples
 
 RECORDING = "smi-mi300x-vllm-llama31-bs1"
 FILES = ("cpu", "gpu_power", "gpu_temp", "gpu_usage", "memory")
@@ -101,258 +102,21 @@ def test_use_of_the_recording(truth, logs):
     assert set(values(profile, "memory_total")) == {206141652992}
 
 
-# amd-smi
-
-MONITOR = (
-    "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,"
-    "vram_used,vram_total"
-)
-STRESS = "1753969973,0,0,750,69,50,1278,100,1,N/A,2.0,192.0"
-IDLE = "1753969973,1,0,N/A,32,33,114,0,0,N/A,0.3,192.0"
+# Written logs
 
 
-def test_amd_smi_monitor_in_watch_mode(tmp_path):
-    later = (STRESS.replace("973", "974", 1), IDLE.replace("973", "974", 1))
-    watch = "'CTRL' + 'C' to stop watching output:"
-    profile = read_system(
-        write(tmp_path / "smi.csv", watch, MONITOR, STRESS, IDLE, MONITOR, *later)
-    )
-    assert profile.meta["samples"] == 2
-    assert values(profile, "power") == [750, 750]
-    assert values(profile, "power", 1) == []
-    assert values(profile, "clock_graphics") == [1278, 1278]
-    assert values(profile, "temperature_junction", 1) == [32, 32]
-    assert values(profile, "memory_used") == [2 * 2**30] * 2, "the default view counts in GB"
-    assert profile.meta["missing"] == {"power": 2, "encoder_busy": 4}
-    assert profile.counters["partition"].tolist() == [0] * len(profile.counters)
-    assert profile.counters["time_ns"].unique().tolist() == [1753969973 * 10**9, 1753969974 * 10**9]
-
-
-@pytest.mark.parametrize(
-    ("used", "total", "factor"),
-    [("283", "196300", 2**20), ("2.0", "192.0", 2**30), ("297771008", "206141652992", 1)],
-)
-def test_unstated_memory_units_follow_from_the_total(tmp_path, used, total, factor):
-    lines = ("timestamp,gpu,vram_used,vram_total", f"1753969973,0,{used},{total}")
-    assert values(read_system(write(tmp_path / "a.csv", *lines)), "memory_used") == [
-        float(used) * factor
-    ]
-
-
-def test_older_columns_of_amd_smi(tmp_path):
-    lines = (
-        "timestamp,gpu,power_usage,hotspot_temperature,memory_temperature,gfx,gfx_clock,mem,"
-        "mem_clock,vram_used,vram_total",
-        "1753969973,0,171,32,33,0,114,0,900,283,196300",
-    )
-    profile = read_system(write(tmp_path / "a.csv", *lines))
-    assert {
-        name: values(profile, name)[0]
-        for name in ("gpu_busy", "clock_graphics", "memory_busy", "clock_memory")
-    } == {
-        "gpu_busy": 0,
-        "clock_graphics": 114,
-        "memory_busy": 0,
-        "clock_memory": 900,
-    }
-
-
-METRIC = (
-    "timestamp,gpu,gfx_activity,umc_activity,mm_activity,socket_power,gfx_0_clk,mem_0_clk,edge,"
-    "hotspot,mem"
-)
-
-
-def test_mem_is_a_temperature_in_amd_smi_metric(tmp_path):
-    profile = read_system(
-        write(tmp_path / "a.csv", METRIC, "1786553852,0,97,3,N/A,980,2390,2000,N/A,56,41")
-    )
-    found = {
-        name: values(profile, name)
-        for name in ("memory_busy", "temperature_memory", "temperature_junction")
-    }
-    assert found == {"memory_busy": [3], "temperature_memory": [41], "temperature_junction": [56]}
-    only = read_system(
-        write(tmp_path / "b.csv", "timestamp,gpu,edge,hotspot,mem", "1786553852,0,N/A,56,41")
-    )
-    assert values(only, "temperature_memory") == [41]
-
-
-def test_two_columns_of_one_quantity_are_not_mixed(tmp_path):
-    lines = (
-        "timestamp,gpu,current_socket_power,average_socket_power,edge,temp_edge",
-        "1786553852,0,500,400,N/A,41",
-    )
-    profile = read_system(write(tmp_path / "a.csv", *lines))
-    assert values(profile, "power") == [500]
-    assert values(profile, "average_socket_power") == [400]
-    assert values(profile, "temperature_edge") == [41]
-    assert len(profile.meta["warnings"]) == 1
-
-
-def metric_entry(time: int | None, gpu: int = 0, busy: int = 87) -> dict:
-    return ({} if time is None else {"timestamp": time}) | {
-        "gpu": gpu,
-        "usage": {
-            "gfx_activity": {"value": busy, "unit": "%"},
-            "umc_activity": {"value": 41, "unit": "%"},
-            "vcn_activity": [{"value": 0, "unit": "%"}, "N/A"],
-        },
-        "power": {
-            "socket_power": {"value": 542, "unit": "W"},
-            "gfx_voltage": "N/A",
-            "throttle_status": "UNTHROTTLED",
-        },
-        "clock": {
-            "gfx_0": {"clk": {"value": 2100, "unit": "MHz"}},
-            "mem_0": {"clk": {"value": 1300, "unit": "MHz"}},
-        },
-        "temperature": {
-            "edge": "N/A",
-            "hotspot": {"value": 71, "unit": "C"},
-            "mem": {"value": 60, "unit": "C"},
-        },
-        "mem_usage": {
-            "total_vram": {"value": 196592, "unit": "MB"},
-            "used_vram": {"value": 121344, "unit": "MB"},
-        },
-    }
-
-
-@pytest.mark.parametrize("wrapped", [False, True], ids=["list", "gpu_data"])
-def test_amd_smi_metric(tmp_path, wrapped):
-    entries = [metric_entry(1769014607, gpu) for gpu in (0, 1)]
-    path = tmp_path / "metric.json"
-    path.write_text(json.dumps({"gpu_data": entries} if wrapped else entries, indent=4))
-    profile = tidyprof.read(path)
-    expected = {
-        "gpu_busy": 87,
-        "memory_busy": 41,
-        "power": 542,
-        "clock_graphics": 2100,
-        "clock_memory": 1300,
-        "temperature_junction": 71,
-        "temperature_memory": 60,
-        "memory_used": 121344 * 2**20,
-        "memory_total": 196592 * 2**20,
-    }
-    assert {name: values(profile, name, 1) for name in expected} == {
-        name: [v] for name, v in expected.items()
-    }
-    assert all(units(profile)[name] == QUANTITIES[name][0] for name in expected)
-    assert profile.meta["missing"]["temperature_edge"] == 2
-    assert profile.meta["devices"] == [0, 1]
-
-
-def test_amd_smi_json_in_watch_mode_is_one_document_per_sample(tmp_path):
-    path = tmp_path / "watch.json"
-    samples = "\n".join(
-        json.dumps([metric_entry(1769014607 + i, busy=i)], indent=4) for i in range(3)
-    )
-    path.write_text(f"'CTRL' + 'C' to stop watching output:\n{samples}\n")
-    profile = tidyprof.read(path)
-    assert values(profile, "gpu_busy") == [0, 1, 2]
-    assert profile.meta["samples"] == 3
-
-
-def test_amd_smi_monitor_as_json(tmp_path):
-    entry = {
-        "gpu": 0,
-        "power_usage": {"value": 245, "unit": "W"},
-        "gfx": {"value": 98, "unit": "%"},
-        "xcp": 0,
-    }
-    entry |= {
-        "vram_used": {"value": 1.5, "unit": "GB"},
-        "mem": {"value": 3, "unit": "%"},
-        "gfx_clk": "N/A",
-    }
-    path = tmp_path / "monitor.json"
-    for keys in (str.lower, str.upper):  # small letters in all of them since ROCm 7.14 only
-        path.write_text(
-            json.dumps({keys("gpu_data"): [{keys(name): value for name, value in entry.items()}]})
-        )
-        profile = read_system(path)
-        names = ("power", "gpu_busy", "memory_busy", "memory_used")
-        assert [values(profile, name) for name in names] == [[245], [98], [3], [1.5 * 2**30]]
-
-
-# rocm-smi
-
-
-def test_rocm_smi_csv(tmp_path):
-    lines = (
-        "WARNING: AMD GPU device(s) is/are in a low-power state.",
-        "",
-        (
-            "device,GPU use (%),GFX Activity,GPU Memory Allocated (VRAM%),Current Socket Graphics"
-            " Package Power (W),Temperature (Sensor edge) (C),Temperature (Sensor junction)"
-            " (C),sclk clock speed:,Card Series,VRAM Total Memory (B),VRAM Total Used Memory (B)"
-        ),
-        "card0,5,203885505,1,152.0,45.0,51.0,(131Mhz),AMD Instinct MI300X,206141652992,297771008,",
-        "card1,0,203885505,0,N/A,43.0,50.0,(2100Mhz),AMD Instinct MI300X,206141652992,297771008,",
-    )
-    profile = tidyprof.read(write(tmp_path / "rocm.csv", *lines))
-    assert values(profile, "gpu_busy") == [5]
-    assert values(profile, "clock_graphics", 1) == [2100]
-    assert values(profile, "memory_used_percent") == [1]
-    assert values(profile, "memory_used") == [297771008]
-    assert values(profile, "temperature_edge", 1) == [43]
-    assert values(profile, "gpu_activity_counter") == [203885505]
-    assert profile.meta["text_columns"] == ["Card Series"]
-    assert profile.meta["missing"] == {"power": 1}
-
-
-def test_rocm_smi_json(tmp_path):
-    card = {
-        "GPU use (%)": "18",
-        "Temperature (Sensor junction) (C)": "72.0",
-        "Average Graphics Package Power (W)": "87.0",
-        "PCI Bus": "0000:03:00.0",
-        "GPU ID": "0x740c",
-        "Node ID": "4",
-        "mclk clock speed:": "(1600Mhz)",
-        "Memory Activity": "2189510857",
-    }
-    path = tmp_path / "rocm.json"
-    path.write_text(
-        json.dumps({"card0": card, "card1": card, "system": {"Driver version": "6.2.4"}})
-    )
-    profile = tidyprof.read(path)
-    assert profile.meta["quantities"] == [
-        *("clock_memory", "gpu_busy", "memory_activity_counter", "power", "temperature_junction")
-    ]
-    assert values(profile, "clock_memory", 1) == [1600]
-
-
-# omnistat
-
-OMNISTAT = (
-    "metric,rocm_utilization_percentage,rocm_utilization_percentage,"
-    "rocm_average_socket_power_watts,omnistat_network_rx_bytes",
-    "instance,node01,node02,node01,node01",
-    "card,0,0,1,",
-    "interface,,,,hsn0",
-    "timestamp,,,,",
-    "2025-01-01 10:00:00,100.0,90.0,300.5,5",
-    "2025-01-01 10:00:01.500,100.0,,299,6",
-)
-
-
-def test_omnistat_export(tmp_path):
-    profile = tidyprof.read(write(tmp_path / "omnistat-rocm.gpu.csv", *OMNISTAT))
-    counters = profile.counters
-    assert counters["time_ns"].unique().tolist() == [1735725600 * 10**9, 1735725601500 * 10**6]
-    busy = counters[counters["name"] == "gpu_busy"]
-    assert list(zip(busy["host"], busy["device"], busy["value"], strict=True)) == [
-        ("node01", 0, 100),
-        ("node02", 0, 90),
-        ("node01", 0, 100),
-    ]
-    assert values(profile, "power", 1) == [300.5, 299]
-    assert values(profile, "omnistat_network_rx[hsn0]", None) == [5, 6]
-    assert profile.meta["time_zone"] == "UTC"
-    assert profile.meta["interval_s"] == 1.5
+def test_what_a_log_says_about_itself(tmp_path):
+    monitor = read_system(samples()["system-amd_smi_monitor"].write(tmp_path / "monitor"))
+    assert monitor.meta["missing"] == {"power": 2, "encoder_busy": 4}
+    assert monitor.meta["samples"] == 2
+    rocm_smi = read_system(samples()["system-rocm_smi"].write(tmp_path / "rocm_smi"))
+    assert rocm_smi.meta["text_columns"] == ["Card Series"]
+    assert rocm_smi.meta["missing"] == {"power": 1}
+    assert "without a time" in rocm_smi.meta["warnings"][0]
+    omnistat = read_system(samples()["system-omnistat"].write(tmp_path / "omnistat"))
+    assert (omnistat.meta["time_zone"], omnistat.meta["interval_s"]) == ("UTC", 1.5)
+    twice = read_system(samples()["system-two_columns_of_one_quantity"].write(tmp_path / "twice"))
+    assert "both mean power" in twice.meta["warnings"][0]
 
 
 # Times
@@ -444,3 +208,38 @@ def test_the_folder_of_the_recording(truth, logs, tmp_path):
     parts = [read_system(path).counters for path in logs.values()]
     assert len(profile.counters) == sum(map(len, parts))
     assert profile.counters["time_ns"].is_monotonic_increasing
+
+
+# Damage
+
+
+USAGE = [
+    "timestamp,device,gpu_use_percent,vram_total_bytes,vram_used_bytes",
+    *(
+        f"{1754585903 + second},card0,{second % 100},206141652992,{297771008 + second}"
+        for second in range(200)
+    ),
+]
+LOST = "from incomplete rows"
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (lambda line: line.replace(",", ";"), LOST),
+        (lambda line: line[:20] + "\0" * len(line[20:]), LOST),
+        (lambda line: line[:20], LOST),
+        (
+            lambda line: line.replace("206141652992", "2061206141652992"),
+            "memory_total beyond 0 to 4.39805e+12 bytes",
+        ),
+    ],
+    ids=["another separator", "zeros", "cut short", "two rows in one"],
+)
+def test_a_row_that_does_not_parse_is_told(tmp_path, change, lost):
+    damaged = [*USAGE[:100], change(USAGE[100]), *USAGE[101:]]
+    profile = read_system(write(tmp_path / "log.csv", *damaged))
+    assert profile.meta["repairs"] == {lost: 1}
+    assert len(profile.counters) == 3 * 200 - (3 if lost == LOST else 1)
+    several = [*USAGE[:100], *map(change, USAGE[100:108]), *USAGE[108:]]
+    assert f"8 {lost}" in refusal(write(tmp_path / "log.csv", *several), read_system)

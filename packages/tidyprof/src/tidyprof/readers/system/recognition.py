@@ -10,10 +10,11 @@ from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 from tidyprof.readers.system.names import is_header
 
 _LOG_NAME = re.compile(r"\.(csv|json|txt|log)(\.gz|\.zst)?$", re.IGNORECASE)
-_AMD_SMI = re.compile(rb'[{,]\s*"gpu"\s*:\s*\d+\s*[,}]')
+_AMD_SMI = re.compile(rb'[{,]\s*"gpu"\s*:\s*\d+\s*[,}]', re.IGNORECASE)
 _AMD_SENSORS = re.compile(
     rb'"(power_usage|hotspot_temperature|gfx|gfx_clk|vram_used|usage|mem_usage|power|temperature'
-    rb'|clock)"\s*:'
+    rb'|clock)"\s*:',
+    re.IGNORECASE,
 )
 _ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 

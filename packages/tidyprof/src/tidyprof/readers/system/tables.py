@@ -238,7 +238,7 @@ def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, str]]:
             yield from _leaves(below, f"{key} {name}".strip(), depth - 1)
         return
     if isinstance(node, int | float) and not isinstance(node, bool):
-        node = str(node) if abs(node) < MAX_VALUE else str(10 * MAX_VALUE)
+        node = str(float(node) if abs(node) < MAX_VALUE else 10 * MAX_VALUE)
     cell = cell_value(node) if isinstance(node, str) else None
     if cell is not None:
         yield _whole(key), _whole(node if cell[1] else f"{node} {unit}")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import tidyprof
-from tidyprof_tests.readers.kit import Sample
-from tidyprof_tests.readers.test_system_bad_input import SOURCES
+from tidyprof_tests.readers.text_samples import text_samples
 
-SAMPLES = {
-    name.replace(" ", "-"): Sample("log.csv", content.encode(), tidyprof.read_system)
-    for name, content in sorted(SOURCES.items(), key=lambda pair: pair[0] != "metric")
-}
+SAMPLES = text_samples("system", tidyprof.read_system)
