@@ -22,6 +22,7 @@ import proflab
 from proflab import exercise, show_figure, show_table, show_text
 from proflab.parts.steady_part import own_run
 from tidyprof import plots
+from tidyprof.readers.rpd.reader import OPERATIONS
 
 lesson = proflab.start("06")
 
@@ -324,6 +325,12 @@ path = lesson.folder / "small.rpd"
 TYPES = "SELECT opType, count(*) AS rows, sum(end - start) AS total_ns FROM op GROUP BY opType"
 seen = pd.read_sql(TYPES, connect(path))
 show_table(seen, "opType rows total_ms", "The smaller product in rpd", origin=own_run(path).origin)
+
+# %% [markdown]
+# `tidyprof.read` reads the operations of an rpd file with this query, which joins each one with its host call:
+
+# %%
+print(OPERATIONS)
 
 # %%
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")

@@ -8,12 +8,9 @@ from __future__ import annotations
 import re
 import sqlite3
 import tempfile
-import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,8 @@ from tidyprof.io.byte_stream import (
     compression_of,
     head_or_nothing,
 )
-from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, by_code, nullable, shape_codes
-from tidyprof.tables.contract import COUNTER_COLUMNS, is_identifier
-from tidyprof.tables.damage import LATEST_START_NS, REPEATED
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, by_code, shape_codes
+from tidyprof.tables.contract import is_identifier
 from tidyprof.tables.records import TEXT_COLUMNS
 
 LONGEST_TEXT = 2**24
@@ -165,13 +161,13 @@ class Database:
         """
         self._check(table for table in self.tables if table in sql)
         names = [column[0] for column in self._connection.execute(f"{sql}\nLIMIT 0").description]
-        chosen = {name: _TYPED.get(_type_of(name), "{0}").format(name) for name in names}
+        chosen = {name: _TYPED.get(type_of(name), "{0}").format(name) for name in names}
         try:
             found = self._arrays(sql, chosen, texts)
         except (OSError, TypeError):
             # The driver infers types from the first rows and fails if a later value has another
             # type, so SQLite must check each value.
-            integers = [name for name in names if _type_of(name) == "integer"]
+            integers = [name for name in names if type_of(name) == "integer"]
             identifiers = [
                 name for name in integers if is_identifier(name) or name.endswith("_string")
             ]
@@ -220,12 +216,12 @@ class Database:
         codes: dict[bytes, int] = {_NOTHING: NO_TEXT}
         for batch in self._batches(f"SELECT {expressions} FROM ({sql})"):
             for name, values in zip(chosen, batch.columns, strict=True):
-                parts[name].append(_array(values, _type_of(name), codes, texts))
+                parts[name].append(_array(values, type_of(name), codes, texts))
         empty = {"text": np.int32, "real": np.float64}
         found = {}
         for name in chosen:
             # Free each part after copying it, so a large table is never in memory twice.
-            own = parts.pop(name) or [np.empty(0, empty.get(_type_of(name), np.int64))]
+            own = parts.pop(name) or [np.empty(0, empty.get(type_of(name), np.int64))]
             found[name] = np.concatenate(own)
         if "kind" in found:
             of_text = [KIND_CODE.get(text, NOT_KEPT) for text in texts]
@@ -328,7 +324,8 @@ _INTEGER = f"CASE typeof({{0}}) WHEN 'integer' THEN {{0}} ELSE ({ABSENT + 1} - 1
 """Guards for the values of a column. SQL has no literal for ABSENT, so it is a difference."""
 
 
-def _type_of(column: str) -> str:
+def type_of(column: str) -> str:
+    """Return the type of a query's column: `text`, `real` or `integer`."""
     if column in TEXT_COLUMNS or column in _OTHER_TEXTS or column.endswith("_text"):
         return "text"
     return "real" if column == "value" else "integer"
@@ -533,182 +530,3 @@ def database_files(
     databases = [file for file in named if head_or_nothing(file, len(SQLITE_MAGIC)) == SQLITE_MAGIC]
     others = [file for file in databases if file not in of_format]
     return [file for file in named if file not in others], others
-
-
-MAX_BROKEN_LINKS_SHARE = 0.9
-"""Maximum share of broken references in a vital link. Above this share, the file is rejected
-because the other rows are useless without the missing data.
-"""
-
-
-class Schema:
-    """The tables of a format, as the file `schema.toml` in the folder of its reader describes them.
-
-    - required, optional: the columns of each table that the reader uses.
-    - links: for each table, the columns that refer to the `id` of another table: column, target,
-      what the target contains, and `vital` if a file is useless without nearly all of these rows.
-    - unique: the column of each table that identifies its rows.
-    - strings: the table to which the columns `NAME_string` of the queries refer.
-    """
-
-    def __init__(self, package: str) -> None:
-        self._folder = resources.files(package)
-        parsed = tomllib.loads(self._folder.joinpath("schema.toml").read_text("utf-8"))
-        self.required: dict[str, list[str]] = parsed["required"]
-        self.optional: dict[str, list[str]] = parsed["optional"]
-        self.links: dict[str, list[list[str]]] = parsed["links"]
-        self.unique: dict[str, str] = parsed["unique"]
-        self.strings: str = parsed.get("strings", "")
-
-    def query(self, name: str) -> str:
-        """Return the SQL of a file in the reader's folder."""
-        return self._folder.joinpath(f"{name}.sql").read_text("utf-8")
-
-
-class Tables:
-    """The tables of a format in a file, under the names of the schema.
-
-    - suffix: the end of each table's name in the file.
-    - others: tables in the file that take the place of missing ones.
-    """
-
-    def __init__(
-        self, database: Database, schema: Schema, suffix: str = "", others: Mapping[str, str] = {}
-    ) -> None:
-        self.database, self.schema, self.suffix = database, schema, suffix
-        self._others = {
-            name: other for name, other in others.items() if name not in database.tables
-        }
-
-    def name(self, table: str) -> str:
-        """Return the name of a table in the file."""
-        return self._others.get(table, table) + self.suffix
-
-    def has(self, table: str) -> bool:
-        """Return True if the file has this table."""
-        return self.name(table) in self.database.tables
-
-    def require(self) -> None:
-        """Raise ProfileReadError if required tables or columns are missing, or if identifiers of
-        rows aren't unique.
-        """
-        for table, columns in self.schema.required.items():
-            self.database.require(self.name(table), columns)
-        for table, column in self.schema.unique.items():
-            if column in self.database.tables.get(self.name(table), ()):
-                self.database.refuse_repeated(self.name(table), column)
-
-    def sql(self, query: str) -> str:
-        """Return a query with the names of the tables in the file. Missing optional tables have no
-        rows, and missing optional columns contain NULL.
-        """
-        missing = []
-        for table, columns in self.schema.optional.items():
-            name = self.name(table)
-            present = self.database.tables.get(name, ())
-            absent = [
-                f"NULL AS {quoted(column)}"
-                for column in columns
-                if column not in present and re.search(rf"\b{column}\b", query)
-            ]
-            if absent and re.search(rf"\b{table}\b", query):
-                source = f"SELECT *, {', '.join(absent)} FROM main.{quoted(name)}"
-                nothing = f"SELECT {', '.join(absent)} WHERE 0"
-                missing.append(f"{quoted(name)} AS ({source if present else nothing})")
-        known = {*self.schema.required, *self.schema.optional}
-        named = re.sub(
-            r"\b[a-z]+_\w+\b",
-            lambda match: quoted(self.name(match[0])) if match[0] in known else match[0],
-            query,
-        )
-        if not missing:
-            return named
-        extended = re.sub(r"^WITH\b", ",", named.lstrip(), count=1)
-        return f"WITH {', '.join(missing)} {extended}"
-
-    def columns(self, query: str, texts: Codes) -> dict[str, np.ndarray]:
-        """Return the columns of the query in a file of the reader's folder. See
-        `Database.columns`.
-        """
-        strings = (self.name(self.schema.strings), "string")
-        return self.database.columns(self.sql(self.schema.query(query)), texts, strings)
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query that has few rows."""
-        return self.database.rows(self.sql(query))
-
-    def doubts(self) -> list[str]:
-        """Return warnings about values of the wrong type, and about optional tables and columns
-        that seem to be missing.
-        """
-        optional = {self.name(table): columns for table, columns in self.schema.optional.items()}
-        named = self.database.doubts(optional, map(self.name, self.schema.required))
-        warnings, self.database.warnings = [*named, *self.database.warnings], []
-        return warnings
-
-    def losses(self, cause: str, *further: tuple[str, str, bool]) -> list[str]:
-        """Return a warning about all broken references, if there are any.
-
-        - further: queries for other counts of lost and of all rows, the problem, and whether the
-          file is useless if nearly all rows are lost.
-
-        Raises ProfileReadError if nearly all references of a vital link are broken.
-        """
-        counts = [
-            (*row, problem, is_vital)
-            for query, problem, is_vital in further
-            for row in self.rows(query)
-        ]
-        counts += self._broken_links()
-        told = []
-        for count, total, problem, is_vital in counts:
-            if count:
-                told.append(f"{count:,} of {total:,} rows of {problem}")
-            if count and is_vital and count >= MAX_BROKEN_LINKS_SHARE * total:
-                raise ProfileReadError(
-                    self.database.path, told[-1], cause, "copy it again, or record again"
-                )
-        lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
-        return [f"{self.database.path.name}: {'; '.join(told)}. {lost}"] if told else []
-
-    def _broken_links(self) -> list[tuple[int, int, str, bool]]:
-        """Return the numbers of broken and of all references for each link, the problem, and
-        whether the link is vital.
-        """
-        counts = []
-        for source, links in self.schema.links.items():
-            present = self.database.tables.get(self.name(source), ())
-            there = [link for link in links if link[0] in present and self.has(link[1])]
-            # One query reads each table only once.
-            columns = ", ".join(
-                f"coalesce(sum(typeof({column}) = 'integer' AND {column} NOT IN (SELECT id FROM"
-                f" {target})), 0), count({column})"
-                for column, target, *_ in there
-            )
-            found = iter(self.rows(f"SELECT {columns} FROM {source}")[0] if there else ())
-            for _, _, what, *vital in there:
-                problem = f"{self.name(source)} refer to missing {what}"
-                counts.append((next(found), next(found), problem, bool(vital)))
-        return counts
-
-
-def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
-    """Return the columns of a query as a table of counter samples, and the number of unusable
-    samples for each reason.
-    """
-    columns = {
-        name: by_code(texts, values, None, object)
-        if _type_of(name) == "text"
-        else nullable(values.copy(), COUNTER_COLUMNS.get(name, "Int64"))
-        if _type_of(name) == "integer" and name != "time_ns"
-        else values
-        for name, values in found.items()
-    }
-    table = pd.DataFrame(columns, copy=False)
-    duration = found.get("duration_ns", np.zeros(len(table), np.int64))
-    end = found["time_ns"] + np.where(duration == ABSENT, 0, duration)
-    sound = (found["time_ns"] > 0) & (end >= found["time_ns"]) & (end < LATEST_START_NS)
-    sound &= np.isfinite(found["value"]) & (found["name"] != NO_TEXT)
-    again = sound & table.duplicated().to_numpy()
-    lost = {"from incomplete samples": ~sound, f"from samples {REPEATED}": again}
-    return table[sound & ~again], +Counter({why: int(rows.sum()) for why, rows in lost.items()})

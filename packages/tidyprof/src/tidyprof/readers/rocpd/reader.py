@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
+from tidyprof.errors import NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite import (
-    NAMELESS,
-    Database,
-    Schema,
-    Tables,
-    database_files,
-    open_database,
-    samples_of,
-)
+from tidyprof.io.sqlite import NAMELESS, Database, open_database
+from tidyprof.readers.databases import RUN, Schema, Tables, read_databases, samples_of
 from tidyprof.readers.rocpd.recognition import MARKING_TABLE, PATTERNS, is_rocpd
 from tidyprof.tables.codes import (
     ABSENT,
@@ -45,11 +37,6 @@ from tidyprof.tables.damage import cut_hip_overlaps, without_damage
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import (
     Part,
-    profile_of,
-    rank_in_name,
-    read_recorded,
-    refuse_mixed_ranks,
-    selected_rank,
 )
 from tidyprof.tables.records import Records, joined
 
@@ -92,51 +79,30 @@ _AGENT_COLUMNS = (
 )
 
 
-@dataclass
-class RocpdProcess:
-    """The data of one process.
-
-    - run: identifier (GUID) of the profiler run
-    - device_events: number of events on GPUs
-    """
-
-    part: Part
-    run: str
-    device_events: int
-
-
 def process_suffixes(database: Database) -> list[str]:
     """Return the suffixes of the table names, one per process in the file. Raises ProfileReadError
     if the file contains no process.
     """
     found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
-    if found:
-        return sorted(found)
-    if "rocpd_api_ops" in database.tables:
-        raise ProfileReadError(
-            database.path,
-            "the file is from rocmProfileData, not a rocpd database from ROCm 7",
-            "both tools use the name rocpd for their files",
-            "read the file with read_rpd",
-        )
-    database.require(MARKING_TABLE, ())
-    return []
+    if not found:
+        database.require(MARKING_TABLE, ())
+    return sorted(found)
 
 
-def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
+def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
     """Read the data of every process in one file."""
     with open_database(path, maximum_bytes) as database:
         found = [Tables(database, SCHEMA, suffix) for suffix in process_suffixes(database)]
         stated = [_metadata(tables) for tables in found]
-        processes = [_read(*process, texts) for process in zip(found, stated, strict=True)]
-    if not any(process.part.records.total for process in processes):
+        parts = [_read(*process, texts) for process in zip(found, stated, strict=True)]
+    if not any(part.records.total for part in parts):
         raise NothingRecordedError(
             path,
             "the database has no events",
             "the program ended before it did anything, or no kind of event was selected",
             "record with rocprofv3 --runtime-trace",
         )
-    return processes
+    return parts
 
 
 def _metadata(tables: Tables) -> dict[str, Any]:
@@ -157,10 +123,10 @@ def _metadata(tables: Tables) -> dict[str, Any]:
     return stated
 
 
-def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> RocpdProcess:
+def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
     path = tables.database.path
     facts = {"tool": "rocpd", "tool_version": f"schema version {stated['schema_version']}"}
-    facts |= _machine(tables)
+    facts |= _machine(tables) | {RUN: stated.get("guid")}
     if origin := stated_origin(stated.get(MARK)):
         facts["origin"] = origin
     values = tables.columns("counters", texts)
@@ -184,7 +150,7 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> RocpdProcess:
     alone = tables.schema.query("events_alone")
     problem = f"{tables.name('rocpd_event')} belong to no dispatch, copy, call or other record"
     pids, ranks = _processes(tables)
-    part = Part(
+    return Part(
         path,
         records,
         [counters],
@@ -199,9 +165,6 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> RocpdProcess:
             *cut_hip_overlaps(path, records),
             *tables.doubts(),
         ],
-    )
-    return RocpdProcess(
-        part, str(stated.get("guid", "")), len(found["kernels"]) + len(found["copies"])
     )
 
 
@@ -356,42 +319,13 @@ def read_rocpd(
 
     Raises ProfileReadError if a file can't be read.
     """
-    path = Path(path)
-    files, ignored = database_files(path, is_rocpd, PATTERNS, "rocpd databases")
-    texts = Codes()
-    of_files, nothing = read_recorded(
-        files, lambda file: read_processes(file, texts, maximum_bytes)
+    return read_databases(
+        Path(path),
+        is_rocpd,
+        PATTERNS,
+        "rocpd databases",
+        lambda file, texts: _read_file(file, texts, maximum_bytes),
+        rank,
+        {"clock": "monotonic clock of the node", "device_numbering": "index"},
+        origin,
     )
-    read = [process for processes in of_files for process in processes]
-    _refuse_same_run(path, read)
-    for process in read:
-        if process.part.rank is None:
-            process.part.rank = rank_in_name(process.part.path, path)
-    on_gpu = [process for process in read if process.device_events]
-    if len(read) > 1:
-        refuse_mixed_ranks(
-            path, [(process.part.path.name, process.part.rank) for process in on_gpu]
-        )
-        # Helper processes, such as data loader workers, don't use a GPU.
-        for process in read:
-            process.part.warnings = (
-                process.part.warnings if process.device_events or not on_gpu else []
-            )
-    parts = selected_rank(path, [process.part for process in read], rank)
-    parts[0].ignored = nothing | dict.fromkeys(ignored, FOREIGN)
-    meta = {"clock": "monotonic clock of the node", "device_numbering": "index"}
-    return profile_of(parts, texts, meta, origin)
-
-
-def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
-    for run, count in Counter(process.run for process in processes if process.run).items():
-        if count > 1:
-            names = ", ".join(
-                repr(process.part.path.name) for process in processes if process.run == run
-            )
-            raise ProfileReadError(
-                path,
-                f"the folder contains the same profile {count} times ({names})",
-                "a file was copied into the folder",
-                "keep each file once",
-            )

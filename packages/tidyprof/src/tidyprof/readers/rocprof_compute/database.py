@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.sqlite import Schema, Tables, open_database
+from tidyprof.io.sqlite import open_database
+from tidyprof.readers.databases import Schema, Tables
 from tidyprof.readers.rocprof_compute.counter_csv import no_dispatches
 from tidyprof.readers.rocprof_compute.workload import common_facts, system_facts
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, by_code, refined

@@ -13,19 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
+from tidyprof.errors import NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite import (
-    NAMELESS,
-    NOT_KEPT,
-    Schema,
-    Tables,
-    database_files,
-    open_database,
-    samples_of,
-)
+from tidyprof.io.sqlite import NAMELESS, NOT_KEPT, open_database
 from tidyprof.io.text_cells import whole_number
+from tidyprof.readers.databases import Schema, Tables, read_databases, samples_of
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import (
     ABSENT,
@@ -44,11 +37,6 @@ from tidyprof.tables.damage import cut_hip_overlaps, left_out, without_damage
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import (
     Part,
-    profile_of,
-    rank_in_name,
-    read_recorded,
-    refuse_mixed_ranks,
-    selected_rank,
 )
 from tidyprof.tables.records import Records, joined
 
@@ -83,13 +71,6 @@ def _read_facts(tables: Tables) -> dict[str, Any]:
     isn't from rpd.
     """
     database = tables.database
-    if any(name.startswith("rocpd_kernel_dispatch") for name in database.tables):
-        raise ProfileReadError(
-            database.path,
-            "the file is a rocpd database from ROCm 7, not a rocmProfileData file",
-            "both tools use the name rocpd for their files",
-            "read the file with read_rocpd",
-        )
     database.require("rocpd_metadata", ("tag", "value"))
     stated = dict(database.rows("SELECT tag, value FROM rocpd_metadata"))
     version = str(stated.get("schema_version", ""))
@@ -283,7 +264,7 @@ def _warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> l
     return found
 
 
-def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
+def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     """Read one file. Also return the number of calls that launched several operations.
 
     - texts: collects the names and their codes
@@ -389,15 +370,16 @@ def read_rpd(
 
     Raises ProfileReadError if a file can't be read.
     """
-    path = Path(path)
-    files, ignored = database_files(path, is_rpd, PATTERNS, "rpd files")
-    texts = Codes()
-    of_files, nothing = read_recorded(files, lambda file: read_file(file, texts, maximum_bytes))
-    read, shared = zip(*of_files, strict=True)
-    for part in read:
-        part.rank = rank_in_name(part.path, path)
-    if path.is_dir():
-        refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
-    read[0].ignored = nothing | dict.fromkeys(ignored, FOREIGN)
-    meta = {"calls_with_several_operations": sum(shared)}
-    return profile_of(selected_rank(path, read, rank), texts, meta, origin)
+    shared: list[int] = []
+
+    def read_parts(file: Path, texts: Codes) -> list[Part]:
+        part, several = _read_file(file, texts, maximum_bytes)
+        shared.append(several)
+        return [part]
+
+    meta = {"calls_with_several_operations": 0}
+    profile = read_databases(
+        Path(path), is_rpd, PATTERNS, "rpd files", read_parts, rank, meta, origin
+    )
+    profile.meta["calls_with_several_operations"] = sum(shared)
+    return profile

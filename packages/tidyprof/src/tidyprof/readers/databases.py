@@ -1,0 +1,265 @@
+"""Reading of formats that are SQLite databases. A reader's folder contains a schema and queries, and
+one path leads from queries to a profile.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.errors import FOREIGN, ProfileReadError
+from tidyprof.io.sqlite import Database, database_files, quoted, type_of
+from tidyprof.tables.codes import ABSENT, NO_TEXT, ON_DEVICE, Codes, by_code, nullable
+from tidyprof.tables.contract import COUNTER_COLUMNS, Origin, Profile
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED
+from tidyprof.tables.profiles import (
+    Part,
+    profile_of,
+    rank_in_name,
+    read_recorded,
+    refuse_mixed_ranks,
+    selected_rank,
+)
+
+RUN = "run"
+"""The entry of a part's facts that identifies the profiler run. It isn't copied to the profile."""
+
+MAX_BROKEN_LINKS_SHARE = 0.9
+"""Maximum share of broken references in a vital link. Above this share, the file is rejected
+because the other rows are useless without the missing data.
+"""
+
+
+class Schema:
+    """The tables of a format, as the file `schema.toml` in the folder of its reader describes them.
+
+    - required, optional: the columns of each table that the reader uses.
+    - links: for each table, the columns that refer to the `id` of another table: column, target,
+      what the target contains, and `vital` if a file is useless without nearly all of these rows.
+    - unique: the column of each table that identifies its rows.
+    - strings: the table to which the columns `NAME_string` of the queries refer.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._folder = resources.files(package)
+        parsed = tomllib.loads(self._folder.joinpath("schema.toml").read_text("utf-8"))
+        self.required: dict[str, list[str]] = parsed["required"]
+        self.optional: dict[str, list[str]] = parsed["optional"]
+        self.links: dict[str, list[list[str]]] = parsed["links"]
+        self.unique: dict[str, str] = parsed["unique"]
+        self.strings: str = parsed.get("strings", "")
+
+    def query(self, name: str) -> str:
+        """Return the SQL of a file in the reader's folder."""
+        return self._folder.joinpath(f"{name}.sql").read_text("utf-8")
+
+
+class Tables:
+    """The tables of a format in a file, under the names of the schema.
+
+    - suffix: the end of each table's name in the file.
+    - others: tables in the file that take the place of missing ones.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        schema: Schema,
+        suffix: str = "",
+        others: Mapping[str, str] | None = None,
+    ) -> None:
+        self.database, self.schema, self.suffix = database, schema, suffix
+        self._others = {
+            name: other for name, other in (others or {}).items() if name not in database.tables
+        }
+
+    def name(self, table: str) -> str:
+        """Return the name of a table in the file."""
+        return self._others.get(table, table) + self.suffix
+
+    def has(self, table: str) -> bool:
+        """Return True if the file has this table."""
+        return self.name(table) in self.database.tables
+
+    def require(self) -> None:
+        """Raise ProfileReadError if required tables or columns are missing, or if identifiers of
+        rows aren't unique.
+        """
+        for table, columns in self.schema.required.items():
+            self.database.require(self.name(table), columns)
+        for table, column in self.schema.unique.items():
+            if column in self.database.tables.get(self.name(table), ()):
+                self.database.refuse_repeated(self.name(table), column)
+
+    def sql(self, query: str) -> str:
+        """Return a query with the names of the tables in the file. Missing optional tables have no
+        rows, and missing optional columns contain NULL.
+        """
+        missing = []
+        for table, columns in self.schema.optional.items():
+            name = self.name(table)
+            present = self.database.tables.get(name, ())
+            absent = [
+                f"NULL AS {quoted(column)}"
+                for column in columns
+                if column not in present and re.search(rf"\b{column}\b", query)
+            ]
+            if absent and re.search(rf"\b{table}\b", query):
+                source = f"SELECT *, {', '.join(absent)} FROM main.{quoted(name)}"
+                nothing = f"SELECT {', '.join(absent)} WHERE 0"
+                missing.append(f"{quoted(name)} AS ({source if present else nothing})")
+        known = {*self.schema.required, *self.schema.optional}
+        named = re.sub(
+            r"\b[a-z]+_\w+\b",
+            lambda match: quoted(self.name(match[0])) if match[0] in known else match[0],
+            query,
+        )
+        if not missing:
+            return named
+        extended = re.sub(r"^WITH\b", ",", named.lstrip(), count=1)
+        return f"WITH {', '.join(missing)} {extended}"
+
+    def columns(self, query: str, texts: Codes) -> dict[str, np.ndarray]:
+        """Return the columns of the query in a file of the reader's folder. See
+        `Database.columns`.
+        """
+        strings = (self.name(self.schema.strings), "string")
+        return self.database.columns(self.sql(self.schema.query(query)), texts, strings)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query that has few rows."""
+        return self.database.rows(self.sql(query))
+
+    def doubts(self) -> list[str]:
+        """Return warnings about values of the wrong type, and about optional tables and columns
+        that seem to be missing.
+        """
+        optional = {self.name(table): columns for table, columns in self.schema.optional.items()}
+        named = self.database.doubts(optional, map(self.name, self.schema.required))
+        warnings, self.database.warnings = [*named, *self.database.warnings], []
+        return warnings
+
+    def losses(self, cause: str, *further: tuple[str, str, bool]) -> list[str]:
+        """Return a warning about all broken references, if there are any.
+
+        - further: queries for other counts of lost and of all rows, the problem, and whether the
+          file is useless if nearly all rows are lost.
+
+        Raises ProfileReadError if nearly all references of a vital link are broken.
+        """
+        counts = [
+            (*row, problem, is_vital)
+            for query, problem, is_vital in further
+            for row in self.rows(query)
+        ]
+        counts += self._broken_links()
+        told = []
+        for count, total, problem, is_vital in counts:
+            if count:
+                told.append(f"{count:,} of {total:,} rows of {problem}")
+            if count and is_vital and count >= MAX_BROKEN_LINKS_SHARE * total:
+                raise ProfileReadError(
+                    self.database.path, told[-1], cause, "copy it again, or record again"
+                )
+        lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
+        return [f"{self.database.path.name}: {'; '.join(told)}. {lost}"] if told else []
+
+    def _broken_links(self) -> list[tuple[int, int, str, bool]]:
+        """Return the numbers of broken and of all references for each link, the problem, and
+        whether the link is vital.
+        """
+        counts = []
+        for source, links in self.schema.links.items():
+            present = self.database.tables.get(self.name(source), ())
+            there = [link for link in links if link[0] in present and self.has(link[1])]
+            # One query reads each table only once.
+            columns = ", ".join(
+                f"coalesce(sum(typeof({column}) = 'integer' AND {column} NOT IN (SELECT id FROM"
+                f" {target})), 0), count({column})"
+                for column, target, *_ in there
+            )
+            found = iter(self.rows(f"SELECT {columns} FROM {source}")[0] if there else ())
+            for _, _, what, *vital in there:
+                problem = f"{self.name(source)} refer to missing {what}"
+                counts.append((next(found), next(found), problem, bool(vital)))
+        return counts
+
+
+def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
+    """Return the columns of a query as a table of counter samples, and the number of unusable
+    samples for each reason.
+    """
+    columns = {
+        name: by_code(texts, values, None, object)
+        if type_of(name) == "text"
+        else nullable(values.copy(), COUNTER_COLUMNS.get(name, "Int64"))
+        if type_of(name) == "integer" and name != "time_ns"
+        else values
+        for name, values in found.items()
+    }
+    table = pd.DataFrame(columns, copy=False)
+    duration = found.get("duration_ns", np.zeros(len(table), np.int64))
+    end = found["time_ns"] + np.where(duration == ABSENT, 0, duration)
+    sound = (found["time_ns"] > 0) & (end >= found["time_ns"]) & (end < LATEST_START_NS)
+    sound &= np.isfinite(found["value"]) & (found["name"] != NO_TEXT)
+    again = sound & table.duplicated().to_numpy()
+    lost = {"from incomplete samples": ~sound, f"from samples {REPEATED}": again}
+    return table[sound & ~again], +Counter({why: int(rows.sum()) for why, rows in lost.items()})
+
+
+def read_databases(
+    path: Path,
+    is_database: Callable[[Path], bool],
+    patterns: Sequence[str],
+    what: str,
+    read_file: Callable[[Path, Codes], Iterable[Part]],
+    rank: int | None,
+    meta: dict[str, Any],
+    origin: Origin | None,
+) -> Profile:
+    """Read a file, or the files of a folder that match a pattern.
+
+    - what: the name of the files in the plural.
+    - read_file: returns the parts of a file, one per process.
+
+    Raises ProfileReadError if the processes that used a GPU don't state different ranks, or if a
+    run occurs twice.
+    """
+    files, ignored = database_files(path, is_database, patterns, what)
+    texts = Codes()
+    of_files, nothing = read_recorded(files, lambda file: list(read_file(file, texts)))
+    parts = [part for of_file in of_files for part in of_file]
+    _refuse_same_run(path, parts)
+    for part in parts:
+        part.rank = rank_in_name(part.path, path) if part.rank is None else part.rank
+    on_gpu = [ON_DEVICE[part.records["kind"]].any() for part in parts]
+    named = [(part.path.name, part.rank) for part in parts]
+    refuse_mixed_ranks(path, [name for name, is_used in zip(named, on_gpu, strict=True) if is_used])
+    for part, is_used in zip(parts, on_gpu, strict=True):
+        # Helper processes, such as data loader workers, don't use a GPU.
+        if any(on_gpu) and not is_used:
+            part.warnings = []
+    parts = selected_rank(path, parts, rank)
+    parts[0].ignored = nothing | dict.fromkeys(ignored, FOREIGN)
+    return profile_of(parts, texts, meta, origin)
+
+
+def _refuse_same_run(path: Path, parts: Sequence[Part]) -> None:
+    runs = [part.facts.pop(RUN, None) or number for number, part in enumerate(parts)]
+    run, count = Counter(runs).most_common(1)[0]
+    if count > 1:
+        names = (repr(part.path.name) for part, own in zip(parts, runs, strict=True) if own == run)
+        raise ProfileReadError(
+            path,
+            f"the folder contains the same profile {count} times ({', '.join(names)})",
+            "a file was copied into the folder",
+            "keep each file once",
+        )
