@@ -1,6 +1,4 @@
-"""Reading of formats that are SQLite databases. A reader's folder contains a schema and queries, and
-one path leads from queries to a profile.
-"""
+"""Reading of formats that are SQLite databases, by a schema and queries in a reader's folder."""
 
 from __future__ import annotations
 

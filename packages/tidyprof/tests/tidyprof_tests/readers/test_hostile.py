@@ -29,7 +29,7 @@ from tidyprof_tests.chrome_writer import kernel, small_step, trace_text, write_t
 from tidyprof_tests.perfetto_writer import small_trace
 from tidyprof_tests.readers import test_rocprof_sys
 from tidyprof_tests.readers.kit import samples
-from tidyprof_tests.rpd_writer import TABLES, RpdWriter, small_file
+from tidyprof_tests.rpd_writer import small_file
 
 
 def changed_rpd(path: Path, *statements: str) -> Path:
@@ -84,22 +84,6 @@ MARKER = (
     '"MARKER_CORE_API","step",1,1,1,100,200\n'
     '"MARKER_CORE_API",,1,1,2,110,120\n'
 )
-
-
-def test_an_operation_of_an_unknown_type_keeps_its_name(tmp_path):
-    path = changed_rpd(
-        tmp_path / "trace.rpd", "UPDATE rocpd_op SET opType_id = 999999 WHERE id = 2"
-    )
-    kernels = tidyprof.read(path).events.query("kind == 'kernel'")
-    assert kernels["name"].tolist() == ["gemm<float>", "relu"]
-    assert kernels["source_category"].isna().tolist() == [True, False]
-
-
-@pytest.mark.parametrize("tag", ["session_count", "gpu_stride"])
-def test_a_number_of_thousands_of_digits_in_the_metadata_of_rpd(tag, tmp_path):
-    nines = f"INSERT INTO rocpd_metadata (tag, value) VALUES ('{tag}', '{'9' * 5000}')"
-    meta = tidyprof.read(changed_rpd(tmp_path / "trace.rpd", nines)).meta
-    assert {"session_count": "sessions", "gpu_stride": "node_stride"}[tag] not in meta
 
 
 def test_a_marker_without_a_text(tmp_path):
@@ -322,47 +306,6 @@ def test_a_file_in_which_everything_is_there_twice(name, tmp_path):
     (tmp_path / name).write_bytes(doubled(name))
     found = refused(tidyprof.read, tmp_path / name)
     assert "twice" in found or "repeated" in found
-
-
-def with_new_ids(table: str, version: int = 3) -> str:
-    """SQL that puts all rows of a table of rpd into it again, under numbers of their own."""
-    columns = ", ".join(f'"{name}"' for name in TABLES[version][table].split() if name != "id")
-    columns += ', "value"' * (table == "rocpd_counter")
-    return f"INSERT INTO {table} (id, {columns}) SELECT id + 100, {columns} FROM {table}"
-
-
-@pytest.mark.parametrize("table", ["rocpd_op", "rocpd_api"])
-def test_rows_of_rpd_that_are_there_twice_with_new_numbers(table, tmp_path):
-    path = tmp_path / "trace.rpd"
-    run = RpdWriter(path)
-    for number in range(1, 11):
-        run.kernel("gemm", 10_000 * number, 500)
-    run.close()
-    assert len(tidyprof.read(path).events) == 20
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(with_new_ids(table, 2))
-        connection.commit()
-    assert "(10 that occur twice)" in refused(tidyprof.read, path)
-
-
-@pytest.mark.parametrize("table", ["rocpd_monitor", "rocpd_counter"])
-def test_samples_of_rpd_that_are_there_twice_count_once(table, tmp_path):
-    path = small_file(tmp_path / "trace.rpd", 3)
-    with closing(sqlite3.connect(path)) as connection:
-        counted = (
-            "INSERT INTO rocpd_counter (op_id, name_id, value) SELECT id, description_id, 7 FROM"
-            " rocpd_op"
-        )
-        connection.execute(counted)
-        connection.commit()
-        once = tidyprof.read(path)
-        connection.execute(with_new_ids(table))
-        connection.commit()
-    twice = tidyprof.read(path)
-    pd.testing.assert_frame_equal(once.counters, twice.counters)
-    assert len(once.counters)
-    (reason,) = set(twice.meta["repairs"]) - set(once.meta["repairs"])
-    assert "twice" in reason
 
 
 def test_readings_that_are_there_twice_count_once(tmp_path):
