@@ -304,8 +304,12 @@ def cut_overlaps(
     others = ("device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
     owner = [*streams.values(), *map(records.get, others)]
     rows = rows[np.lexsort((duration[rows], start[rows], *(values[rows] for values in owner)))]
-    owner = [values[rows] for values in owner]
-    later, same = _next_launch(owner, records.get("correlation_id")[rows])
+    number = np.cumsum(begins([values[rows] for values in owner]))
+    launch = records.get("correlation_id")[rows]
+    # Kernels of one launch may run at the same time. A kernel without an id is a separate launch.
+    is_head = begins([number, launch]) | (launch <= 0)
+    later = np.append(np.flatnonzero(is_head), 0)[np.cumsum(is_head)]
+    same = (later > 0) & (number[later] == number)
     first, then = rows[same], rows[later[same]]
     # A kernel is too long if it outlasts the next one, or ends long after the next one starts. The
     # next kernel may start slightly early. If both start at the same time, the first one can't be
@@ -315,7 +319,7 @@ def cut_overlaps(
     over &= (end > limit + ROUNDING_NS) & (limit > start[first])
     if not over.any():
         return None
-    _refuse_other_unit(path, records, rows, begins(owner), first[over])
+    _refuse_other_unit(path, start[rows], duration[rows], number, np.isin(rows, first[over]))
     longest = (end - limit)[over].max() / 1e6
     duration[first[over]] = (limit - start[first])[over]
     return (
@@ -325,38 +329,26 @@ def cut_overlaps(
     )
 
 
-def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each kernel in order, return the position of the next kernel from a different launch.
-    Also return whether the next kernel is on the same stream.
-
-    - launch: the correlation ids. A kernel without a correlation id counts as a separate launch.
-    """
-    stream, each = begins(owner), begins([*owner, launch]) | (launch <= 0)
-    number = np.cumsum(each)
-    later = np.append(np.flatnonzero(each), len(each))[number]
-    inside = later < len(each)
-    later = np.where(inside, later, 0)
-    return later, inside & (np.cumsum(stream)[later] == np.cumsum(stream))
-
-
 def _refuse_other_unit(
-    path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray
+    path: Path, start: np.ndarray, duration: np.ndarray, stream: np.ndarray, over: np.ndarray
 ) -> None:
     """Raise ProfileReadError if the durations and starts of a stream evidently have different
     units.
 
-    - rows: the kernels in order.
-    - stream: a mask of the first kernel of each stream.
-    - over: the rows of the kernels that last too long.
+    - stream: a number for the stream of each kernel.
+    - over: a mask of the kernels that last too long.
     """
-    for kernels in np.split(rows, np.flatnonzero(stream)[1:]):
-        start, total = records["start_ns"][kernels], int(records["duration_ns"][kernels].sum())
-        span = max(int(start[-1] - start[0]), 1)
-        # The last kernel has no next kernel that it could overlap.
-        if 2 * np.isin(kernels, over).sum() >= len(kernels) - 1 and total >= OTHER_UNIT * span:
-            raise ProfileReadError(
-                path,
-                f"kernels of one stream last {total / span:,.0f} times the stream's span",
-                "durations and starts have different units because another tool changed the file",
-                "export it again with both ts and dur in microseconds",
-            )
+    table = pd.DataFrame({"start": start, "duration": duration, "over": over})
+    of_stream = table.groupby(stream)
+    span = (of_stream["start"].max() - of_stream["start"].min()).clip(lower=1)
+    ratio = of_stream["duration"].sum() / span
+    # The last kernel has no next kernel that it could overlap.
+    most = 2 * of_stream["over"].sum() >= of_stream.size() - 1
+    wrong = ratio[most & (ratio >= OTHER_UNIT)]
+    if len(wrong):
+        raise ProfileReadError(
+            path,
+            f"kernels of one stream last {wrong.iloc[0]:,.0f} times the stream's span",
+            "durations and starts have different units because another tool changed the file",
+            "export it again with both ts and dur in microseconds",
+        )

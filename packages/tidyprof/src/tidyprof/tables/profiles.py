@@ -181,7 +181,8 @@ def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
         return []
     ordered = sorted(by_reason.items(), key=lambda one: one[0] != SAME)
     listed = "; ".join(f"{_some(names)} ({reason})" for reason, names in ordered)
-    return [f"not read ({sum(map(len, by_reason.values()))} in total): {listed}"]
+    number = sum(map(len, by_reason.values()))
+    return [f"not read ({number} in total): {listed}" if number > 1 else f"not read: {listed}"]
 
 
 def warning_lines(meta: Mapping[str, Any]) -> list[str]:

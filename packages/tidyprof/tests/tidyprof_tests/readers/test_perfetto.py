@@ -186,10 +186,6 @@ OWN = {
     "clock_snapshot": clock_snapshot,
     "names": lambda sequence, kinds: start(sequence, w.block(12, w.interned(**kinds))),
     "gap": lambda: w.packet(w.number(42, 1)),
-    "event_at": w.event,
-    "late_track": lambda time: w.packet(
-        w.time_of(time), w.block(60, w.number(1, 30) + w.block(2, "late"))
-    ),
 }
 TIMES = {"event": slice(1, 2), "counter": slice(0, 1)}
 TIMES |= dict.fromkeys(("slice_", "kernel", "call", "sample"), slice(0, 2))
@@ -201,7 +197,7 @@ CASES = tomllib.loads((Path(__file__).parent / "samples/perfetto_cases.toml").re
 def packet(function: str, *arguments: Any) -> bytes:
     """The packet that a case describes. A table at the end has the named arguments."""
     given = list(arguments)
-    is_plain = function in OWN and function not in ("clock_snapshot", "event_at")
+    is_plain = function in OWN and function != "clock_snapshot"
     options = given.pop() if given and isinstance(given[-1], dict) and not is_plain else {}
     times = TIMES.get(function, slice(0, 0))
     given[times] = [BASE + time for time in given[times]]

@@ -8,7 +8,6 @@ https://github.com/google/perfetto.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from math import isfinite
@@ -73,9 +72,6 @@ _CLOCKS = ("REALTIME", "REALTIME_COARSE", "MONOTONIC", "MONOTONIC_COARSE", "MONO
 CLOCK_NAMES = dict(enumerate((*_CLOCKS, "BOOTTIME"), 1))
 """Names of Linux clocks, by their number (protos/perfetto/common/builtin_clock.proto)."""
 
-_SEQUENCE_CLOCKS = range(64, 128)
-"""Numbers of the clocks that each sequence defines separately."""
-
 _CLEARED, _NEEDED = 1, 2
 """Bits of TracePacket.sequence_flags."""
 
@@ -89,7 +85,7 @@ slices.
 
 NO_STATE = "from sequences without a start"
 NO_NAME = "with a missing name"
-NO_CLOCK = "whose clock can't be converted"
+NO_CLOCK = "on another clock than the trace's"
 NO_TIME = "with an impossible time"
 NO_VALUE = "with non-numeric counter values"
 NO_BEGIN = "whose begin is missing"
@@ -107,59 +103,6 @@ def text(value: str | bytes) -> str:
     UTF-8.
     """
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
-
-
-class _Clocks:
-    """The trace's clock and its relation to other clocks.
-
-    - trace_clock: number of the trace's clock. By default, it is the clock that counts the time
-      since boot.
-    - moments: for each clock, sorted pairs of its time and the trace's time at the same moment. The
-      key of a clock that a sequence defines is the sequence number and the clock number.
-    """
-
-    def __init__(self) -> None:
-        self.trace_clock = _BOOTTIME
-        self.moments: defaultdict[Any, list[tuple[int, int]]] = defaultdict(list)
-        # The last time, the factor and the kind of each clock that a sequence defines.
-        self._own: dict[tuple[int, int], list[int]] = {}
-
-    def add(self, snapshot: Any, sequence: int) -> None:
-        """Add a ClockSnapshot, which contains the times of several clocks at the same moment."""
-        if snapshot.primary_trace_clock and not self.moments:
-            self.trace_clock = snapshot.primary_trace_clock
-        times: dict[Any, int] = {}
-        for clock in snapshot.clocks:
-            factor = clock.unit_multiplier_ns or 1
-            own = (sequence, clock.clock_id)
-            key = own if clock.clock_id in _SEQUENCE_CLOCKS else clock.clock_id
-            times[key] = clock.timestamp * factor
-            self._own[own] = [times[key], factor, clock.is_incremental]
-        for key, time in times.items():
-            if self.trace_clock in times:
-                insort(self.moments[key], (time, times[self.trace_clock]))
-
-    def time(self, time: int, clock: int, sequence: int) -> int | None:
-        """Convert a packet's time to nanoseconds on the trace's clock, with the latest snapshot
-        before that time. Return None if the file doesn't relate the clock to the trace's clock.
-        """
-        key: Any = clock
-        if clock in _SEQUENCE_CLOCKS:
-            key = (sequence, clock)
-            last, factor, is_incremental = self._own.get(key, (0, 1, False))
-            time = time * factor + (last if is_incremental else 0)
-            self._own[key] = [time, factor, is_incremental]
-        moments = self.moments.get(key)
-        if not moments:
-            return None
-        here, there = moments[max(0, bisect_right(moments, (time, LATEST_START_NS)) - 1)]
-        return time + there - here
-
-    def realtime_offsets(self) -> list[int]:
-        """Return the offsets that convert the trace's times to nanoseconds since 1970. Each
-        snapshot that contains both clocks provides one offset.
-        """
-        return [here - there for here, there in self.moments.get(_REALTIME, [])]
 
 
 class _Sequence:
@@ -211,6 +154,10 @@ class Decoder:
     - texts: codes of names, categories and labels. The function `text` decodes their strings.
     - tracks: small number for each track identifier
     - descriptors: message that describes each track
+    - trace_clock: number of the trace's clock. By default, it is the clock that counts the time
+      since boot.
+    - realtime_offsets: offsets that convert the trace's times to nanoseconds since 1970. Each
+      snapshot of the clocks provides one offset.
     - facts: metadata about the file
     - losses: number of losses of each kind, or None if the file has no statistics
     """
@@ -218,7 +165,8 @@ class Decoder:
     def __init__(self, path: Path, texts: Codes) -> None:
         self.path = path
         self.texts = texts
-        self.clocks = _Clocks()
+        self.trace_clock = _BOOTTIME
+        self.realtime_offsets: list[int] = []
         self.tracks = Codes()
         self.descriptors: dict[int, Any] = {}
         self.slices = array("q")
@@ -293,15 +241,13 @@ class Decoder:
         return sequence
 
     def _time(self, packet: Any, sequence: _Sequence) -> int | None:
-        """Return the time in nanoseconds on the trace's clock, or None if the packet's clock can't
-        be converted to the trace's clock.
+        """Return the time in nanoseconds, or None if it's on another clock than the trace's. AMD's
+        profilers write the times of all events on the trace's clock.
         """
         time = packet.timestamp
         clock = packet.timestamp_clock_id or sequence.clock
-        if clock and clock != self.clocks.trace_clock:
-            time = self.clocks.time(time, clock, packet.trusted_packet_sequence_id)
-            if time is None:
-                return None
+        if clock and clock != self.trace_clock:
+            return None
         return max(-LATEST_START_NS, min(time, LATEST_START_NS))
 
     def _slice(self, event: Any, time: int | None, track: int, sequence: _Sequence) -> int:
@@ -354,17 +300,14 @@ class Decoder:
         if payload == "compressed_packets":
             raise ProfileReadError(self.path, *_COMPRESSED)
         if payload == "clock_snapshot":
-            self.clocks.add(content, packet.trusted_packet_sequence_id)
+            self._synchronize(content)
         elif payload == "track_event":
             self.not_kept["other track events"] += 1
         elif payload in _PACKED_SAMPLES:
             self.not_kept["samples that aren't slices"] += 1
         elif payload == "track_descriptor" and sequence is None:
             self.dropped[NO_STATE] += 1
-        elif sequence is not None:
-            # An incremental clock advances with every packet that has a time.
-            self._time(packet, sequence)
-        if payload == "track_descriptor" and sequence is not None:
+        elif payload == "track_descriptor":
             self._describe(content)
         elif payload == "trace_stats":
             # Statistics are cumulative within a trace. Statistics of concatenated traces are added.
@@ -380,6 +323,14 @@ class Decoder:
             policies = {_FILL_POLICIES.get(buffer.fill_policy) for buffer in content.buffers}
             if policies - {None}:
                 self.facts["buffer_fill_policy"] = ", ".join(sorted(policies - {None}))
+
+    def _synchronize(self, snapshot: Any) -> None:
+        """Add a ClockSnapshot, which contains the times of several clocks at the same moment."""
+        if snapshot.primary_trace_clock and not self.realtime_offsets:
+            self.trace_clock = snapshot.primary_trace_clock
+        times = {clock.clock_id: clock.timestamp for clock in snapshot.clocks}
+        if _REALTIME in times and self.trace_clock in times:
+            self.realtime_offsets.append(times[_REALTIME] - times[self.trace_clock])
 
     def _describe(self, descriptor: Any) -> None:
         """Add a TrackDescriptor. Values from earlier descriptors of the same track are kept."""

@@ -119,10 +119,9 @@ def _facts(decoder: Decoder) -> dict[str, Any]:
     if decoder.losses is not None or decoder.gaps:
         gaps = Counter({LOST_PACKETS: decoder.gaps})
         facts["data_loss"] = dict((decoder.losses or Counter()) + gaps)
-    clock = decoder.clocks.trace_clock
-    facts["clock"] = CLOCK_NAMES.get(clock, str(clock))
-    if offsets := decoder.clocks.realtime_offsets():
-        facts["realtime_offset_ns"] = offsets[0]
+    facts["clock"] = CLOCK_NAMES.get(decoder.trace_clock, str(decoder.trace_clock))
+    if decoder.realtime_offsets:
+        facts["realtime_offset_ns"] = decoder.realtime_offsets[0]
     described = (
         track.process for track in decoder.descriptors.values() if track.HasField("process")
     )
@@ -146,7 +145,7 @@ def _warnings(decoder: Decoder, facts: dict[str, Any], records: Records) -> list
             " steps, or set a larger buffer (rocprofv3 --perfetto-buffer-size or"
             " ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
         )
-    offsets = decoder.clocks.realtime_offsets()
+    offsets = decoder.realtime_offsets
     if offsets and max(offsets) - min(offsets) > _CLOCK_TOLERANCE_NS:
         found.append(
             f"{name}: parts of the trace disagree about the time of day by"

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
@@ -143,28 +143,21 @@ def process_spans(part: Part) -> dict[int, tuple[int, int]]:
     """Return the start of the first event and the end of the last event of each process, in
     nanoseconds.
     """
-    process, start = part.records.get("process"), part.records["start_ns"]
-    end = start + part.records["duration_ns"]
-    known = np.unique(process[process != ABSENT]).tolist()
-    return {
-        number: (int(start[process == number].min()), int(end[process == number].max()))
-        for number in known
-    }
+    start = part.records["start_ns"]
+    columns = {"process": part.records.get("process"), "start": start}
+    table = pd.DataFrame(columns | {"end": start + part.records["duration_ns"]})
+    spans = table[table["process"] != ABSENT].groupby("process").agg({"start": "min", "end": "max"})
+    return {int(row.Index): (int(row.start), int(row.end)) for row in spans.itertuples()}
 
 
 def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
     """Return the `Profile.meta` entries that combine the metadata of all files. The entry about
     data loss comes first.
     """
-    facts: dict[str, Any] = {}
-    losses = [part.facts["data_loss"] for part in parts if "data_loss" in part.facts]
-    if losses:
-        facts["data_loss"] = dict(sum(map(Counter, losses), Counter()))
-    commands = {
-        process: command
-        for part in parts
-        for process, command in part.facts.get("commands", {}).items()
-    }
-    if commands:
-        facts["commands"] = commands
+    losses = [Counter(part.facts["data_loss"]) for part in parts if "data_loss" in part.facts]
+    commands: dict[int, str] = {}
+    for part in parts:
+        commands |= part.facts.get("commands", {})
+    facts: dict[str, Any] = {"data_loss": dict(sum(losses, Counter()))} if losses else {}
+    facts |= {"commands": commands} if commands else {}
     return facts | {"packets": sum(part.facts["packets"] for part in parts)}

@@ -39,17 +39,85 @@ _NO_GPU_EVENTS = {
 }
 
 
+KEY = "watch_parts"
+"""Key under which the code block in snippets/14_instrument_me.py stores one list per part of a
+step. The list contains the part's name, its start in nanoseconds since 1970, its length, and its
+time on a CPU. If the system reports it, the list also contains the time spent waiting for a CPU.
+All times are in nanoseconds.
+"""
+
+UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
+"""Keys under which the code block stores the result of `untraced` and the strings that describe the
+machine: host, gpu, torch and rocm.
+"""
+
+LONGEST_NS = 10**15
+"""Maximum step time in nanoseconds, which is about eleven days."""
+
+ROUNDED = 1.05
+"""Maximum ratio between the sum of a step's parts and the step time. The ratio can exceed 1 because
+the clocks are read at different times.
+"""
+
+
+_Time = (
+    Annotated[int, msgspec.Meta(ge=0, lt=LONGEST_NS)]
+    | Annotated[float, msgspec.Meta(ge=0, lt=LONGEST_NS)]
+)
+_Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+Content = TypeVar("Content")
+
+
+_BaseTime = Annotated[int, msgspec.Meta(ge=0, lt=LATEST_BASE_NS)]
+_HipVersion = Annotated[int, msgspec.Meta(ge=10**7)]
+
+
+class _Distributed(msgspec.Struct):
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+
+
+class _Untraced(msgspec.Struct):
+    steps: _Time
+    step_ns: _Time
+    parts_ns: dict[str, _Time]
+    long: Any = None
+
+
+class _LongSteps(msgspec.Struct):
+    """Times that the hooks of `tidyprof run` write (running/inside/recorder.py)."""
+
+    ns: _Time
+    of_ns: _Time
+
+
+class _WatchPart(NamedTuple):
+    name: str
+    start: _Moment
+    length: _Moment
+    processor_time: _Moment
+    processor_queue: _Moment | None = None
+
+
+def _stated(value: Any, content: type[Content]) -> Content | None:
+    """Return a value of the file as this type, or None if it doesn't match the type."""
+    try:
+        return msgspec.convert(value, content)
+    except msgspec.ValidationError:
+        return None
+
+
 def base_time(metadata: dict[str, Any], path: Path) -> int:
     """Return the file's base time in nanoseconds since 1970. The base time is 0 for older files,
     because their times are absolute.
 
     Raises ProfileReadError if the file contains an invalid base time.
     """
-    stated = metadata.get("baseTimeNanoseconds", 0)
-    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated < LATEST_BASE_NS:
+    text = metadata.get("baseTimeNanoseconds", 0)
+    stated = _stated(text, _BaseTime)
+    if stated is None:
         raise ProfileReadError(
             path,
-            f"baseTimeNanoseconds is {str(stated)[:30]!r}, which isn't a time since 1970",
+            f"baseTimeNanoseconds is {str(text)[:30]!r}, which isn't a time since 1970",
             "another tool changed the trace",
             "pass the original file from torch.profiler",
         )
@@ -135,18 +203,16 @@ def hip_version(number: Any) -> str | None:
 
     The major and minor version are the same as in the ROCm release that contains the HIP runtime.
     """
-    if isinstance(number, bool) or not isinstance(number, int) or number < 10**7:
+    known = _stated(number, _HipVersion)
+    if known is None:
         return None
-    return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+    return f"{known // 10**7}.{known // 10**5 % 100}.{known % 10**5}"
 
 
 def stated_rank(metadata: dict[str, Any]) -> int | None:
     """Return the rank from the distributedInfo of a file that one process wrote."""
-    distributed = metadata.get("distributedInfo")
-    rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31:
-        return rank
-    return None
+    distributed = _stated(metadata.get("distributedInfo"), _Distributed)
+    return distributed.rank if distributed else None
 
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> list[str]:
@@ -160,65 +226,6 @@ def missing_gpu_warning(path: Path, dialect: str | None) -> list[str]:
         f"{path.name}: the trace has no GPU events, although the profiler had a GPU back end"
         f" ({dialect}). Likely cause: {cause}, or the profiler was set to record only CPU activity."
     ]
-
-
-KEY = "watch_parts"
-"""Key under which the code block in snippets/14_instrument_me.py stores one list per part of a
-step. The list contains the part's name, its start in nanoseconds since 1970, its length, and its
-time on a CPU. If the system reports it, the list also contains the time spent waiting for a CPU.
-All times are in nanoseconds.
-"""
-
-UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
-"""Keys under which the code block stores the result of `untraced` and the strings that describe the
-machine: host, gpu, torch and rocm.
-"""
-
-LONGEST_NS = 10**15
-"""Maximum step time in nanoseconds, which is about eleven days."""
-
-ROUNDED = 1.05
-"""Maximum ratio between the sum of a step's parts and the step time. The ratio can exceed 1 because
-the clocks are read at different times.
-"""
-
-
-_Time = (
-    Annotated[int, msgspec.Meta(ge=0, lt=LONGEST_NS)]
-    | Annotated[float, msgspec.Meta(ge=0, lt=LONGEST_NS)]
-)
-_Moment = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-Content = TypeVar("Content")
-
-
-class _Untraced(msgspec.Struct):
-    steps: _Time
-    step_ns: _Time
-    parts_ns: dict[str, _Time]
-    long: Any = None
-
-
-class _LongSteps(msgspec.Struct):
-    """Times that the hooks of `tidyprof run` write (running/inside/recorder.py)."""
-
-    ns: _Time
-    of_ns: _Time
-
-
-class _WatchPart(NamedTuple):
-    name: str
-    start: _Moment
-    length: _Moment
-    processor_time: _Moment
-    processor_queue: _Moment | None = None
-
-
-def _stated(value: Any, content: type[Content]) -> Content | None:
-    """Return a value of the file as this type, or None if it doesn't match the type."""
-    try:
-        return msgspec.convert(value, content)
-    except msgspec.ValidationError:
-        return None
 
 
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
