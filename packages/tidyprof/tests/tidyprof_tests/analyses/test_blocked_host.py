@@ -9,7 +9,7 @@ import pytest
 from tidyprof import analyses, read
 from tidyprof.analyses.budget import category_of_call
 from tidyprof.tables.contract import Profile
-from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
+from tidyprof_tests.analyses.test_analyses import event, profile_of
 
 RESNET18 = Path("torch-mi300x-resnet18-train", "train_resnet18.json.gz")
 
@@ -52,51 +52,6 @@ class TestTrainingOfResnet18:
 
 
 class TestBlockedHost:
-    def test_by_hand(self):
-        """0-100: hipMalloc 0-10, kernel 15-30, synchronization 20-40, kernel 45-50, hipFree 60-70
-        and data 65-80.
-        """
-        profile = profile_of(
-            host_step(0, 0, 100),
-            event("runtime", "hipMalloc", 0, 10),
-            event("kernel", "a", 15, 30, launch_ns=12),
-            event("runtime", "hipStreamSynchronize", 20, 40),
-            event("kernel", "b", 45, 50, launch_ns=42),
-            event("runtime", "hipFree", 60, 70),
-            event("annotation", "data", 65, 80),
-        )
-        row = analyses.step_budget(profile).iloc[0]
-        assert row.compute_ns == 20, "a synchronization with a busy device costs nothing"
-        assert row.blocked_host_ns == 10 + 10 + 10
-        assert row.data_wait_ns == 10
-        assert row.launch_bound_ns == 100 - 20 - 30 - 10
-        calls = analyses.blocking_calls(profile)
-        assert calls[["name", "calls", "total_ns", "blocked_ns"]].to_numpy().tolist() == [
-            ["hipStreamSynchronize", 1, 20, 10], ["hipFree", 1, 10, 10], ["hipMalloc", 1, 10, 10]
-        ]  # fmt: skip
-
-    def test_a_queued_gap_is_not_the_hosts(self):
-        profile = profile_of(
-            host_step(0, 0, 40),
-            event("kernel", "a", 0, 10, launch_ns=0),
-            event("kernel", "b", 15, 40, launch_ns=1),
-            event("runtime", "hipDeviceSynchronize", 5, 40),
-        )
-        row = analyses.step_budget(profile).iloc[0]
-        assert (row.blocked_host_ns, row.other_ns) == (0, 5)
-
-    def test_calls_of_another_rank_block_nobody_else(self):
-        rows = [
-            event("kernel", "k", 50, 60, launch_ns=45, rank=rank, device=rank) for rank in (0, 1)
-        ]
-        steps = [host_step(0, 0, 60, rank=rank) for rank in (0, 1)]
-        profile = profile_of(*rows, *steps, event("runtime", "hipFree", 10, 40, rank=1))
-        assert analyses.step_budget(profile).set_index("rank")["blocked_host_ns"].to_dict() == {
-            0: 0,
-            1: 30,
-        }
-        assert analyses.blocking_calls(profile)["rank"].tolist() == [1]
-
     @pytest.mark.parametrize(
         ("name", "category"),
         [
@@ -117,38 +72,6 @@ class TestBlockedHost:
     )
     def test_which_calls_wait(self, name, category):
         assert category_of_call(name) == category
-
-
-class TestMarks:
-    def test_an_operator_as_mark(self):
-        rows = [event("operator", "aten::embedding", begin, begin + 5) for begin in (10, 40, 70)]
-        profile = profile_of(*rows, event("operator", "aten::mm", 80, 95))
-        table = analyses.steps(profile, mark="aten::embedding")
-        assert table[["step", "start_ns", "duration_ns"]].to_numpy().tolist() == [
-            [0, 10, 30],
-            [1, 40, 30],
-            [2, 70, 25],
-        ]
-        assert table.attrs["mark"] == "aten::embedding"
-
-    def test_a_mark_of_ones_own_wins(self):
-        marks = [event("operator", "aten::embedding", begin, begin + 5) for begin in (10, 40)]
-        profile = profile_of(host_step(7, 0, 100), *marks)
-        assert analyses.steps(profile).attrs["mark"] == "ProfilerStep#N"
-        for analysis in (analyses.steps, analyses.step_budget, analyses.phases):
-            assert analysis(profile, mark="aten::embedding").attrs["mark"] == "aten::embedding"
-        assert len(analyses.step_budget(profile, mark="aten::embedding")) == 2
-
-    def test_an_unknown_mark_is_refused(self, two_marks):
-        with pytest.raises(
-            ValueError, match="no range, operator or call on the host is named 'zero'"
-        ):
-            analyses.steps(two_marks, mark="zero")
-
-    def test_a_range_that_does_not_repeat_marks_nothing(self, two_marks):
-        once = Profile(two_marks.events.iloc[:1], meta=dict(two_marks.meta))
-        assert analyses.steps(two_marks).attrs["mark"] == "Optimizer.zero_grad#Adam.zero_grad"
-        assert analyses.steps(once).attrs["mark"] is None
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tidyprof.plots import describe
 from tidyprof.plots.ranks import collectives as plot_collectives
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof_tests.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tidyprof_tests.analyses.test_analyses import ORIGIN, event, profile_of
 
 RANKS = "torch-mi300-ddp-4ranks-fused"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -55,34 +55,6 @@ def three_ranks() -> Profile:
 
 
 class TestCollectives:
-    def test_by_hand(self, three_ranks):
-        table = collectives(three_ranks)
-        assert table["number"].tolist() == [0, 1]
-        assert table[["start_ns", "duration_ns"]].to_numpy().tolist() == [[100, 100], [300, 31]]
-        assert table["entry_skew_ns"].tolist() == [90, 10]
-        assert table["transfer_ns"].tolist() == [10, 21]
-        assert table["exit_skew_ns"].tolist() == [0, 1]
-        assert table["lead_ns"].tolist() == [60, 5]
-        assert table["wait_ns"].tolist() == [90 + 60, 10 + 5]
-        assert table["first_rank"].tolist() == [0, 0]
-        assert table["last_rank"].tolist() == [2, 1]
-        assert table["order_possible"].all()
-        assert table.attrs["origin"] == ORIGIN
-        assert (
-            table.attrs["ranks"],
-            table.attrs["unmatched"],
-            table.attrs["impossible_orders"],
-        ) == (3, 0, 0)
-
-    def test_each_rank(self, three_ranks):
-        table = collectives(three_ranks, per_rank=True)
-        first = table[table["number"] == 0]
-        assert first["lateness_ns"].tolist() == [0, 30, 90]
-        assert first["wait_ns"].tolist() == [90, 60, 0]
-        assert first["transfer_ns"].tolist() == [10, 10, 10]
-        assert first["arrived_last"].tolist() == [False, False, True]
-        assert (table["wait_ns"] + table["transfer_ns"] == table["duration_ns"]).all()
-
     def test_one_profile_per_rank_or_entries_give_the_same(self, three_ranks):
         events = three_ranks.events
         apart = [
@@ -93,73 +65,6 @@ class TestCollectives:
         pd.testing.assert_frame_equal(collectives(profile for profile in apart), expected)
         pd.testing.assert_frame_equal(collectives(join(map(collective_entries, apart))), expected)
 
-    def test_steps_keep_windows_of_different_length_apart(self):
-        """Rank 1 recorded a step less; without the step its all-reduce would be matched with the
-        wrong one.
-        """
-        profile = profile_of(
-            host_step(1, 0, 100, rank=0),
-            host_step(2, 100, 200, rank=0),
-            host_step(2, 100, 200, rank=1),
-            entry(0, 50, 60, launch_ns=40),
-            entry(0, 150, 190, launch_ns=140),
-            entry(1, 180, 190, launch_ns=141),
-        )
-        table = collectives(profile)
-        assert table[["step", "start_ns", "wait_ns"]].to_numpy().tolist() == [[2, 150, 30]]
-        assert table.attrs["unmatched"] == 1
-
-    def test_different_numbers_in_a_step_are_not_guessed(self):
-        table = collectives(profile_of(entry(0, 0, 10), entry(0, 20, 30), entry(1, 20, 30)))
-        assert not len(table)
-        assert table.attrs["unmatched"] == 3
-
-    def test_launch_order_matches_what_streams_reorder(self):
-        profile = profile_of(
-            entry(0, 10, 50, launch_ns=1),
-            entry(0, 60, 90, launch_ns=2, stream=2),
-            entry(1, 70, 90, launch_ns=4, stream=2),
-            entry(1, 72, 50 + 30, launch_ns=3),
-        )
-        per_rank = collectives(profile, per_rank=True)
-        own = per_rank[per_rank["rank"] == 1].sort_values("number")
-        assert own["start_ns"].tolist() == [72, 70]
-
-    def test_names_are_matched_apart(self):
-        profile = profile_of(
-            entry(0, 0, 10, BROADCAST),
-            entry(1, 5, 10, BROADCAST),
-            entry(0, 20, 40),
-            entry(1, 30, 40),
-        )
-        assert collectives(profile)["name"].str.contains("Broadcast").tolist() == [True, False]
-
-    def test_the_root_of_a_broadcast_has_not_waited(self):
-        profile = profile_of(
-            entry(0, 0, 10, BROADCAST), entry(1, 50, 70, BROADCAST), entry(2, 40, 70, BROADCAST)
-        )
-        table = collectives(profile, per_rank=True)
-        assert table["wait_ns"].tolist() == [0, 0, 10]
-        assert table["transfer_ns"].tolist() == [10, 20, 20]
-        assert table.attrs["impossible_orders"] == 0
-
-    def test_clocks_that_disagree_are_found_out(self):
-        """Rank 1's clock is 1000 ahead: rank 0 seems to leave an all-reduce before rank 1 enters
-        it.
-        """
-        profile = profile_of(entry(0, 100, 150), entry(1, 1140, 1150))
-        table = collectives(profile)
-        assert table["order_possible"].tolist() == [False]
-        assert table.attrs["clock_error_ns"] == 1140 - 150
-        assert "1.0 µs" in table.attrs["clocks"]
-        found = ranks(profile)
-        assert found.attrs["straggler"] is None
-        assert found["exit_offset_ns"].tolist() == [-500, 500]
-
-    def test_one_rank_only(self):
-        with pytest.raises(ValueError, match="only one rank"):
-            collectives(profile_of(entry(0, 0, 10)))
-
     def test_ranks_must_be_stated_and_distinct(self):
         one = profile_of(entry(0, 0, 10))
         with pytest.raises(ValueError, match="rank 0"):
@@ -167,15 +72,6 @@ class TestCollectives:
         nameless = Profile(one.events.assign(rank=pd.array([pd.NA], dtype="Int32")))
         with pytest.raises(ValueError, match="rank="):
             collectives([one, nameless])
-
-    def test_nobody_comes_last_where_two_do(self):
-        profile = profile_of(entry(0, 0, 50), entry(1, 20, 50), entry(2, 20, 50))
-        assert not collectives(profile, per_rank=True)["arrived_last"].any()
-        assert collectives(profile)[["lead_ns", "wait_ns"]].to_numpy().tolist() == [[0, 20]]
-        table = ranks(profile)
-        assert table["caused_wait_ns"].tolist() == [0, 0, 0]
-        assert table.attrs["straggler"] is None
-        assert "caused the most" not in table.attrs["evidence"]
 
     def test_tables_of_several_files_need_ranks_of_their_own(self):
         """What `map_profiles` gives: the tables with the column `file` in front."""
@@ -225,18 +121,6 @@ class TestCollectives:
         assert table["last_device"].tolist() == [3]
         assert table["last_rank"].isna().all()
 
-    @pytest.mark.parametrize(
-        ("per_rank", "columns"),
-        [(False, COLUMNS["collectives"]), (True, COLUMNS["collectives_per_rank"])],
-    )
-    def test_nothing_gives_the_same_columns(self, three_ranks, per_rank, columns):
-        empty = Profile(three_ranks.events.iloc[:0], meta={"origin": ORIGIN})
-        table = collectives(empty, per_rank=per_rank)
-        assert not len(table)
-        pd.testing.assert_series_equal(
-            table.dtypes, collectives(three_ranks, per_rank=per_rank).dtypes
-        )
-
     @given(
         st.lists(st.lists(st.integers(0, 100), min_size=3, max_size=3), min_size=1, max_size=6),
         st.integers(1, 20),
@@ -260,91 +144,6 @@ class TestCollectives:
             max(offsets) - offset for offsets in entries for offset in offsets
         ]
         assert table["order_possible"].all()
-
-
-class TestRanks:
-    def test_by_hand(self, three_ranks):
-        table = ranks(three_ranks).set_index("rank")
-        assert table["computation_ns"].tolist() == [100, 100, 180]
-        assert table["communication_ns"].tolist() == [130, 90, 36]
-        assert table["wait_ns"].tolist() == [100, 60, 5]
-        assert table["transfer_ns"].tolist() == [30, 30, 31]
-        assert table["arrived_last"].tolist() == [0, 1, 1]
-        assert table["caused_wait_ns"].tolist() == [0, 15, 150]
-        assert table["collectives"].tolist() == table["compared"].tolist() == [2, 2, 2]
-        parts = table[["computation_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns"]]
-        assert (parts.sum(axis=1) == table["total_ns"]).all()
-
-    def test_straggler_that_computes_longer(self, three_ranks):
-        attrs = ranks(three_ranks).attrs
-        assert attrs["straggler"] == 2
-        assert "last in 1 of 2" in attrs["evidence"]
-        assert "91% of all waiting" in attrs["evidence"], "150 of 165"
-        assert "computes longer" in attrs["evidence"]
-
-    def test_straggler_that_gets_its_work_later(self):
-        profile = profile_of(
-            compute(0, 0, 100), compute(1, 80, 180), entry(0, 100, 200), entry(1, 190, 200)
-        )
-        attrs = ranks(profile).attrs
-        assert attrs["straggler"] == 1
-        assert "computes longer" not in attrs["evidence"]
-
-    def test_taking_turns_makes_no_straggler(self):
-        rows = [
-            entry(rank, 1000 * n + (500 if rank == n % 3 else 0), 1000 * n + 510)
-            for n in range(3)
-            for rank in range(3)
-        ]
-        attrs = ranks(profile_of(*rows)).attrs
-        assert attrs["straggler"] is None
-        assert "rank 0 caused the most, 33%" in attrs["evidence"]
-
-    def test_a_little_waiting_makes_no_straggler(self):
-        profile = profile_of(
-            compute(0, 0, 9990), compute(1, 0, 9991), entry(0, 9990, 10_000), entry(1, 9991, 10_000)
-        )
-        assert ranks(profile).attrs["straggler"] is None
-
-    def test_a_late_clock_makes_no_straggler(self):
-        """Rank 1 enters 30 later and leaves 30 later, each time: its clock is 30 ahead, and nobody
-        waits.
-        """
-        rows = [
-            entry(rank, 1000 * n + shift, 1000 * n + 100 + shift)
-            for n in range(5)
-            for rank, shift in ((0, 0), (1, 30))
-        ]
-        attrs = ranks(profile_of(*rows)).attrs
-        assert attrs["impossible_orders"] == 0
-        assert attrs["straggler"] is None
-        assert "clock" in attrs["evidence"]
-
-    def test_rows_without_collectives_change_no_verdict(self, three_ranks):
-        """Rank 0 copied to two more devices, and a rank 3 only computed: for the collectives all
-        stays as it was.
-        """
-        extra = [event("copy", "c", 0, 5, rank=0, device=device) for device in (7, 8)]
-        more = profile_of(*extra, compute(3, 0, 9_000)).events
-        profile = Profile(
-            pd.concat([three_ranks.events, more], ignore_index=True), meta={"origin": ORIGIN}
-        )
-        profile.meta["world_size"] = 5
-        found, expected = ranks(profile).attrs, ranks(three_ranks).attrs
-        assert found["straggler"] == expected["straggler"] == 2
-        assert found["ranks"] == 4
-        assert found["evidence"].startswith(expected["evidence"])
-        added = found["evidence"].removeprefix(expected["evidence"])
-        assert "rank 3" in added
-        assert "4 of 5 ranks" in added
-
-    def test_one_rank_and_no_collective(self):
-        table = ranks(profile_of(entry(0, 0, 10)))
-        assert table[["collectives", "compared"]].to_numpy().tolist() == [[1, 0]]
-        assert table["exit_offset_ns"].isna().all()
-        table = ranks(profile_of(compute(0, 0, 10), compute(1, 0, 10)))
-        assert table.attrs["evidence"].startswith("No collective")
-        assert table.dtypes.astype(str).tolist() == list(COLUMNS["ranks"].values())
 
 
 @pytest.fixture(scope="module")
