@@ -169,6 +169,9 @@ BREAKING = {
     "empty": lambda data: b"",
     "other": lambda data: b"\x1f\x8b" + data[:60],
     "end": lambda data: data[:300],
+    "zeros": lambda data: bytes(5000),
+    "page": lambda data: b"<!DOCTYPE html><html>403 Forbidden</html>",
+    "start": lambda data: b'{"traceEvents": [{',
 }
 """What becomes of a rank's file."""
 

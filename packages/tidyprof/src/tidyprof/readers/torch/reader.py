@@ -49,6 +49,7 @@ projects onto kernels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -143,20 +144,27 @@ def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
 
 def traces_of_ranks(folder: Path) -> list[Path]:
     """Return the traces in a folder, or an empty list if the folder contains fewer than two traces.
-    If a file name contains a rank, the file is included even if it doesn't start like JSON, for
-    example because it contains only zeros.
+    If a file name contains a rank, the file is included even if it isn't a trace, for example
+    because it contains only zeros. If the file contains JSON, its name must also differ from a
+    trace's name only in numbers.
     """
     if not folder.is_dir():
         return []
     heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
-    if not any(is_trace(head) for head in heads.values()):
+    traces = {_without_numbers(file) for file, head in heads.items() if is_trace(head)}
+    if not traces:
         return []
-    chosen = [
-        file
-        for file, head in heads.items()
-        if is_trace(head) or not (is_json(head) or rank_in_name(file, folder) is None)
-    ]
+    chosen = []
+    for file, head in heads.items():
+        is_rank = rank_in_name(file, folder) is not None
+        is_like_trace = not is_json(head) or _without_numbers(file) in traces
+        if is_trace(head) or (is_rank and is_like_trace):
+            chosen.append(file)
     return chosen if len(chosen) > 1 else []
+
+
+def _without_numbers(file: Path) -> str:
+    return re.sub(r"\d+", "#", file.name)
 
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
