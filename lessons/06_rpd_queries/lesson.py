@@ -22,7 +22,7 @@ import proflab
 from proflab import exercise, show_figure, show_table, show_text
 from proflab.parts.steady_part import own_run
 from tidyprof import plots
-from tidyprof.readers.rpd.reader import OPERATIONS
+from tidyprof.readers.rpd import reader as rpd_reader
 
 lesson = proflab.start("06")
 
@@ -330,7 +330,7 @@ show_table(seen, "opType rows total_ms", "The smaller product in rpd", origin=ow
 # `tidyprof.read` reads the operations of an rpd file with this query, which joins each one with its host call:
 
 # %%
-print(OPERATIONS)
+print(rpd_reader.OPERATIONS)
 
 # %%
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")
