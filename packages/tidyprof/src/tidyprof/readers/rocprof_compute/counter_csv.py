@@ -4,12 +4,9 @@ Later files can have one row per counter.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,8 @@ from tidyprof.errors import DAMAGED, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.csv_files import TEXT, CsvFile, mapped, text_codes, whole_numbers
 from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
-from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, refined, shape_codes
+from tidyprof.readers.rocprofv3.columns import header_of
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, by_code, refined, shape_codes
 from tidyprof.tables.damage import durations
 from tidyprof.tables.records import Records, joined
 
@@ -46,109 +44,6 @@ table.
 """
 
 _HEADER_BYTES = 2**20
-
-
-class CounterCsv:
-    """A CSV file in which every row is as long as the header.
-
-    - names: names of the file's columns
-    - rounded: True if times in the file have fractions of a nanosecond
-    """
-
-    def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
-        self.path = path
-        self.rounded = False
-        self.names = self._header(ByteStream(path, maximum_bytes).head(_HEADER_BYTES))
-        self._file = CsvFile(path, self.names, maximum_bytes)
-        if not self._file.ends_with_line():
-            raise self._refusal("the last line has no newline")
-
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings about text that was corrected while the file was read."""
-        return self._file.warnings
-
-    def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pa.Table:
-        """Return text columns as strings and number columns as float64. The columns in
-        WHOLE_COLUMNS are returned as int64, and empty cells are null.
-
-        Raises ProfileReadError if a required column is missing or if a number can't be parsed.
-        """
-        self._require()
-        wholes = [name for name in self.names if name in WHOLE_COLUMNS]
-        types = dict.fromkeys(texts, TEXT) | dict.fromkeys(numbers, pa.float64())
-        try:
-            return self._file.frame(types | dict.fromkeys(wholes, pa.int64()), complete=True)
-        except ProfileReadError:
-            # The integers may contain a fraction or `NA`, or something else may be wrong. Parse
-            # them one by one.
-            found = self._file.frame(types | dict.fromkeys(wholes, TEXT), complete=True)
-        columns = {name: found[name] for name in found.column_names}
-        columns |= {
-            name: mapped(found[name], partial(self._whole, name), pa.int64()) for name in wholes
-        }
-        return pa.table(columns)
-
-    def _header(self, head: bytes) -> list[str]:
-        if not head.strip():
-            raise ProfileReadError(self.path, *EMPTY)
-        rows = csv.reader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""), strict=True)
-        try:
-            return next(rows)
-        except csv.Error as error:
-            raise self._refusal(f"line 1 isn't valid CSV ({error})") from None
-
-    def _require(self) -> None:
-        missing = [name for name in ("Dispatch_ID", NAME) if name not in self.names]
-        if missing:
-            shown = ", ".join(repr(name[:30]) for name in self.names[:4])
-            raise ProfileReadError(
-                self.path,
-                f"no column {' and no column '.join(missing)} (the first columns are {shown})",
-                "the file comes from another tool, or from omniperf before version 2",
-                "pass the folder that contains pmc_perf.csv from rocprof-compute profile",
-            )
-
-    def _whole(self, column: str, text: str) -> int | None:
-        number = whole_number(text)
-        if number is None and text not in ABSENT_TEXTS:
-            raise self._refusal(f"{text[:40]!r} in the column {column!r} isn't an integer")
-        self.rounded |= column in (START, END) and bool(text.partition(".")[2].strip("0 "))
-        return number
-
-    def _refusal(self, finding: str) -> ProfileReadError:
-        return ProfileReadError(self.path, finding, *DAMAGED)
-
-
-def dispatch_records(path: Path, rows: pa.Table, texts: Codes) -> Records:
-    """Return one event per row without checking for damage. Missing times are ABSENT.
-
-    Raises ProfileReadError if there are no rows, or if a row has no dispatch number or kernel name.
-    """
-    if not len(rows):
-        raise no_dispatches(path)
-    columns = {
-        column: whole_numbers(rows[name])
-        for name, column in WHOLE_COLUMNS.items()
-        if name in rows.column_names
-    }
-    name = text_codes(rows[NAME], texts)
-    # The last value is for empty cells (code -1).
-    is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
-    lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
-    if lost:
-        raise ProfileReadError(
-            path, f"{lost} rows have no dispatch number or kernel name", *DAMAGED
-        )
-    nothing = np.full(len(rows), ABSENT, np.int64)
-    start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
-    kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)
-    for shape in ("grid", "block"):
-        if shape in columns:
-            columns[shape] = shape_codes([columns[shape]], texts)
-    times = {"start_ns": start, "duration_ns": durations(start, end)}
-    columns.setdefault("device", nothing.copy())
-    return Records({"kind": kind, "name": name, **times, **columns})
 
 
 def no_dispatches(path: Path) -> ProfileReadError:
@@ -218,12 +113,22 @@ class Measured:
     - name: code of the counter's name, or NO_TEXT
     - value: value of the counter
     - replay_pass: number of the program run, starting with 0, if the file numbers its runs
+
+    The other attributes are:
+
+    - names: names of the file's columns
+    - rounded: True if times in the file have fractions of a nanosecond
+    - warnings: warnings about text that was corrected while the file was read
     """
 
+    path: Path
+    names: list[str]
     dispatches: Records
     values: pd.DataFrame
     layout: str
     rows: int
+    rounded: bool
+    warnings: list[str]
 
     @property
     def has_times(self) -> bool:
@@ -240,49 +145,108 @@ class CounterColumn:
     replay_pass: int
 
 
-def read_layout(text: CounterCsv, texts: Codes) -> Measured:
-    """Read dispatches and counters from a file in the long or wide layout."""
-    is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
-    return _read_long(text, texts) if is_long else _read_wide(text, texts)
+def read_counters(path: Path, texts: Codes, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> Measured:
+    """Read dispatches and counters from a file in the long or wide layout.
+
+    Raises ProfileReadError if a required column is missing, if a number can't be parsed, if there
+    are no rows, or if a row has no dispatch number or kernel name.
+    """
+    head = ByteStream(path, maximum_bytes).head(_HEADER_BYTES)
+    if not head.strip():
+        raise ProfileReadError(path, *EMPTY)
+    names = header_of(head)
+    missing = [name for name in ("Dispatch_ID", NAME) if name not in names]
+    if missing:
+        shown = ", ".join(repr(name[:30]) for name in names[:4])
+        raise ProfileReadError(
+            path,
+            f"no column {' and no column '.join(missing)} (the first columns are {shown})",
+            "the file comes from another tool, or from omniperf before version 2",
+            "pass the folder that contains pmc_perf.csv from rocprof-compute profile",
+        )
+    file = CsvFile(path, names, maximum_bytes)
+    if not file.ends_with_line():
+        raise ProfileReadError(path, "the last line has no newline", *DAMAGED)
+    is_long = {_COUNTER_NAME, _COUNTER_VALUE} <= {*names}
+    columns = [] if is_long else counter_columns(names)
+    types = {NAME: TEXT} | dict.fromkeys((column.column for column in columns), pa.float64())
+    if is_long:
+        types |= {_COUNTER_NAME: TEXT, _COUNTER_VALUE: pa.float64()}
+    frame, rounded = _frame(file, types)
+    if not len(frame):
+        raise no_dispatches(path)
+    if is_long:
+        dispatches, values = _long_values(path, frame, texts)
+    else:
+        dispatches, values = _dispatches(path, frame, texts), _wide_values(frame, columns, texts)
+    layout = "long" if is_long else "wide"
+    return Measured(path, names, dispatches, values, layout, len(frame), rounded, file.warnings)
 
 
-def together(runs: Sequence[Measured]) -> Measured:
-    """Combine program runs from separate files."""
-    if len(runs) == 1:
-        return runs[0]
-    begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
-    values = [
-        run.values.assign(row=run.values["row"] + begin)
-        for run, begin in zip(runs, begins, strict=False)
-    ]
-    rows = sum(run.rows for run in runs)
-    return Measured(
-        joined([run.dispatches for run in runs]), pd.concat(values, ignore_index=True), "long", rows
-    )
+def _frame(file: CsvFile, types: dict[str, pa.DataType]) -> tuple[pa.Table, bool]:
+    """Return the columns of these types and the columns in WHOLE_COLUMNS as int64. Also return True
+    if times have fractions of a nanosecond.
+    """
+    wholes = [name for name in file.header if name in WHOLE_COLUMNS]
+    try:
+        return file.frame(types | dict.fromkeys(wholes, pa.int64()), complete=True), False
+    except ProfileReadError:
+        # The integers may contain a fraction or `NA`, or something else may be wrong. Parse them
+        # one by one.
+        found = file.frame(types | dict.fromkeys(wholes, TEXT), complete=True)
+    rounded = False
+
+    def whole(text: str) -> int | None:
+        nonlocal rounded
+        number = whole_number(text)
+        if number is None and text not in ABSENT_TEXTS:
+            finding = f"{text[:40]!r} in the column {name!r} isn't an integer"
+            raise ProfileReadError(file.path, finding, *DAMAGED)
+        rounded |= name in (START, END) and bool(text.partition(".")[2].strip("0 "))
+        return number
+
+    columns = {name: found[name] for name in found.column_names}
+    for name in wholes:
+        columns[name] = mapped(found[name], whole, pa.int64())
+    return pa.table(columns), rounded
 
 
-def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
-    columns = counter_columns(text.names)
-    frame = text.frame([NAME], [column.column for column in columns])
-    dispatches = dispatch_records(text.path, frame, texts)
-    numbers = pd.DataFrame({name: dispatches[name] for name in ("device", "dispatch_id")})
-    _refuse_repeated(text, int(numbers.duplicated().sum()), "dispatch numbers occur repeatedly")
+def _dispatches(path: Path, rows: pa.Table, texts: Codes) -> Records:
+    """Return one event per row without checking for damage. Missing times are ABSENT."""
+    columns = {
+        column: whole_numbers(rows[name])
+        for name, column in WHOLE_COLUMNS.items()
+        if name in rows.column_names
+    }
+    name = text_codes(rows[NAME], texts)
+    unnamed = by_code((text in ABSENT_TEXTS for text in texts), name, True)
+    if lost := int((unnamed | (columns["dispatch_id"] == ABSENT)).sum()):
+        raise ProfileReadError(
+            path, f"{lost} rows have no dispatch number or kernel name", *DAMAGED
+        )
+    nothing = np.full(len(rows), ABSENT, np.int64)
+    start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
+    kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)
+    for shape in ("grid", "block"):
+        if shape in columns:
+            columns[shape] = shape_codes([columns[shape]], texts)
+    times = {"start_ns": start, "duration_ns": durations(start, end)}
+    return Records({"device": nothing, "kind": kind, "name": name, **times, **columns})
+
+
+def _wide_values(frame: pa.Table, columns: list[CounterColumn], texts: Codes) -> pd.DataFrame:
     value = np.empty((len(frame), len(columns)))
     for position, column in enumerate(columns):
         value[:, position] = frame[column.column].to_numpy()
-    value = value.ravel()
     # Empty cells are counters that weren't measured.
-    row, position = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
+    row, position = np.nonzero(~np.isnan(value))
     name = texts.of(column.counter for column in columns)
     replay = np.array([column.replay_pass for column in columns], np.int32)
-    value = value[~np.isnan(value)]
-    columns_of_values = {"name": name[position], "replay_pass": replay[position]}
-    values = pd.DataFrame({"row": row, "value": value, **columns_of_values}, copy=False)
-    return Measured(dispatches, values, "wide", len(frame))
+    found = {"row": row, "value": value[row, position], "name": name[position]}
+    return pd.DataFrame(found | {"replay_pass": replay[position]}, copy=False)
 
 
-def _read_long(text: CounterCsv, texts: Codes) -> Measured:
-    frame = text.frame([NAME, _COUNTER_NAME], [_COUNTER_VALUE])
+def _long_values(path: Path, frame: pa.Table, texts: Codes) -> tuple[Records, pd.DataFrame]:
     identity = [
         name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.column_names
     ]
@@ -296,35 +260,55 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     key = stretches.groupby(list(stretches), sort=False).ngroup().to_numpy()
     # Select the first row of each dispatch's first stretch.
     first = np.flatnonzero(begins)[np.unique(key, return_index=True)[1]]
-    dispatches = dispatch_records(text.path, frame.take(pa.array(first)), texts)
+    dispatches = _dispatches(path, frame.take(pa.array(first)), texts)
     name = text_codes(frame[_COUNTER_NAME], texts)
-    is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
+    is_name = by_code((text not in ABSENT_TEXTS for text in texts), name, False)
     # cumsum gives each row the number of its stretch, starting with 1. The stretch gives the
     # dispatch.
     values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
     values |= {"value": frame[_COUNTER_VALUE].to_numpy(), "replay_pass": np.int32(0)}
-    return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))
+    return dispatches, pd.DataFrame(values, copy=False)
 
 
-def refuse_repeated_counters(text: CounterCsv, measured: Measured, texts: Codes) -> None:
-    """Raise ProfileReadError if a counter has two values for the same dispatch in the same run."""
-    values = measured.values
-    places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(
-        texts
-    ) + values["name"]
-    _refuse_repeated(
-        text, int(places.duplicated().sum()), "counters of a dispatch occur twice in one run"
+def refuse_repeated(path: Path, measured: Measured, texts: Codes) -> None:
+    """Raise ProfileReadError if a dispatch number occurs twice in the wide layout, or if a counter
+    has two values for the same dispatch in the same run.
+    """
+    values, dispatches = measured.values, measured.dispatches
+    runs = values["replay_pass"].max() + 1
+    places = (values["row"] * runs + values["replay_pass"]) * len(texts) + values["name"]
+    found = {"counters of a dispatch occur twice in one run": int(places.duplicated().sum())}
+    if measured.layout == "wide":
+        numbers = pd.DataFrame({name: dispatches[name] for name in ("device", "dispatch_id")})
+        found["dispatch numbers occur repeatedly"] = int(numbers.duplicated().sum())
+    for what, repeated in found.items():
+        if repeated:
+            raise ProfileReadError(
+                path,
+                f"{repeated} {what}",
+                "files from several runs or processes were merged",
+                "profile one process, and put each run into a separate folder",
+            )
+
+
+def together(runs: Sequence[Measured]) -> Measured:
+    """Combine program runs from separate files."""
+    if len(runs) == 1:
+        return runs[0]
+    begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
+    values = [
+        run.values.assign(row=run.values["row"] + begin)
+        for run, begin in zip(runs, begins, strict=False)
+    ]
+    return replace(
+        runs[0],
+        dispatches=joined([run.dispatches for run in runs]),
+        values=pd.concat(values, ignore_index=True),
+        layout="long",
+        rows=sum(run.rows for run in runs),
+        rounded=any(run.rounded for run in runs),
+        warnings=[warning for run in runs for warning in run.warnings],
     )
-
-
-def _refuse_repeated(text: CounterCsv, repeated: int, what: str) -> None:
-    if repeated:
-        raise ProfileReadError(
-            text.path,
-            f"{repeated} {what}",
-            "files from several runs or processes were merged",
-            "profile one process, and put each run into a separate folder",
-        )
 
 
 def counter_columns(names: list[str]) -> list[CounterColumn]:

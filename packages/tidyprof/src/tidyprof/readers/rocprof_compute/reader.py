@@ -13,14 +13,11 @@ from tidyprof.errors import ProfileReadError, SeveralRecordingsError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, SQLITE_MAGIC, ByteStream
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_compute.counter_csv import (
-    NAME,
-    CounterCsv,
     Measured,
     counter_columns,
-    dispatch_records,
     ignored_columns,
-    read_layout,
-    refuse_repeated_counters,
+    read_counters,
+    refuse_repeated,
     together,
 )
 from tidyprof.readers.rocprof_compute.database import read_analysis
@@ -188,22 +185,20 @@ def _read_folder(
     files: list[Path], has_company: bool, texts: Codes, maximum_bytes: int
 ) -> tuple[Part, pd.DataFrame, dict[str, int]]:
     file, folder = files[0], files[0].parent
-    read = [CounterCsv(own, maximum_bytes) for own in files]
-    measured, text = together([read_layout(own, texts) for own in read]), read[0]
+    measured = together([read_counters(own, texts, maximum_bytes) for own in files])
     rank = int(folder.name) if re.fullmatch(r"\d{1,6}", folder.name) else None
-    warnings = [warning for own in read for warning in own.warnings]
-    part = Part(file, measured.dispatches, files=list(files), warnings=warnings, rank=rank)
+    part = Part(file, measured.dispatches, files=list(files), warnings=measured.warnings, rank=rank)
+    refuse_repeated(file, measured, texts)
     if has_company:
         _add_single_passes(folder, measured, part, texts)
         _add_times(folder, measured, part, texts)
-    part.facts = {"layout": measured.layout, "rows": measured.rows, "columns": len(text.names)}
+    part.facts = {"layout": measured.layout, "rows": measured.rows, "columns": len(measured.names)}
     if has_company:
         _add_company(folder, part)
     has_times = measured.has_times
     if has_times:
         without_damaged_dispatches(file, measured)
     dropped = without_unusable_values(file, measured)
-    refuse_repeated_counters(text, measured, texts)
     counters, warnings = counters_and_one_run(file, measured, texts)
     part.warnings += warnings
     if not has_times:
@@ -214,8 +209,8 @@ def _read_folder(
     replays = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
     part.facts |= {"counters_distinct": int(counters["name"].nunique()), "replays_read": replays}
     part.facts.setdefault("replay_passes", replays)
-    ignored = ignored_columns(text.names) if measured.layout == "wide" else []
-    stated = {"ignored_columns": ignored, "times_rounded": any(own.rounded for own in read)}
+    ignored = ignored_columns(measured.names) if measured.layout == "wide" else []
+    stated = {"ignored_columns": ignored, "times_rounded": measured.rounded}
     part.facts |= {name: value for name, value in stated.items() if value}
     return part, counters, dropped
 
@@ -226,13 +221,11 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         file = folder / f"{stem}.csv"
         if not file.is_file():
             continue
-        text = CounterCsv(file)
-        labels = list(texts)
+        more, labels = read_counters(file, texts), [*texts]
         present = {labels[code] for code in measured.values["name"].unique()}
-        # A counter that every run has belongs to the run of the new counters, so read it again.
-        if {column.counter for column in counter_columns(text.names)} <= present:
+        # A counter that every run has belongs to the run of the new counters, so keep it, too.
+        if {column.counter for column in counter_columns(more.names)} <= present:
             continue
-        more = read_layout(text, texts)
         rows = _rows_in(measured.dispatches, more.dispatches)
         if rows is None:
             part.warnings.append(
@@ -264,7 +257,7 @@ def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> No
     file = folder / TIMES_FILE
     if measured.layout != "wide" or not file.is_file():
         return
-    timed = dispatch_records(file, CounterCsv(file).frame([NAME], []), texts)
+    timed = read_counters(file, texts).dispatches
     counted = measured.dispatches
     part.warnings += _contradictions(file, timed, counted, texts)
     rows = _rows_in(timed, counted)
