@@ -182,7 +182,7 @@ def _columns(kept: pd.DataFrame) -> dict[str, object]:
         "names": [(_text(short), "" if long == short else _text(long)) for short, long in pairs],
     }
     for column in kept.columns.intersection(_TEXTS):
-        codes, texts = pd.factorize(kept[column].fillna(""))
+        codes, texts = pd.factorize(kept[column].astype(object).fillna(""))
         if any(texts):
             columns |= {column: _runs(codes), f"{column}s": [_text(text) for text in texts]}
     if "launched" in kept:
