@@ -194,14 +194,17 @@ def _refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
 
 
 def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
-    """Return the entries of `Profile.meta` that describe all processes: the machine, the recorded
-    time and the statistics.
+    """Return the entries of `Profile.meta` that describe all processes: the machine and the
+    statistics.
     """
     meta: dict[str, Any] = {}
     agents: list[dict[str, Any]] = []
-    for agent in (agent for process in processes for agent in process.agents):
+    of_subject: dict[str, list[pd.DataFrame]] = {}
+    for process in processes:
         # Dicts aren't hashable, but there are only a few.
-        agents += [] if agent in agents else [agent]
+        agents += [agent for agent in process.agents if agent not in agents]
+        for subject, tables in process.stats.items():
+            of_subject.setdefault(subject, []).extend(tables)
     if agents:
         meta["agents"] = agents
     gpus = (agent for agent in agents if agent.get("type") == "GPU")
@@ -211,19 +214,7 @@ def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
     numbering = {process.numbering for process in processes if process.numbering}
     if len(numbering) == 1:
         meta["device_numbering"] = numbering.pop()
-    windows = [
-        one.facts["record_window_ns"] for one in processes if "record_window_ns" in one.facts
-    ]
-    if windows:
-        starts, ends = zip(*windows, strict=True)
-        meta["record_window_ns"] = (min(starts), max(ends))
-    subjects = sorted({subject for process in processes for subject in process.stats})
-    stats = {
-        subject: [table for process in processes for table in process.stats.get(subject, ())]
-        for subject in subjects
-    }
-    if stats:
-        meta["stats"] = {
-            subject: pd.concat(parts, ignore_index=True) for subject, parts in stats.items()
-        }
-    return meta
+    stats: dict[str, pd.DataFrame] = {}
+    for subject, tables in sorted(of_subject.items()):
+        stats[subject] = pd.concat(tables, ignore_index=True)
+    return meta | ({"stats": stats} if stats else {})

@@ -23,14 +23,14 @@ class ColumnTable:
     - domains: regular expressions of domains, and the kinds of their records
     - ignored: columns without a use, in lowercase. If the tool writes one column per counter, all
       other unknown columns are counters.
-    - members: names of the members of a JSON record
+    - members: members of a JSON record. Nested members are in nested dictionaries.
     """
 
     files: Sequence[tuple[str, frozenset[str], frozenset[str]]]
     columns: dict[str, tuple[str, str]]
     domains: dict[str, str]
     ignored: frozenset[str]
-    members: dict[str, str]
+    members: dict[str, Any]
 
     def contents_of(self, header: Sequence[str]) -> str | None:
         """Return the contents of a CSV file with this header. Return None if the file is from

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import in_texts, read_bytes
+from tidyprof.readers.rocprofv3.collected import Collected
 from tidyprof.readers.rocprofv3.columns import column_table
 from tidyprof.readers.rocprofv3.rows import Rows
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
@@ -30,22 +30,8 @@ _SAMPLES = {
 }
 _AGENT_TYPES = {1: "CPU", 2: "GPU"}
 
-_Members = dict[str, Any]
 
-
-def _tree(paths: dict[str, str]) -> _Members:
-    """Return the members of a record as nested dictionaries with tidyprof's names as leaves."""
-    tree: _Members = {}
-    for path, name in paths.items():
-        *outer, last = path.split(".")
-        place = tree
-        for part in outer:
-            place = place.setdefault(part, {})
-        place[last] = name
-    return tree
-
-
-def _struct(name: str, members: _Members) -> type[msgspec.Struct]:
+def _struct(name: str, members: dict[str, Any]) -> type[msgspec.Struct]:
     """Return a type with optional members, which are integers or other structs."""
     fields = [
         (part, (int if isinstance(below, str) else _struct(part, below)) | None, None)
@@ -54,8 +40,8 @@ def _struct(name: str, members: _Members) -> type[msgspec.Struct]:
     return msgspec.defstruct(name, fields, gc=False)
 
 
-_MEMBERS = _tree(column_table("rocprofv3").members)
-_Record: Any = _struct("Record", _MEMBERS)
+_TABLE = column_table("rocprofv3")
+_Record: Any = _struct("Record", _TABLE.members)
 
 
 class _Handle(msgspec.Struct, gc=False):
@@ -150,25 +136,11 @@ class _Results(msgspec.Struct, gc=False):
     tools: list[_Tool] | _Tool = msgspec.field(name="rocprofiler-sdk-tool")
 
 
-@dataclass
-class JsonResults:
-    """The results of one process.
+def read_results(path: Path, files: Collected, texts: Codes, maximum_bytes: int) -> list[Collected]:
+    """Read the processes from a results file.
 
-    - events: the rows of each list of records in the JSON file
-    - counters: one row per dispatch and counter, or None
-    - agents: list with a dictionary per CPU and GPU
-    - facts: entries for `Profile.meta`
+    - files: what the file names say about the process. Missing metadata comes from there.
     """
-
-    events: list[Rows]
-    counters: Rows | None
-    process: int | None
-    agents: list[dict[str, Any]]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-def read_results(path: Path, texts: Codes, maximum_bytes: int) -> list[JsonResults]:
-    """Read the processes from a results file."""
     text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
@@ -181,7 +153,7 @@ def read_results(path: Path, texts: Codes, maximum_bytes: int) -> list[JsonResul
     tools = results.tools if isinstance(results.tools, list) else [results.tools]
     if not tools:
         raise _contradiction(path, "the file contains no process")
-    return [_Reader(path, tool, texts).results() for tool in tools]
+    return [_Reader(path, tool, texts).process(files) for tool in tools]
 
 
 def _contradiction(path: Path, finding: str) -> ProfileReadError:
@@ -209,36 +181,35 @@ class _Reader:
             raise _contradiction(path, "two kernel symbols have the same kernel_id")
         self._markers = {text.key: text.value for text in tool.strings.marker_api}
 
-    def results(self) -> JsonResults:
-        metadata = self._tool.metadata
-        facts: dict[str, Any] = {}
-        if metadata.node and metadata.node.hostname:
-            facts["host"] = metadata.node.hostname
-        if origin := stated_origin(metadata.modelled):
-            facts["origin"] = origin
-        if metadata.command:
-            facts["command"] = metadata.command
+    def process(self, files: Collected) -> Collected:
+        tool, metadata = self._tool, self._tool.metadata
+        process = files.process if metadata.pid is None else metadata.pid
+        own = Collected(files.name, files.rank, process)
+        facts = {
+            "host": metadata.node and metadata.node.hostname,
+            "origin": stated_origin(metadata.modelled),
+            "command": metadata.command,
+        }
+        own.facts = {name: fact for name, fact in facts.items() if fact}
         if metadata.init_time and metadata.fini_time and metadata.init_time < metadata.fini_time:
-            facts["record_window_ns"] = (metadata.init_time, metadata.fini_time)
-        events = [
-            self._events(name, records)
-            for name, records in self._tool.buffer_records.items()
-            if records
-        ]
-        agents = [
-            {
-                key: value
-                for key, value in msgspec.structs.asdict(agent).items()
-                if key != "id" and value not in (None, "")
-            }
-            | {"type": _AGENT_TYPES.get(agent.type)}
-            for agent in self._tool.agents
-        ]
-        return JsonResults(events, self._counters(), metadata.pid, agents, facts)
+            own.facts["record_window_ns"] = (metadata.init_time, metadata.fini_time)
+        for agent in tool.agents:
+            stated = msgspec.structs.asdict(agent) | {"type": _AGENT_TYPES.get(agent.type)}
+            del stated["id"]
+            own.agents.append(
+                {key: value for key, value in stated.items() if value not in (None, "")}
+            )
+        for name, records in tool.buffer_records.items():
+            if records:
+                own.add_events(self._events(name, records), self._path, _TABLE, self._texts)
+        if counters := self._counters():
+            own.add_counters(counters, self._path, self._texts)
+        own.numbering = "agent"
+        return own
 
     def _events(self, name: str, records: list[Any]) -> Rows:
         members: dict[str, list[Any]] = {}
-        _collect(records, _MEMBERS, members)
+        _collect(records, _TABLE.members, members)
         nothing = [None] * len(records)
         kinds, operations = (members.pop(key, nothing) for key in ("kind", "operation"))
         instructions = members.pop("instruction", nothing)
@@ -333,14 +304,14 @@ class _Reader:
         if not sums:
             return None
         members: dict[str, list[Any]] = {}
-        _collect([record.dispatch_data for record in dispatches], _MEMBERS, members)
+        _collect([record.dispatch_data for record in dispatches], _TABLE.members, members)
         members["thread"] = [record.thread_id for record in dispatches]
         members["counter"] = [name for name, _ in sums]
         members["value"] = [value for _, value in sums]
         return self._rows(members)
 
 
-def _collect(records: list[Any], members: _Members, found: dict[str, list[Any]]) -> None:
+def _collect(records: list[Any], members: dict[str, Any], found: dict[str, list[Any]]) -> None:
     """Add the values of all members that occur in these records, by name. If several members have
     the same name, a record contains only one of them.
     """

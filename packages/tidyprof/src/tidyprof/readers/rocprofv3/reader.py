@@ -11,7 +11,7 @@ from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, combined
 from tidyprof.readers.rocprofv3.columns import column_table
-from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
+from tidyprof.readers.rocprofv3.json_results import read_results
 from tidyprof.readers.rocprofv3.recognition import OutputFile, find_processes, stated_process
 from tidyprof.readers.rocprofv3.rows import read_rows
 from tidyprof.readers.rocprofv3.statistics import read_agents
@@ -148,10 +148,7 @@ def _read_process(
     def add(file: OutputFile) -> None:
         path = file.path
         if file in results:
-            found = [
-                _of_results(path, result, own, texts)
-                for result in read_results(path, texts, maximum_bytes)
-            ]
+            found = read_results(path, own, texts, maximum_bytes)
             if not any(one.has_records for one in found):
                 raise NothingRecordedError(path, *_NOTHING)
             collected.extend(found)
@@ -182,15 +179,3 @@ def _read_process(
 
 
 _TABLE = column_table("rocprofv3")
-
-
-def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes) -> Collected:
-    """Return a process from a JSON file. Missing metadata comes from the file name."""
-    process = files.process if result.process is None else result.process
-    own = Collected(files.name, files.rank, process, agents=result.agents, facts=result.facts)
-    for rows in result.events:
-        own.add_events(rows, path, _TABLE, texts)
-    if result.counters is not None:
-        own.add_counters(result.counters, path, texts)
-    own.numbering = "agent"
-    return own

@@ -16,15 +16,18 @@ from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.csv_files import open_end
 from tidyprof.readers.rocprofv3.columns import ColumnTable
 
-_NUMBERS = (
-    "node_id",
-    "logical_node_id",
-    "cu_count",
-    "num_xcc",
-    "lds_size_in_kb",
-    "max_engine_clk_fcompute",
-)
-_TEXTS = ("name", "product_name", "model_name")
+_AGENT = {
+    "node_id": int,
+    "logical_node_id": int,
+    "cu_count": int,
+    "num_xcc": int,
+    "lds_size_in_kb": int,
+    "max_engine_clk_fcompute": int,
+    "name": str,
+    "product_name": str,
+    "model_name": str,
+}
+"""Columns of agent_info.csv that are kept."""
 
 
 def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
@@ -38,9 +41,8 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     try:
         for row in rows:
             cells = {name.lower(): cell for name, cell in zip(header, row, strict=False) if cell}
-            agent: dict[str, Any] = {"type": cells["agent_type"]}
-            agent |= {name: int(cells[name]) for name in _NUMBERS if name in cells}
-            agents.append(agent | {name: cells[name] for name in _TEXTS if name in cells})
+            stated = {name: kind(cells[name]) for name, kind in _AGENT.items() if name in cells}
+            agents.append({"type": cells["agent_type"]} | stated)
     except (KeyError, ValueError) as error:
         finding = f"row {len(agents) + 1} doesn't describe a CPU or GPU ({error})"
         raise ProfileReadError(path, finding, *DAMAGED) from None
@@ -113,21 +115,19 @@ def _number(kind: str, text: str) -> float:
 
 
 def _refuse_contradictions(path: Path, table: pd.DataFrame) -> None:
-    calls, total, mean, percent = (
-        table[name].to_numpy(float) for name in ("calls", "total_ns", "mean_ns", "percent")
-    )
+    total, mean = table["total_ns"].to_numpy(float), table["mean_ns"].to_numpy(float)
+    calls = table["calls"].to_numpy()
     # Comparisons with NaN are False.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        right = (calls >= 1) & (total >= 0) & np.isfinite(mean)
-        right &= np.abs(total / calls - mean) <= _ROUNDING_NS + 1e-3 * np.abs(mean)
-    right &= ((percent >= 0) & (percent <= 100.01)) | (np.isnan(percent) & (total == 0))
+    right = (calls >= 1) & (total >= 0)
+    right &= np.abs(total / np.maximum(calls, 1) - mean) <= _ROUNDING_NS + 1e-3 * mean
+    right &= table["percent"].between(0, 100.01) | (table["percent"].isna() & (total == 0))
     if "min_ns" in table:
-        right &= (table["min_ns"] >= 0) & (table["min_ns"] <= mean + _ROUNDING_NS)
+        right &= table["min_ns"].between(0, mean + _ROUNDING_NS)
         right &= (table["max_ns"] >= mean - _ROUNDING_NS) & (table["std_ns"] >= 0)
     wrong = np.flatnonzero(~right)
     if len(wrong):
-        found = (
+        finding = (
             f"{len(wrong)} of {len(right)} rows have contradictory numbers"
             f" (the first is {table['name'][wrong[0]][:40]!r})"
         )
-        raise ProfileReadError(path, found, *DAMAGED)
+        raise ProfileReadError(path, finding, *DAMAGED)
