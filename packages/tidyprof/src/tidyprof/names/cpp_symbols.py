@@ -10,90 +10,33 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
 
-DATA_TYPES = {
-    "float": "fp32",
-    "double": "fp64",
-    "Half": "fp16",
-    "__half": "fp16",
-    "_Float16": "fp16",
-    "half": "fp16",
-    "BFloat16": "bf16",
-    "__hip_bfloat16": "bf16",
-    "hip_bfloat16": "bf16",
-    "__nv_bfloat16": "bf16",
-    "Float8_e4m3fn": "fp8",
-    "Float8_e4m3fnuz": "fp8",
-    "Float8_e5m2": "bf8",
-    "Float8_e5m2fnuz": "bf8",
-    "bool": "bool",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "uint8": "uint8",
-    "uint16": "uint16",
-    "uint32": "uint32",
-    "uint64": "uint64",
-    "complex64": "complex64",
-    "complex128": "complex128",
-}
+TABLE: Mapping[str, Any] = tomllib.loads(
+    files("tidyprof.names").joinpath("kernel_names.toml").read_text(encoding="utf-8")
+)
+"""Words in the names of kernels."""
+
+DATA_TYPES: Mapping[str, str] = TABLE["data_types"]
 """The spelling of number types in short names, by their C++ and PyTorch spellings."""
 
-_TWO_WORD_TYPES = (
-    ("unsigned char", "uint8"),
-    ("unsigned short", "uint16"),
-    ("unsigned int", "uint32"),
-    ("unsigned long long", "uint64"),
-    ("unsigned long", "uint64"),
-    ("long long", "long"),
-    ("signed char", "char"),
-)
-
-_BUILTIN_LETTERS = {
-    "f": "float",
-    "d": "double",
-    "b": "bool",
-    "c": "char",
-    "a": "char",
-    "h": "uint8",
-    "s": "short",
-    "t": "uint16",
-    "i": "int",
-    "j": "uint32",
-    "l": "long",
-    "m": "uint64",
-    "x": "long",
-    "y": "uint64",
-    "v": "void",
-}
-"""Builtin types of the Itanium ABI (section 5.1.5.2), with the spelling of `DATA_TYPES`."""
-
+_BUILTIN_TYPES: Mapping[str, str] = TABLE["builtin_types"]
 _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
 _QUALIFIER_NOISE = frozenset({"_GLOBAL__N_1", "detail", "device", "tensor_operation"})
 _WORD = re.compile(r"\w+")
-_LITERAL = re.compile(r"L[a-z]n?(\d+)E")
-_LENGTH = re.compile(r"[1-9]\d{0,4}")
-_SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
-
-
-NOISE_WORDS = frozenset(
-    {
-        "at",
-        "native",
-        "c10",
-        "std",
-        "const",
-        "detail",
-        "cuda",
-        "anonymous",
-        "namespace",
-        "host",
-        "system",
-        "fbgemm_gpu",
-    }
+_ITEM = re.compile(
+    r"L[a-z]n?(?P<literal>\d+)E|[ST][0-9A-Z]*_|(?P<length>[1-9]\d{0,4})|(?P<lambda>Ul)|(?P<types>I)|.",
+    re.DOTALL,
 )
+"""An item of a mangled name: a literal, a substitution, the length of a word, or another letter."""
+
+_BUILTIN = re.compile("|".join(TABLE["builtin_types"]))
+
+NOISE_WORDS = frozenset(TABLE["noise"]["words"])
 """Words in C++ names that don't describe the purpose of a kernel."""
 
 
@@ -161,7 +104,7 @@ def _looks_demangled(text: str) -> bool:
 
 def _parse_demangled(text: str) -> Symbol | None:
     text = text.replace("(anonymous namespace)::", "").replace("(anonymous class)", "")
-    for spelling, word in _TWO_WORD_TYPES:
+    for spelling, word in TABLE["two_word_types"].items():
         text = text.replace(spelling, word)
     qualified, template = _function_of(text)
     parts = [part for part in qualified.split("::") if part]
@@ -179,69 +122,61 @@ def _function_of(text: str) -> tuple[str, str]:
     """Return the qualified name without template arguments, and the template arguments of the
     name's last part.
     """
-    stack: list[str] = []
-    name: list[str] = []
+    name = template = ""
     opened = 0
-    template = ""
+    depths = [0, *_depths(text)]
     for position, character in enumerate(text):
-        if character in _PAIRS:
+        before, after = depths[position : position + 2]
+        if before == 0 and after:
             # The parameters end the name, so the rest isn't part of it.
-            if not stack and character == "(" and name:
-                return "".join(name), template
-            if not stack:
-                opened = position + 1
-            stack.append(character)
-        elif stack:
-            if _closes(stack, character, text[position - 1]) and not stack:
-                template = text[opened:position]
-        elif character == " ":
+            if character == "(" and name:
+                return name, template
+            opened = position + 1
+        elif before and not after:
+            template = text[opened:position]
+        elif not before and character == " ":
             # The text so far was the return type, such as `void`.
-            name, template = [], ""
-        elif character.isalnum() or character in "_:~":
-            if character == ":":
-                # Those template arguments belonged to a class, not to the function.
-                template = ""
-            name.append(character)
+            name = template = ""
+        elif not before and (character.isalnum() or character in "_:~"):
+            # Template arguments before `::` belong to a class, not to the function.
+            template = "" if character == ":" else template
+            name += character
     # If a tool has cut the name within its template arguments, they extend to the end.
-    if stack and stack[0] == "<":
-        template = text[opened:]
-    return "".join(name), template
+    is_cut = depths[-1] and text[opened - 1] == "<"
+    return name, text[opened:] if is_cut else template
 
 
-def _closes(stack: list[str], character: str, before: str) -> bool:
-    """Remove the opening bracket that `character` closes from the stack, and return True if there
-    was one.
+def _depths(text: str) -> list[int]:
+    """Return the number of brackets that are open after each character.
 
     `>` doesn't always close a bracket. The character may also be an operator or the end of `->`.
     """
-    if character == ">":
-        if stack[-1] != "<" or before == "-":
-            return False
-    elif character in ")}]":
-        # A `<` within these brackets was an operator, which isn't closed.
-        while len(stack) > 1 and _PAIRS[stack[-1]] != character:
-            stack.pop()
-        if _PAIRS[stack[-1]] != character:
-            return False
-    else:
-        return False
-    stack.pop()
-    return True
+    stack: list[str] = []
+    depths = []
+    for position, character in enumerate(text):
+        if character in _PAIRS:
+            stack.append(_PAIRS[character])
+        elif character == ">":
+            if stack and stack[-1] == ">" and text[position - 1] != "-":
+                stack.pop()
+        elif character in ")}]" and stack:
+            # A `<` within these brackets was an operator, which isn't closed.
+            while len(stack) > 1 and stack[-1] != character:
+                stack.pop()
+            if stack[-1] == character:
+                stack.pop()
+        depths.append(len(stack))
+    return depths
 
 
 def _split_arguments(template: str) -> list[str]:
-    stack: list[str] = []
-    arguments: list[str] = []
-    start = 0
-    for position, character in enumerate(template):
-        if character in _PAIRS:
-            stack.append(character)
-        elif stack:
-            _closes(stack, character, template[position - 1])
-        elif character == ",":
-            arguments.append(template[start:position].strip())
-            start = position + 1
-    return [*arguments, template[start:].strip()] if template else []
+    commas = [
+        position
+        for position, depth in enumerate(_depths(template))
+        if depth == 0 and template[position] == ","
+    ]
+    edges = zip([-1, *commas], [*commas, len(template)], strict=True)
+    return [template[start + 1 : end].strip() for start, end in edges] if template else []
 
 
 def _parse_mangled(text: str) -> Symbol | None:
@@ -250,20 +185,22 @@ def _parse_mangled(text: str) -> Symbol | None:
     nested = text.startswith("_ZN")
     in_template = False
     position = 2
-    while position < len(text):
-        position, item, opens = _next_mangled(text, position)
-        (words if in_template else namespace).extend(item)
+    while item := _ITEM.match(text, position):
+        position = item.end()
+        found = item["literal"] or ("lambda" if item["lambda"] else "")
+        if item["length"]:
+            position += int(item["length"])
+            found = text[item.end() : position]
+        if found:
+            (words if in_template else namespace).append(found)
         # The name ends at its template arguments (`I`), at the `E` of a nested name, or after one
         # word if it isn't nested. All later words belong to arguments.
-        if (
-            not in_template
-            and namespace
-            and (opens or not nested or text.startswith("E", position))
-        ):
-            in_template = True
-            position = _builtin_types(text, position, words) if opens else position
-        elif opens:
-            position = _builtin_types(text, position, words)
+        opens = item["literal"] or item["lambda"] or item["types"]
+        ends = opens or not nested or text.startswith("E", position)
+        in_template = in_template or bool(namespace and ends)
+        while opens and (builtin := _BUILTIN.match(text, position)):
+            words.append(_BUILTIN_TYPES[builtin[0]])
+            position = builtin.end()
     if not namespace:
         return None
     kept = [part for part in namespace if part not in _QUALIFIER_NOISE]
@@ -280,41 +217,6 @@ def _merge_complex(words: list[str]) -> tuple[str, ...]:
         else:
             merged.append(word)
     return tuple(merged)
-
-
-def _next_mangled(text: str, position: int) -> tuple[int, list[str], bool]:
-    """Return the position after the next item, the words in the item, and True if the item opens a
-    list of types.
-    """
-    literal = _LITERAL.match(text, position)
-    if literal:
-        return literal.end(), [literal.group(1)], True
-    substitution = _SUBSTITUTION.match(text, position)
-    if substitution:
-        return substitution.end(), [], False
-    length = _LENGTH.match(text, position)
-    if length:
-        end = length.end() + int(length.group())
-        return end, [text[length.end() : end]], False
-    if text.startswith("Ul", position):
-        return position + 2, ["lambda"], True
-    return position + 1, [], text[position] == "I"
-
-
-def _builtin_types(text: str, position: int, words: list[str]) -> int:
-    """Read the builtin types that start at `position`, and return the position after these
-    types.
-    """
-    while position < len(text):
-        if text.startswith(("DF16_", "DF16b"), position):
-            words.append("BFloat16" if text[position + 4] == "b" else "Half")
-            position += 5
-        elif text[position] in _BUILTIN_LETTERS:
-            words.append(_BUILTIN_LETTERS[text[position]])
-            position += 1
-        else:
-            break
-    return position
 
 
 _WRAPPERS = re.compile(

@@ -18,6 +18,7 @@ from functools import lru_cache
 from tidyprof.names.cpp_symbols import (
     DATA_TYPES,
     NOISE_WORDS,
+    TABLE,
     Symbol,
     native_name,
     parse,
@@ -54,19 +55,6 @@ the same kernels.
 _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
 _TRANSPOSES = {"Ailk": "N", "Alik": "T", "Bljk": "N", "Bjlk": "T"}
-_TENSILE_TYPES = {
-    "H": "fp16",
-    "B": "bf16",
-    "S": "fp32",
-    "D": "fp64",
-    "C": "complex64",
-    "Z": "complex128",
-    "I": "int32",
-    "I8": "int8",
-    "F8": "fp8",
-    "B8": "bf8",
-    "X": "tf32",
-}
 _TENSILE_TOKEN = re.compile(r"I8|F8N?|B8N?|[HBSDCZIX]")
 _IGEMM_OPTIONS = {"ex1": "ex1", "gkgs": "split-K", "vs1": "vs1"}
 _GENERIC_NAMES = frozenset(
@@ -191,7 +179,7 @@ def _tensile_types(code: str, flags: str) -> str:
     tokens = _TENSILE_TOKEN.findall(code)
     if "".join(tokens) != code or not tokens:
         return code
-    known = [_TENSILE_TYPES.get(token.rstrip("N"), token) for token in tokens]
+    known = [TABLE["tensile_types"].get(token.rstrip("N"), token) for token in tokens]
     # Only names with `<input><output><computation>_<flags>` contain an output type. Older names
     # append the flags to one type.
     if len(known) == 3 and re.fullmatch(r"B?H?", flags) and known[0] != known[1]:
@@ -276,51 +264,9 @@ def _from_generic(symbol: Symbol) -> str:
     return _with_arguments("::".join([*place, symbol.name]), symbol)
 
 
-_CATEGORY_RULES = tuple(
-    (name, re.compile(pattern, re.IGNORECASE))
-    for name, pattern in (
-        (
-            "collective",
-            r"nccl|rccl|msccl|oneRankReduce|cross_device_reduce|all_?reduce|all_?gather"
-            r"|reduce_?scatter",
-        ),
-        (
-            "optimizer",
-            r"^multi_tensor|Fused(Adam|SGD|Adagrad)|adagrad|amp_update_scale|amp_foreach|lamb_",
-        ),
-        ("attention", r"attention|attn|fmha|flash_(fwd|bwd)|FlashAttn"),
-        (
-            "convolution",
-            (
-                r"^conv |conv(?!er)(ol|\d|_|$)|scudnn|implicit_gemm"
-                r"|bwd_(weight|data)|(fprop|dgrad|wgrad)|Im2Col|Col2Im"
-            ),
-        ),
-        (
-            "normalization",
-            r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|l2_norm"
-            r"|GammaBetaBackward|RowwiseMoments"
-            r"|cuComputeGradInput|cuComputePartGrad",
-        ),
-        ("GEMM", r"(?<!fb)gemm|^GEMM|gemv|matmul|mul_mat|nvjet|hipblaslt|splitK|wvSplt?K|_mm_"),
-        (
-            "copy",
-            r"memcpy|memset|copyBuffer|fillBuffer|^Copy|^Fill|direct_copy|CatArray"
-            r"|batched_transpose|^transpose_"
-            r"|elementwise fill|_copy_kernel",
-        ),
-        (
-            "reduction",
-            r"reduce|softmax|triton_(red|per)_|argmax|argmin|lpnorm|nll_loss|_sum_|cumsum|scan",
-        ),
-        (
-            "elementwise",
-            r"elementwise|triton_poi_|SubTensorOp|dropout|unary|binary|act_and_mul|_op_kernel"
-            r"|threshold|rotary"
-            r"|quant|scale_f32|k_bin_bcast",
-        ),
-    )
-)
+_CATEGORY_RULES = {
+    name: re.compile(pattern, re.IGNORECASE) for name, pattern in TABLE["categories"].items()
+}
 
 _CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
 
@@ -340,7 +286,5 @@ def category(name: str, kind: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def _category_of_description(text: str) -> str:
-    for name, pattern in _CATEGORY_RULES:
-        if pattern.search(text):
-            return name
-    return "other"
+    found = (name for name, pattern in _CATEGORY_RULES.items() if pattern.search(text))
+    return next(found, "other")

@@ -12,13 +12,13 @@ file with the same name in its cache.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pandas as pd
 
 from tidyprof.errors import DAMAGED, MISSING, NO_FILE, ProfileReadError
@@ -124,7 +124,7 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     if not path.exists() or not (path.is_dir() or path.is_file()):
         raise ProfileReadError(path, *(NO_FILE if path.exists() else MISSING))
     files = _files(path, ENDINGS) or [
-        file for file in _files(path, OF_CODE_OBJECTS) if _is_elf(file)
+        one for one in _files(path, OF_CODE_OBJECTS) if head_or_nothing(one, len(ELF)) == ELF
     ]
     if not files:
         cause = "the kernels are in another folder, or no kernel was compiled for an AMD GPU"
@@ -155,27 +155,26 @@ def _files(path: Path, endings: tuple[str, ...]) -> list[Path]:
     return sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(endings))
 
 
-def _is_elf(file: Path) -> bool:
-    return head_or_nothing(file, len(ELF)) == ELF
+_Number = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
 
 
-def _asked(file: Path) -> dict[str, Any]:
-    """Return the contents of the Triton JSON file next to this file, or {} if there is no such
-    file.
-    """
+class _Asked(msgspec.Struct):
+    """The content of a JSON file from Triton."""
+
+    num_warps: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)] | None = None
+    shared: _Number = 0
+    triton_version: str | None = None
+
+
+def _asked(file: Path) -> _Asked:
+    """Return the contents of the Triton JSON file next to this file, if there is such a file."""
     beside = file.with_name(re.sub(r"\.\w+(\.gz)?$", ".json", file.name))
     if not beside.is_file():
-        return {}
+        return _Asked()
     try:
-        stated = json.loads(read_bytes(beside, LARGEST_BYTES))
-        numbers = [stated.get(key) for key in ("num_warps", "shared") if key in stated]
-        sound = all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers)
-        if sound and stated.get("num_warps") != 0:
-            has_version = isinstance(stated.get("triton_version", ""), str)
-            return stated if has_version else {**stated, "triton_version": None}
-    except (ValueError, AttributeError, RecursionError):
-        pass
-    raise ProfileReadError(beside, "the file isn't a JSON file from Triton", *DAMAGED)
+        return msgspec.json.decode(read_bytes(beside, LARGEST_BYTES), type=_Asked)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise ProfileReadError(beside, "the file isn't a JSON file from Triton", *DAMAGED) from None
 
 
 def _kernels(file: Path) -> list[dict[str, Any]]:
@@ -218,30 +217,20 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
         if not name or code is None:
             raise _unsound(file)
         row = _stated(file, stated)
-        if len(blocks) == 1 and "shared" in asked:
-            row["lds_bytes"] = (row["lds_bytes"] or 0) + asked["shared"]
-        warps = asked.get("num_warps") if len(blocks) == 1 else None
-        known = {
-            "kernel": name,
-            "target": target[1],
-            "warps": warps,
-            "version": asked.get("triton_version"),
-        }
+        known = {"kernel": name, "target": target[1], "version": asked.triton_version}
+        if len(blocks) == 1:
+            known["warps"] = asked.num_warps
+            row["lds_bytes"] = (row["lds_bytes"] or 0) + asked.shared
         rows.append(row | known | _counts(code[0]))
     return rows
 
 
-def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, int | None]:
+def _stated(file: Path, metadata: dict[str, Any]) -> dict[str, Any]:
+    stated = {column: metadata.get(key) for column, key in STATED.items()}
     try:
-        row = {
-            column: int(metadata[key]) if key in metadata else None
-            for column, key in STATED.items()
-        }
-    except (TypeError, ValueError, OverflowError):
+        return msgspec.convert(stated, dict[str, _Number | None], strict=False)
+    except msgspec.ValidationError:
         raise _unsound(file) from None
-    if not all(value is None or 0 <= value <= LARGEST_NUMBER for value in row.values()):
-        raise _unsound(file)
-    return row
 
 
 def _unsound(file: Path) -> ProfileReadError:

@@ -6,8 +6,7 @@ in assembly (https://llvm.org/docs/AMDGPUUsage.html, "Note Records" and "Code Ob
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,15 @@ ELF = b"\x7fELF"
 ENDINGS = (".out", ".hsaco", ".co")
 """File name endings of code objects from `rocprofv3 --att`, Triton and hipcc."""
 
-_CLASS_64, _LITTLE, _AMD_GPU, _NOTES, _METADATA = 2, 1, 224, 4, 32
-"""Values of `ELFCLASS64`, `ELFDATA2LSB`, `EM_AMDGPU`, `PT_NOTE` and `NT_AMDGPU_METADATA`."""
+_START = re.compile(rb"\x7fELF\x02\x01.{12}\xe0\0.{44}", re.DOTALL)
+"""Start of a code object, according to elf(5): `ELFCLASS64`, `ELFDATA2LSB`, and `EM_AMDGPU` (224)
+at byte 18 of the 64 bytes.
+"""
 
-_MAX_SEGMENTS = 1000
+_NOTE = re.compile(rb"\x07\0\0\0(.{4})\x20\0\0\0AMDGPU\0\0", re.DOTALL)
+"""Header of a note of type `NT_AMDGPU_METADATA` (32): the sizes of its name and content, the type,
+and the name, which is padded to whole words.
+"""
 
 _GPUS = {0x30: "gfx908", 0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}
 """AMD Instinct GPU for each value of the lowest byte of `e_flags` (`EF_AMDGPU_MACH` in LLVM's
@@ -36,12 +40,7 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
 
     Raises ProfileReadError if the code object isn't for an AMD GPU, has no kernels, or is damaged.
     """
-    # A 64-bit ELF header is 64 bytes long, and e_machine starts at byte 18.
-    if (
-        len(data) < 64
-        or (data[4], data[5]) != (_CLASS_64, _LITTLE)
-        or _number(data, 18, "H") != _AMD_GPU
-    ):
+    if not _START.match(data):
         cause = "it is a host program or library, which may contain code objects"
         raise ProfileReadError(
             file,
@@ -49,9 +48,12 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
             cause,
             "extract the code objects that roc-obj-ls lists, and pass one of them",
         )
+    note = _NOTE.search(data)
+    stated: dict[str, Any] = {"amdhsa.kernels": []}
     try:
-        note = next(_metadata_of(data))
-        stated = msgspec.msgpack.decode(note)
+        if note:
+            end = note.end() + int.from_bytes(note[1], "little")
+            stated = msgspec.msgpack.decode(data[note.end() : end])
         # Before V4, a code object's GPU is only in e_flags, at byte 48 of the header.
         gpu = _GPUS.get(data[48], f"GPU {data[48]:#x} of LLVM")
         target = stated.get("amdhsa.target", gpu).rpartition("--")[2].partition(":")[0]
@@ -59,17 +61,7 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
             {key.removeprefix("."): value for key, value in one.items()}
             for one in stated["amdhsa.kernels"]
         ]
-    except StopIteration:
-        kernels = []
-    except (
-        struct.error,
-        msgspec.DecodeError,
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        RecursionError,
-    ):
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise ProfileReadError(
             file, "the metadata of the code object can't be read", *DAMAGED
         ) from None
@@ -80,33 +72,3 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
             file, "the code object's metadata lists no kernels", cause, next_step
         )
     return target, kernels
-
-
-def _metadata_of(data: bytes) -> Iterator[bytes]:
-    # elf(5) describes e_phoff, e_phentsize and e_phnum in the header, and p_type, p_offset and
-    # p_filesz of each segment. A note consists of three numbers, a name and its contents.
-    start, size, count = _number(data, 32, "Q"), _number(data, 54, "H"), _number(data, 56, "H")
-    for segment in range(min(count, _MAX_SEGMENTS)):
-        at = start + segment * size
-        if _number(data, at, "I") != _NOTES:
-            continue
-        offset, length = _number(data, at + 8, "Q"), _number(data, at + 32, "Q")
-        end = min(offset + length, len(data))
-        while offset + 12 <= end:
-            name, content, kind = struct.unpack_from("<III", data, offset)
-            begin = offset + 12 + _padded(name)
-            owner = data[offset + 12 : offset + 12 + name].rstrip(b"\0")
-            if kind == _METADATA and owner == b"AMDGPU":
-                yield data[begin : begin + content]
-            offset = begin + _padded(content)
-
-
-def _number(data: bytes, offset: int, kind: str) -> int:
-    return struct.unpack_from(f"<{kind}", data, offset)[0]
-
-
-def _padded(length: int) -> int:
-    """Round a length up to a multiple of 4 bytes, because note names and contents are padded to
-    whole words.
-    """
-    return (length + 3) // 4 * 4

@@ -276,6 +276,7 @@ STARTS = st.sampled_from(
 @given(STARTS, CODE | st.text(max_size=200))
 @example("", "<" * 200)
 @example("_ZN", "9999999999999999")
+@example("_ZN", "2at6native29vectorized_elementwise_kernelILi2ENS0_11")
 @example("Cijk_", "MT1x_PostGSU")
 @example("", ".kd" * 50)
 def test_any_text(start, rest):
