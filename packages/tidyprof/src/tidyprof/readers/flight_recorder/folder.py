@@ -50,58 +50,54 @@ def dumps_in(folder: Path) -> Dumps:
     Raises ProfileReadError if there is no dump, if two dumps have the same rank, or if the number
     in the name of a dump can't be a rank.
     """
-    readable: dict[int, Path] = {}
-    others: dict[Path, int] = {}
+    named = []
     for file in sorted(folder.iterdir()):
         digits = _NAMED.search(file.name) or _AT_END.search(file.name)
-        if digits is None or file.name.startswith("."):
-            continue
-        fault = _fault(file)
-        if len(digits[1]) > MAX_DIGITS:
-            if fault:
-                continue
-            raise ProfileReadError(
-                file, "the number in the dump's name is too long for a rank", *_OTHER_NAME
-            )
-        rank = int(digits[1])
+        if digits and not file.name.startswith("."):
+            named.append((file, digits[1], _fault(file)))
+    readable: dict[int, Path] = {}
+    for file, digits, fault in named:
         if fault:
-            others[file] = rank
-        elif rank in readable:
-            both = f"{readable[rank].name} and {file.name} both have rank {rank}"
+            continue
+        if len(digits) > MAX_DIGITS:
+            raise ProfileReadError(
+                file,
+                "the number in the dump's name is too long for a rank",
+                "the file was renamed, or the number isn't a rank but a time",
+                "put the rank at the end of each dump's name, for example rank_0",
+            )
+        if int(digits) in readable:
+            both = f"{readable[int(digits)].name} and {file.name} both have rank {digits}"
             raise ProfileReadError(folder, both, *TWO_RUNS)
-        else:
-            readable[rank] = file
+        readable[int(digits)] = file
     # The names of valid dumps must be known before other files can be compared with them.
     shapes = {_shape(file) for file in readable.values()}
-    unreadable = {
-        rank: f"{file.name}, {_fault(file)}"
-        for file, rank in others.items()
-        if rank not in readable and _is_meant_as_dump(file, shapes)
-    }
+    unreadable: dict[int, str] = {}
+    logs: dict[int, str] = {}
+    for file, digits, fault in named:
+        if not fault or len(digits) > MAX_DIGITS:
+            continue
+        is_text = file.suffix in _TEXT_ENDINGS
+        # Files that are empty or contain only zeros are meant as dumps, too.
+        is_broken = not is_text and not fault.startswith(("not as", "a folder"))
+        if int(digits) not in readable and (_shape(file) in shapes or is_broken):
+            unreadable[int(digits)] = f"{file.name}, {fault}"
+        if is_text and (line := _last_line(file)):
+            logs[int(digits)] = line
     if not readable:
         also = f"; {next(iter(unreadable.values()))}" if unreadable else ""
-        cause = "no rank wrote a dump, or this is the wrong folder"
-        next_step = (
-            "check the path in TORCH_FR_DUMP_TEMP_FILE (each dump's name ends with its rank)"
-        )
         raise ProfileReadError(
-            folder, f"the folder contains no PyTorch flight recorder dumps{also}", cause, next_step
+            folder,
+            f"the folder contains no PyTorch flight recorder dumps{also}",
+            "no rank wrote a dump, or this is the wrong folder",
+            "check the path in TORCH_FR_DUMP_TEMP_FILE (each dump's name ends with its rank)",
         )
-    logs = {
-        rank: line
-        for file, rank in others.items()
-        if file.suffix in _TEXT_ENDINGS and (line := _last_line(file))
-    }
     return Dumps(readable, unreadable, logs)
 
 
 TWO_RUNS = (
     "the folder contains dumps from two runs",
     "put the dumps of each run into a separate folder",
-)
-_OTHER_NAME = (
-    "the file was renamed, or the number isn't a rank but a time",
-    "put the rank at the end of each dump's name, for example rank_0",
 )
 
 
@@ -130,15 +126,6 @@ def _fault(file: Path) -> str:
         if not head.strip(b"\0")
         else "not as PyTorch writes it"
     )
-
-
-def _is_meant_as_dump(file: Path, shapes: set[str]) -> bool:
-    """Return True if the file name resembles the name of a dump. Files that are empty or contain
-    only zeros also count, except files with the extension of a text file.
-    """
-    if _shape(file) in shapes:
-        return True
-    return file.suffix not in _TEXT_ENDINGS and not _fault(file).startswith(("not as", "a folder"))
 
 
 def _shape(file: Path) -> str:
