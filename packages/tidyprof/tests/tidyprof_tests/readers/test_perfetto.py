@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tidyprof_tests.perfetto_writer import (
     start,
     tracks,
 )
+from tidyprof_tests.readers.written import cases, check, made
 
 LUMI = "rocprofv3-lumi-taylor"
 SAMPLED = "rocprof-sys-cpu/rocprofsys-python-output/perfetto-trace-18731.proto"
@@ -168,9 +169,9 @@ def slices(first: int, last: int) -> bytes:
     return b"".join(slice_(BASE + i, BASE + i + 1, "a") for i in range(first, last))
 
 
-def counter_track(uuid: int, name: str, unit: dict[str, Any]) -> bytes:
+def counter_track(uuid: int, track_name: str, **unit: Any) -> bytes:
     """A counter with two samples, of which the later one is written first."""
-    described = w.track(uuid, w.unit(**unit), name=name, parent=w.PROCESS)
+    described = w.track(uuid, w.unit(**unit), name=track_name, parent=w.PROCESS)
     return described + counter(BASE + 2, 3, uuid) + counter(BASE + 1, 2.5, uuid)
 
 
@@ -184,53 +185,37 @@ OWN = {
     "slices": slices,
     "counter_track": counter_track,
     "clock_snapshot": clock_snapshot,
-    "names": lambda sequence, kinds: start(sequence, w.block(12, w.interned(**kinds))),
+    "names": lambda sequence, **kinds: start(sequence, w.block(12, w.interned(**kinds))),
     "gap": lambda: w.packet(w.number(42, 1)),
 }
-TIMES = {"event": slice(1, 2), "counter": slice(0, 1)}
-TIMES |= dict.fromkeys(("slice_", "kernel", "call", "sample"), slice(0, 2))
-"""The arguments that are times after BASE."""
-
-CASES = tomllib.loads((Path(__file__).parent / "samples/perfetto_cases.toml").read_text())
 
 
-def packet(function: str, *arguments: Any) -> bytes:
-    """The packet that a case describes. A table at the end has the named arguments."""
-    given = list(arguments)
-    is_plain = function in OWN and function != "clock_snapshot"
-    options = given.pop() if given and isinstance(given[-1], dict) and not is_plain else {}
-    times = TIMES.get(function, slice(0, 0))
-    given[times] = [BASE + time for time in given[times]]
-    return OWN.get(function, getattr(w, function, None))(*given, **options)
+def after_base(
+    function: Callable[..., bytes], times: int, skipped: int = 0
+) -> Callable[..., bytes]:
+    """The function whose arguments after the skipped ones are this many times after BASE."""
+
+    def called(*given: Any, **options: Any) -> bytes:
+        moved = [BASE + time for time in given[skipped : skipped + times]]
+        return function(*given[:skipped], *moved, *given[skipped + times :], **options)
+
+    return called
 
 
-def shown(table: pd.DataFrame, column: str) -> list[str]:
-    """A column as a case states it. `start` and `end` count from BASE."""
-    if column in ("start", "end"):
-        times = table["start_ns"] - BASE + (column == "end") * table["duration_ns"]
-        return times.astype(str).tolist()
-    return ["" if pd.isna(value) else str(value) for value in table[column]]
+FUNCTIONS = OWN | {"start": start, "tracks": tracks, "track": w.track}
+FUNCTIONS |= {"event": after_base(w.event, 1, 1), "counter": after_base(counter, 1)}
+FUNCTIONS |= {one.__name__: after_base(one, 2) for one in (slice_, w.kernel, w.call, sample)}
+CASES = cases("perfetto")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_written_trace(name, tmp_path):
-    """A case states columns of `events` and `counters`, or the `first` or `last` event, further
-    entries of `meta`, and a word of a `warning`. Missing values are empty.
-    """
-    case = CASES[name]
-    packets = case["packets"]
+    packets = CASES[name]["packets"]
     if packets[0][0] not in ("start", "names", "clock_snapshot"):
         packets = [["start"], ["tracks"], *packets]
-    parts = [packet(*one) for one in packets]
+    parts = [made(FUNCTIONS, *one) for one in packets]
     profile = read_perfetto(w.write_trace(tmp_path / "trace.pftrace", *parts))
-    ends = {"first": profile.events.head(1), "last": profile.events.tail(1)}
-    for key, table in {"events": profile.events, "counters": profile.counters, **ends}.items():
-        for column, expected in case.get(key, {}).items():
-            values = expected if isinstance(expected, list) else [expected]
-            assert shown(table, column) == [*map(str, values)], column
-    for key, expected in case.get("meta", {}).items():
-        assert profile.meta[key] == expected or str(profile.meta[key]) == expected
-    assert case.get("warning", "") in " ".join(profile.meta["warnings"])
+    check(profile, CASES[name], BASE)
 
 
 @settings(max_examples=60)

@@ -30,6 +30,7 @@ from tidyprof_tests.chrome_writer import (
     small_step,
     write_trace,
 )
+from tidyprof_tests.readers.written import cases, check, made
 
 TRACES = {
     "torch-mi300x-resnet-ddp-rank0": "resnet_act_checkpoint.json.gz",
@@ -233,6 +234,36 @@ def test_fused_ranks_keep_their_own_ids_and_links(recordings):
 # Written traces
 
 
+def in_a_row(first: int, last: int, device: int = 2, **arguments: int) -> list[TraceEvent]:
+    """Kernels of 400 µs, 2 µs apart."""
+    return [
+        kernel("k", 1_000_000 + 402_000 * one, 400_000, one + 1, device=device, **arguments)
+        for one in range(first, last)
+    ]
+
+
+FUNCTIONS = {
+    "kernel": kernel,
+    "call": call,
+    "operator": operator,
+    "kernels": in_a_row,
+    "event": lambda *given, **arguments: TraceEvent(*given, arguments=arguments),
+    "text": str,
+    "operators": lambda count: [
+        operator(f"aten::op{i}", 1_000 + i, 5, i + 1) for i in range(count)
+    ],
+}
+CASES = cases("torch")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_written_trace(name, tmp_path):
+    parts = [made(FUNCTIONS, *one) for one in CASES[name]["write"]]
+    events = [event for one in parts for event in (one if isinstance(one, list) else [one])]
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", events))
+    check(profile, CASES[name], BASE_NS)
+
+
 def test_python_functions_on_request(tmp_path):
     path = write_trace(tmp_path / "t.json", small_step())
     events = read_torch_trace(path, python_functions=True).events
@@ -241,132 +272,21 @@ def test_python_functions_on_request(tmp_path):
     assert row["name"].tolist() == row["short_name"].tolist() == ["train.py(1): <module>"]
 
 
-def test_waits_that_are_recorded_on_the_device_row(tmp_path):
-    wait = TraceEvent(
-        "cuda_sync",
-        "Stream Sync",
-        5_000,
-        9_000,
-        0,
-        7,
-        {"stream": 7, "correlation": 15, "device": 0},
-    )
-    other = TraceEvent("overhead", "Buffer Flush", 6_000, 10, -1, 0)
-    events = read_torch_trace(write_trace(tmp_path / "t.json", [wait, other])).events
-    assert events["kind"].tolist() == ["runtime", "runtime"]
-    assert events["device"].tolist() == [0, pd.NA]
-    assert events["thread"].tolist() == [pd.NA, 0]
-    assert events["process"].isna().all()
-
-
-def test_of_calls_within_calls_the_outer_one_is_the_launch(tmp_path):
-    inner, outer = (
-        call("hipArray3DCreate", 5_000, 10, 7),
-        call("hipMemsetAsync", 5_000, 20, 7, size="64"),
-    )
-    fill = TraceEvent(
-        "gpu_memset",
-        "Memset (Device)",
-        9_000,
-        5,
-        2,
-        0,
-        {"device": 2, "stream": 0, "correlation": 7},
-    )
-    events = read_torch_trace(write_trace(tmp_path / "t.json", [inner, outer, fill])).device_events
-    assert events["bytes"].tolist() == [64]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [("Byte", 1), ("BFloat16", 2), ("Half", 2), ("Float", 4), ("Double", 8), ("ComplexDouble", 16)],
-)
-def test_the_bytes_of_a_collective_are_those_of_its_elements(dtype, size, tmp_path):
-    message = {
-        "Collective name": "allreduce",
-        "In msg nelems": 10,
-        "Out msg nelems": 9,
-        "dtype": dtype,
-    }
-    path = write_trace(tmp_path / "t.json", [kernel("reduce", 5_000, 10, 1, **message)])
-    assert read_torch_trace(path).events["bytes"].tolist() == [10 * size]
-
-
-def test_an_operator_must_enclose_the_launch(tmp_path):
-    launch = call("hipLaunchKernel", 9_000, 10, 7, **{"External id": 3})
-    path = write_trace(
-        tmp_path / "t.json",
-        [
-            operator("aten::other", 1_000, 500, 3),
-            launch,
-            kernel("k", 20_000, 10, 7, **{"External id": 3}),
-        ],
-    )
-    assert read_torch_trace(path).events["operator"].isna().all()
-
-
-def test_damaged_times_are_dropped_and_counted(tmp_path):
-    good = [operator(f"aten::op{i}", 1_000 + i, 5, i + 1) for i in range(1000)]
-    host = '"cat": "cpu_op", "pid": 1, "tid": 1, "ts": 5.0'
-    bad = [
-        operator("zero", 0, 0, 2001),
-        operator("negative", 5_000, -1, 2002),
-        operator("zero and negative", 0, -1, 2003),
-        f'{{"ph": "X", "name": "open", {host}}}',
-        f'{{"ph": "X", "name": "never", {host}, "dur": 1e300}}',
-        f'{{"ph": "B", "name": "begun", {host}}}',
-        f'{{"ph": "X", "name": "cut", {host}, "dur": 7, "args": {{"finished": false}}}}',
-    ]
-    profile = read_torch_trace(write_trace(tmp_path / "t.json", [*good, *bad]))
-    assert len(profile.events) == 1000
-    assert profile.meta["repairs"] == {
-        "dropped events at time zero": 2,
-        "dropped events with negative duration": 1,
-        "dropped events without start or end": 1,
-        "dropped events with an impossible time": 1,
-        "dropped events without begin or end": 1,
-        "dropped events unfinished when the trace ended": 1,
-    }
-
-
-def kernels_of(path: Path) -> tuple[list[int], list[str]]:
-    """Durations in ns, in order of start, and warnings."""
-    profile = read_torch_trace(path)
-    return profile.device_events["duration_ns"].tolist(), profile.meta["warnings"]
-
-
-def in_a_row(count: int, **arguments: int) -> list[TraceEvent]:
-    """Kernels of 400 µs, 2 µs apart."""
-    return [
-        kernel("k", 1_000_000 + 402_000 * place, 400_000, place + 1, **arguments)
-        for place in range(count)
-    ]
-
-
-@pytest.mark.parametrize("too_long_ns", [1_600_000_000, 30_300_000, 801_000, 410_000 + 100_000])
-def test_a_kernel_that_reaches_over_the_next_ones_is_cut_and_told(tmp_path, too_long_ns):
-    row = in_a_row(40)
-    row[7] = dataclasses.replace(row[7], duration_ns=too_long_ns)
-    durations, (warning,) = kernels_of(write_trace(tmp_path / "t.json", row))
-    assert durations == [402_000 if place == 7 else 400_000 for place in range(40)]
-    assert "1 of 40 kernels" in warning
-
-
 @pytest.mark.parametrize(
     "beside",
     [{"stream": 4}, {"device": 3}, {"rank": 1}, {"correlation": 8}, {}],
     ids=["another stream", "another device", "another rank", "same graph", "an early start"],
 )
 def test_kernels_that_may_overlap_stay_as_they_are(tmp_path, beside):
-    row = in_a_row(40, rank=0)
+    row = in_a_row(0, 40, rank=0)
     longer = 402_000 + 30_000 if not beside else 402_000 + 200_000
     row[7] = dataclasses.replace(row[7], duration_ns=longer)
     row[8] = dataclasses.replace(row[8], arguments=row[8].arguments | beside)
     if beside:
         row[9] = dataclasses.replace(row[9], arguments=row[9].arguments | beside)
-    durations, warnings = kernels_of(write_trace(tmp_path / "t.json", row))
-    assert durations[7] == longer
-    assert warnings == []
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", row))
+    assert profile.device_events["duration_ns"].tolist()[7] == longer
+    assert profile.meta["warnings"] == []
 
 
 def test_categories_of_old_kineto_are_read_as_todays(tmp_path):
@@ -379,25 +299,6 @@ def test_categories_of_old_kineto_are_read_as_todays(tmp_path):
     ]
     for table in tables:
         pd.testing.assert_frame_equal(table, tables[0])
-
-
-def test_memory_samples_become_counters(tmp_path):
-    amounts = '"Total Reserved": 2048, "Total Allocated": 1024, "Bytes": 8'
-    samples = [
-        '{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts":'
-        f' 7.001, "args": {{{amounts}, "Device Id": {index}, "Device Type": {kind}}}}}'
-        for index, kind in ((1, 6), (-1, 0))
-    ]
-    counters = read_torch_trace(
-        write_trace(tmp_path / "t.json", [*small_step(), *samples])
-    ).counters
-    assert counters["time_ns"].tolist() == [BASE_NS + 7_001] * 4
-    assert counters.groupby("name", observed=True)["value"].unique().str[0].to_dict() == {
-        "allocated memory": 1024.0,
-        "reserved memory": 2048.0,
-    }
-    assert sorted(counters["device"].dropna()) == [1, 1]
-    assert counters["device"].isna().sum() == 2
 
 
 @pytest.mark.parametrize("pid", [1000, 2])
