@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -413,12 +413,14 @@ def impossible_zeros(counters: pd.DataFrame) -> list[str]:
     """Return a warning if the value of a kernel counter is 0 although it can't be 0."""
     if "kernel" not in counters:
         return []
-    names = counters["name"].cat.categories
-    own = counters[counters["name"].isin([name for name in names if _NEVER_ZERO.fullmatch(name)])]
-    zeros = own.loc[own["value"] == 0, "name"].value_counts()
+    names = [name for name in counters["name"].cat.categories if _NEVER_ZERO.fullmatch(name)]
+    own = counters[counters["name"].isin(names)]
+    zeros = own[own["value"] == 0]["name"].value_counts()
+    total = own["name"].value_counts()
     listed = ", ".join(
-        f"{name} in {count:,} of {(own['name'] == name).sum():,} dispatches"
-        for name, count in zeros[zeros > 0].items()
+        f"{name} in {count:,} of {total[name]:,} dispatches"
+        for name, count in zeros.items()
+        if count
     )
     if not listed:
         return []
@@ -548,8 +550,8 @@ def suspicions(extents: Iterable[Extent]) -> list[str]:
             f"{instant} of {kernels} kernels last 0 ns because their times weren't recorded."
         )
     in_order = sorted(spans.values())
-    ends = np.maximum.accumulate([end for _, end in in_order])
-    if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
+    latest = list(accumulate((end for _, end in in_order), max))
+    if any(start >= end for (start, _), end in zip(in_order[1:], latest, strict=False)):
         found.append(
             "not all processes overlap in time. Either the processes come from separate runs, or"
             " the clocks of their nodes differ (times count from the start of each node)."

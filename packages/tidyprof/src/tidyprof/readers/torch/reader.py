@@ -121,8 +121,7 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     Raises ProfileReadError if there is no trace. Also raises ProfileReadError if a file is empty,
     because it may be the trace of a rank.
     """
-    named = candidates(folder)
-    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
+    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in candidates(folder)}
     for file, head in heads.items():
         if not head.strip():
             raise ProfileReadError(file, *EMPTY)
@@ -130,16 +129,11 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     if not traces:
         raise ProfileReadError(
             folder,
-            f"none of the {len(named)} JSON files in the folder is a torch.profiler trace",
+            f"none of the {len(heads)} JSON files in the folder is a torch.profiler trace",
             "this is the wrong folder, or the profiler's schedule never reached a recording step",
             "pass the folder with the files from export_chrome_trace or tensorboard_trace_handler",
         )
-    return traces, _others(named, traces)
-
-
-def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
-    known = set(traces)
-    return [file for file in named if file not in known]
+    return traces, [file for file in heads if file not in traces]
 
 
 def traces_of_ranks(folder: Path) -> list[Path]:
@@ -169,7 +163,8 @@ def _without_numbers(file: Path) -> str:
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
     """Return the unread files in a folder with these traces, and the reasons."""
-    return dict.fromkeys(_others(candidates(folder), traces), FOREIGN) | no_files([folder])
+    others = [file for file in candidates(folder) if file not in traces]
+    return dict.fromkeys(others, FOREIGN) | no_files([folder])
 
 
 def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
