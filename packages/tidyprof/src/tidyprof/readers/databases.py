@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ class Tables:
         others: Mapping[str, str] | None = None,
     ) -> None:
         self.database, self.schema, self.suffix = database, schema, suffix
+        self._identifiers: dict[str, np.ndarray] = {}
         self._others = {
             name: other for name, other in (others or {}).items() if name not in database.tables
         }
@@ -145,22 +146,16 @@ class Tables:
         warnings, self.database.warnings = [*named, *self.database.warnings], []
         return warnings
 
-    def losses(self, cause: str, *further: tuple[str, str, bool]) -> list[str]:
+    def losses(self, cause: str, *further: tuple[int, int, str, bool]) -> list[str]:
         """Return a warning about all broken references, if there are any.
 
-        - further: queries for other counts of lost and of all rows, the problem, and whether the
-          file is useless if nearly all rows are lost.
+        - further: numbers of other lost rows and of all rows, the problem, and whether the file is
+          useless if nearly all rows are lost.
 
         Raises ProfileReadError if nearly all references of a vital link are broken.
         """
-        counts = [
-            (*row, problem, is_vital)
-            for query, problem, is_vital in further
-            for row in self.rows(query)
-        ]
-        counts += self._broken_links()
         told = []
-        for count, total, problem, is_vital in counts:
+        for count, total, problem, is_vital in [*further, *self._broken_links()]:
             if count:
                 told.append(f"{count:,} of {total:,} rows of {problem}")
             if count and is_vital and count >= MAX_BROKEN_LINKS_SHARE * total:
@@ -170,25 +165,29 @@ class Tables:
         lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
         return [f"{self.database.path.name}: {'; '.join(told)}. {lost}"] if told else []
 
-    def _broken_links(self) -> list[tuple[int, int, str, bool]]:
-        """Return the numbers of broken and of all references for each link, the problem, and
-        whether the link is vital.
+    def _broken_links(self) -> Iterator[tuple[int, int, str, bool]]:
+        """Yield the numbers of broken and of all references for each link, the problem, and whether
+        the link is vital.
         """
-        counts = []
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
             there = [link for link in links if link[0] in present and self.has(link[1])]
-            # One query reads each table only once.
-            columns = ", ".join(
-                f"coalesce(sum(typeof({column}) = 'integer' AND {column} NOT IN (SELECT id FROM"
-                f" {target})), 0), count({column})"
-                for column, target, *_ in there
-            )
-            found = iter(self.rows(f"SELECT {columns} FROM {source}")[0] if there else ())
-            for _, _, what, *vital in there:
+            found = self.integers(source, *(column for column, *_ in there)) if there else {}
+            for column, target, what, *vital in there:
+                named = found[column][found[column] != ABSENT]
+                broken = int((~np.isin(named, self.identifiers(target))).sum())
                 problem = f"{self.name(source)} refer to missing {what}"
-                counts.append((next(found), next(found), problem, bool(vital)))
-        return counts
+                yield broken, len(named), problem, bool(vital)
+
+    def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
+        """Return columns of a table as int64."""
+        return self.database.columns(self.sql(f"SELECT {', '.join(columns)} FROM {table}"), Codes())
+
+    def identifiers(self, table: str) -> np.ndarray:
+        """Return the column `id` of a table. It is read only once."""
+        if table not in self._identifiers:
+            self._identifiers[table] = self.integers(table, "id")["id"]
+        return self._identifiers[table]
 
 
 def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
