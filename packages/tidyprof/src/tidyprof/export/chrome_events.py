@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.export.chrome_tracks import Tracks
+from tidyprof.export.chrome_tracks import Tracks, plain
 from tidyprof.readers.torch.events import kind_of_category
 from tidyprof.tables.codes import KIND_CODE, refined
 from tidyprof.tables.launches import launching_calls
@@ -58,22 +59,26 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
     duration = events["duration_ns"].to_numpy(np.int64)
     order = np.lexsort((-duration, start))
     events = events.assign(correlation_id=_distinct_ids(events))
-    categories = _categories(events)
     names = events["name"].astype("category").cat
-    codes = names.codes.to_numpy()
     # The last text is for code -1, a missing name.
-    texts = [json.dumps(str(name)) for name in [*names.categories, ""]]
-    pids, tids, moved = tracks.pid_texts(), tracks.tid_texts(), tracks.true_numbers()
+    texts = np.array([json.dumps(str(name)) for name in [*names.categories, ""]], object)
+    columns = (
+        _categories(events),
+        texts[names.codes],
+        tracks.events["pid"].to_numpy(),
+        tracks.events["tid"].to_numpy(),
+        start - base_ns,
+        duration,
+    )
     for first in range(0, len(order), LINES_AT_ONCE):
         rows = order[first : first + LINES_AT_ONCE]
-        arguments = _arguments(events.iloc[rows], moved[rows], tracks.states_rank)
-        columns = (categories[rows], codes[rows].tolist(), pids[rows], tids[rows])
-        times = ((start[rows] - base_ns).tolist(), duration[rows].tolist())
+        arguments = _arguments(events.iloc[rows], tracks, rows)
+        values = [column[rows].tolist() for column in columns]
         yield [
-            f'{{"ph":"X","cat":"{category}","name":{texts[code]},"pid":{pid},"tid":{tid},'
+            f'{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},'
             f'"ts":{_microseconds(begin)},"dur":{_microseconds(length)},"args":{{{members[1:]}}}}}'
-            for category, code, pid, tid, begin, length, members in zip(
-                *columns, *times, arguments, strict=True
+            for category, name, pid, tid, begin, length, members in zip(
+                *values, arguments, strict=True
             )
         ]
 
@@ -83,19 +88,16 @@ def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Itera
 
     NaN and infinity are left out because JSON doesn't support them.
     """
-    pids: dict[int | None, str] = {}
+    pid_of = cache(tracks.counter_pid)
     for first in range(0, len(counters), LINES_AT_ONCE):
         lines = []
         for row in counters.iloc[first : first + LINES_AT_ONCE].itertuples():
-            device = None if pd.isna(row.device) else int(row.device)
-            if device not in pids:
-                pids[device] = tracks.counter_pid(device)
+            pid = pid_of(None if pd.isna(row.device) else int(row.device))
             if math.isfinite(row.value):
                 value = json.dumps({"value" if pd.isna(row.unit) else str(row.unit): row.value})
-                name = json.dumps(str(row.name))
                 lines.append(
-                    f'{{"ph":"C","cat":"counter","name":{name},"pid":{pids[device]},"tid":0,'
-                    f'"ts":{_microseconds(row.time_ns - base_ns)},"args":{value}}}'
+                    f'{{"ph":"C","cat":"counter","name":{json.dumps(str(row.name))},"pid":{pid},'
+                    f'"tid":0,"ts":{_microseconds(row.time_ns - base_ns)},"args":{value}}}'
                 )
         yield lines
 
@@ -106,16 +108,16 @@ def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[l
     """
     launched, call = launching_calls(events)
     start = events["start_ns"].to_numpy(np.int64) - base_ns
-    pids, tids = tracks.pid_texts(), tracks.tid_texts()
+    places = tracks.events["pid"].to_numpy(), tracks.events["tid"].to_numpy()
     half = LINES_AT_ONCE // 2
     for first in range(0, len(call), half):
         lines = []
         for number in range(first, min(first + half, len(call))):
             for phase, row in (('"s"', call[number]), ('"f","bp":"e"', launched[number])):
+                pid, tid = (column[row] for column in places)
                 lines.append(
-                    f'{{"ph":{phase},"cat":"ac2g","name":"ac2g","id":{number + 1},'
-                    f'"pid":{pids[row]},"tid":{tids[row]},'
-                    f'"ts":{_microseconds(int(start[row]))}}}'
+                    f'{{"ph":{phase},"cat":"ac2g","name":"ac2g","id":{number + 1},"pid":{pid},'
+                    f'"tid":{tid},"ts":{_microseconds(int(start[row]))}}}'
                 )
         yield lines
 
@@ -143,50 +145,42 @@ def _categories(events: pd.DataFrame) -> np.ndarray:
     """Return each event's original category if torch.profiler has this category. Otherwise, return
     a category for the event's kind.
     """
-    kinds = events["kind"].astype(str).to_numpy(object)
-    categories = np.array([CATEGORY_OF_KIND[kind] for kind in kinds], dtype=object)
-    categories[(kinds == "collective") & _is_named_collective(events)] = "kernel"
-    categories[(kinds == "annotation") & events["device"].notna().to_numpy()] = (
-        "gpu_user_annotation"
-    )
+    kinds = events["kind"].astype(str)
+    names = events["name"].astype("category").cat
+    # A collective is written as a kernel if a reader recognizes it by its name.
+    as_kernels = np.full(len(names.categories), KIND_CODE["kernel"], np.int8)
+    codes, no_collective = np.arange(len(as_kernels)), np.zeros(len(as_kernels), bool)
+    found = refined(as_kernels, codes, names.categories.astype(str), no_collective)
+    is_named = np.append(found == KIND_CODE["collective"], False)[names.codes]
+    categories = kinds.map(CATEGORY_OF_KIND).to_numpy(object)
+    categories[(kinds == "collective") & is_named] = "kernel"
+    on_device = events["device"].notna().to_numpy()
+    categories[(kinds == "annotation") & on_device] = "gpu_user_annotation"
     if "source_category" in events.columns:
         stated = events["source_category"].astype("category").cat
-        readable = np.array(
-            [kind_of_category(name) is not None for name in [*stated.categories, ""]]
-        )
-        texts = np.array([*stated.categories, ""], dtype=object)
-        chosen = readable[stated.codes]
-        categories[chosen] = texts[stated.codes][chosen]
+        texts = [*stated.categories, ""]
+        readable = np.array([kind_of_category(name) is not None for name in texts])[stated.codes]
+        categories[readable] = np.array(texts, object)[stated.codes][readable]
     return categories
 
 
-def _is_named_collective(events: pd.DataFrame) -> np.ndarray:
-    """Return a mask of the events whose name would make a reader classify them as collectives if
-    they were kernels.
+def _arguments(events: pd.DataFrame, tracks: Tracks, rows: np.ndarray) -> list[str]:
+    """Return the members of each event's `args` as JSON that starts with a comma.
+
+    - rows: the positions of the events.
     """
-    names = events["name"].astype("category").cat
-    count = len(names.categories)
-    as_kernel = np.full(count, KIND_CODE["kernel"], np.int8)
-    found = refined(
-        as_kernel, np.arange(count), names.categories.astype(str), np.zeros(count, bool)
-    )
-    return np.append(found == KIND_CODE["collective"], False)[names.codes]
-
-
-def _arguments(events: pd.DataFrame, moved: np.ndarray, states_rank: bool) -> list[str]:
-    """Return the members of each event's `args` as JSON that starts with a comma."""
     members = [
-        _members(name, events[column].to_numpy(dtype=object, na_value=None), text)
+        _members(name, plain(events[column]), text)
         for column, name, text in _ARGUMENTS
         if column in events.columns
     ]
-    if states_rank:
-        members.append(_members("rank", events["rank"].to_numpy(dtype=object, na_value=None), str))
-        members.append(_members("pid_raw", moved, str))
+    if tracks.states_rank:
+        members.append(_members("rank", plain(events["rank"]), str))
+        members.append(_members("pid_raw", tracks.events["pid_raw"].to_numpy()[rows], str))
     return ["".join(parts) for parts in zip(*members, strict=True)]
 
 
-def _members(name: str, values: Any, text: Callable[[Any], str]) -> list[str]:
+def _members(name: str, values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
     key = f',"{name}":'
     return ["" if value is None or value != value else f"{key}{text(value)}" for value in values]
 

@@ -110,20 +110,16 @@ def _write_events(
 
 def _base_time(profile: Profile) -> tuple[int, int]:
     """Return the trace's base time in nanoseconds, and the shift that prevents negative times."""
-    starts = [table[column].min() for table, column in _times(profile) if len(table)]
-    if not starts:
+    times = (profile.events["start_ns"], profile.counters["time_ns"])
+    if not any(map(len, times)):
         return 0, 0
-    first = int(min(starts))
+    first = min(int(column.min()) for column in times if len(column))
     stated = profile.meta.get("base_time_ns", 0)
     if 0 < stated < first:
         return stated, 0
     # `read_torch_trace` treats a base after LATEST_BASE_NS as damage.
     base = min(first - _BEFORE_FIRST_NS, LATEST_BASE_NS - 1)
     return (max(base, 0), 0) if first > 0 else (base, -base)
-
-
-def _times(profile: Profile) -> tuple[tuple[Any, str], ...]:
-    return (profile.events, "start_ns"), (profile.counters, "time_ns")
 
 
 def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:

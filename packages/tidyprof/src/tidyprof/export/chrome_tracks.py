@@ -5,9 +5,9 @@ thread of a process or a stream of a device.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,49 +27,24 @@ class Tracks:
 
     - places: a table with one row per process or device. Its columns are the rank, `on_device`, the
       number of the process or device, and the pid (JSON).
-    - place_row: the row in `places` for each event.
-    - thread: the thread or stream of each event, as Int64.
+    - events: a table with the process `pid` and the thread `tid` of each event as JSON. `pid_raw`
+      is the original number of the process or device if a new number replaces it, and otherwise
+      None.
     - states_rank: True if each event must contain its rank.
     """
 
     places: pd.DataFrame
-    place_row: np.ndarray
-    thread: pd.Series
+    events: pd.DataFrame
     states_rank: bool
-
-    def pid_texts(self) -> np.ndarray:
-        """Return each event's process as JSON."""
-        return self.places["pid"].to_numpy(object)[self.place_row]
-
-    def tid_texts(self) -> np.ndarray:
-        """Return each event's thread as JSON."""
-        unknown = json.dumps("unknown")
-        return np.array(
-            [unknown if number is None else str(number) for number in _plain(self.thread)],
-            dtype=object,
-        )
-
-    def true_numbers(self) -> np.ndarray:
-        """Return the original number of each event's process or device if a new number replaces it.
-        Otherwise, return None.
-        """
-        numbers = [
-            number if number is not None and pid != str(number) else None
-            for number, pid in zip(_plain(self.places["number"]), self.places["pid"], strict=True)
-        ]
-        return np.array(numbers, dtype=object)[self.place_row]
 
     def counter_pid(self, device: int | None) -> str:
         """Return the process that shows the counters of this device, as JSON."""
-        rows = self.places[
-            self.places["on_device"] & (self.places["number"] == device).fillna(False)
-        ]
-        if device is not None and len(rows) == 1:
-            return rows["pid"].iloc[0]
+        if device is None:
+            return json.dumps("counters of the host")
+        same = (self.places["number"] == device).fillna(False)
+        pids = self.places.loc[self.places["on_device"] & same, "pid"].tolist()
         # Counters don't state a rank, so with several ranks, the device number isn't unique.
-        return json.dumps(
-            "counters of the host" if device is None else f"counters of device {device}"
-        )
+        return pids[0] if len(pids) == 1 else json.dumps(f"counters of device {device}")
 
     def naming_lines(self) -> list[str]:
         """Return metadata events as JSON. The events name all rows and put each rank's host above
@@ -77,21 +52,19 @@ class Tracks:
         """
         lines = []
         for order, row in enumerate(self.places.itertuples()):
-            what = ("GPU" if row.on_device else "process") + (
-                "" if pd.isna(row.number) else f" {row.number}"
-            )
-            name = what if pd.isna(row.rank) else f"rank {row.rank}: {what}"
-            lines += [
-                _metadata("process_name", row.pid, "0", name=name),
-                _metadata("process_labels", row.pid, "0", labels="GPU" if row.on_device else "CPU"),
-                _metadata("process_sort_index", row.pid, "0", sort_index=order),
-            ]
-        rows = pd.DataFrame(
-            {"place": self.place_row, "pid": self.pid_texts(), "tid": self.tid_texts()}
-        ).drop_duplicates()
-        for place, pid, tid in rows.itertuples(index=False):
-            word = "stream" if self.places["on_device"].iloc[place] else "thread"
-            lines.append(_metadata("thread_name", pid, tid, name=f"{word} {json.loads(tid)}"))
+            name = "GPU" if row.on_device else "process"
+            name += "" if pd.isna(row.number) else f" {row.number}"
+            facts = {
+                "name": name if pd.isna(row.rank) else f"rank {row.rank}: {name}",
+                "labels": "GPU" if row.on_device else "CPU",
+                "sort_index": order,
+            }
+            for key, value in facts.items():
+                lines.append(_metadata(f"process_{key}", row.pid, "0", key, value))
+        threads = self.events[["pid", "tid", "on_device"]].drop_duplicates()
+        for pid, tid, on_device in threads.itertuples(index=False):
+            word = "stream" if on_device else "thread"
+            lines.append(_metadata("thread_name", pid, tid, "name", f"{word} {json.loads(tid)}"))
         return lines
 
 
@@ -99,33 +72,37 @@ def find_tracks(profile: Profile) -> Tracks:
     """Return the rows that the events of a profile need."""
     events = profile.events
     on_device = events["device"].notna() | events["kind"].isin(DEVICE_KINDS)
-    keys = pd.DataFrame(
-        {
-            "rank": events["rank"],
-            "on_device": on_device,
-            "number": events["device"].astype("Int64").where(on_device, events["process"]),
-        }
-    )
-    place = keys.groupby(list(keys), dropna=False, sort=True).ngroup().to_numpy(np.int64)
-    _, first = np.unique(place, return_index=True)
-    places = keys.iloc[first].reset_index(drop=True)
+    number = events["device"].astype("Int64").where(on_device, events["process"])
+    keys = pd.DataFrame({"rank": events["rank"], "on_device": on_device, "number": number})
+    place = keys.groupby(list(keys), dropna=False).ngroup().to_numpy(np.int64)
+    places = keys.iloc[np.unique(place, return_index=True)[1]].reset_index(drop=True)
     several = places["rank"].nunique(dropna=False) > 1
     places["pid"] = _pids(places, several)
-    moved = any(
-        pid != str(number)
-        for pid, number in zip(places["pid"], _plain(places["number"]), strict=True)
+    pairs = list(zip(plain(places["number"]), places["pid"], strict=True))
+    raw = [None if stated is None or pid == str(stated) else stated for stated, pid in pairs]
+    threads = plain(events["stream"].where(on_device, events["thread"]))
+    rows = pd.DataFrame(
+        {
+            "pid": places["pid"].to_numpy(object)[place],
+            "tid": [json.dumps("unknown") if one is None else str(one) for one in threads],
+            "pid_raw": np.array(raw, object)[place],
+            "on_device": on_device.to_numpy(),
+        },
+        dtype=object,
     )
-    thread = events["stream"].where(on_device, events["thread"])
-    return Tracks(places, place, thread, states_rank=bool(several or moved))
+    moved = any(pid != str(stated) for stated, pid in pairs)
+    return Tracks(places, rows, states_rank=bool(several or moved))
 
 
 def _pids(places: pd.DataFrame, several_ranks: bool) -> list[str]:
     """Return a different process number for each row as JSON. If the profile has no number for a
     row, return a string.
     """
-    hosts = set(places.loc[~places["on_device"], "number"].dropna()) if not several_ranks else set()
-    devices = set(places.loc[places["on_device"], "number"].dropna())
-    free = (number for number in count(1) if several_ranks or number not in hosts | devices)
+    on_device = places["on_device"]
+    hosts, devices = (set(places.loc[mask, "number"].dropna()) for mask in (~on_device, on_device))
+    # With several ranks, all rows get new numbers.
+    hosts, taken = (hosts, hosts | devices) if not several_ranks else (set(), set())
+    free = (number for number in count(1) if number not in taken)
     pids = []
     for row in places.itertuples():
         if pd.isna(row.number):
@@ -138,9 +115,11 @@ def _pids(places: pd.DataFrame, several_ranks: bool) -> list[str]:
     return pids
 
 
-def _plain(values: pd.Series) -> Iterable[int | None]:
+def plain(values: pd.Series) -> list[Any]:
+    """Return the values as plain objects, with None for missing values."""
     return values.to_numpy(dtype=object, na_value=None).tolist()
 
 
-def _metadata(kind: str, pid: str, tid: str, **arguments: str | int) -> str:
-    return f'{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{json.dumps(arguments)}}}'
+def _metadata(kind: str, pid: str, tid: str, key: str, value: str | int) -> str:
+    arguments = json.dumps({key: value})
+    return f'{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{arguments}}}'
