@@ -4,6 +4,7 @@ hand.
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pandas as pd
@@ -258,43 +259,13 @@ def test_refusals(tmp_path):
         speed_of_light(empty)
 
 
-FACTS = {
-    "MI100": {
-        "gpu_arch": "gfx908",
-        "cu_per_gpu": "120",
-        "max_sclk": "1502",
-        "total_l2_chan": "32",
-        "hbm_bw": "1228.8",
-    },
-    "MI200": {
-        "gpu_arch": "gfx90a",
-        "cu_per_gpu": "104",
-        "max_sclk": "1700",
-        "total_l2_chan": "32",
-        "hbm_bw": "1638.4",
-    },
-    "MI300A": {
-        "gpu_arch": "gfx942",
-        "cu_per_gpu": "228",
-        "max_sclk": "2100",
-        "total_l2_chan": "96",
-    },
-    "MI300X": {},
-    "MI355X": {"gpu_arch": "gfx950", "cu_per_gpu": "256", "max_sclk": "2400", "hbm_bw": "8000"},
-}
-PEAKS = {
-    "MI100": (23_070.7, 184_565.8, 46_141.4, 11_535.4, 3_076.1, 23_070.7, 1_228.8),
-    "MI200": (22_630.4, 181_043.2, 45_260.8, 11_315.2, 3_481.6, 22_630.4, 1_638.4),
-    "MI300A": (61_286.4, 980_582.4, 122_572.8, 61_286.4, 25_804.8, 61_286.4, 5_324.8),
-    "MI300X": (81_715.2, 1_307_443.2, 163_430.4, 81_715.2, 34_406.4, 81_715.2, 5_324.8),
-    "MI355X": (78_643.2, 2_516_582.4, 157_286.4, 78_643.2, 39_321.6, 78_643.2, 8_000.0),
-}
-METRICS = ("VALU FLOPs", "MFMA FLOPs (F16)", "MFMA FLOPs (F32)", "vL1D Cache BW", "L2 Cache BW")
-METRICS += ("Theoretical LDS Bandwidth", "L2-Fabric Read BW")
+PUBLISHED = tomllib.loads((Path(__file__).parent / "published_peaks.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("model", FACTS)
+@pytest.mark.parametrize("model", PUBLISHED["models"])
 def test_published_peaks(tmp_path, model):
-    profile = profile_with(tmp_path, Dispatch(1, "a", 0, 1000, {"TCC_REQ_sum": 1}), **FACTS[model])
-    table = by_metric(speed_of_light(profile))
-    assert [table[metric]["peak"] for metric in METRICS] == pytest.approx(PEAKS[model], rel=2e-5)
+    published = PUBLISHED["models"][model]
+    dispatch = Dispatch(1, "a", 0, 1000, {"TCC_REQ_sum": 1})
+    table = by_metric(speed_of_light(profile_with(tmp_path, dispatch, **published["sysinfo"])))
+    peaks = [table[metric]["peak"] for metric in PUBLISHED["metrics"]]
+    assert peaks == pytest.approx(published["peaks"], rel=2e-5)
