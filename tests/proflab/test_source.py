@@ -25,12 +25,11 @@ ANALYSES = (
     *("ranks", "step_budget", "steps"),
 )
 PLOTS: dict[str, Callable[[pd.DataFrame], TidyFigure]] = {
-    "busy": plots.busy,
     "kernels": plots.top_kernels,
     "operators": plots.top_operators,
     "ranks": plots.ranks,
     "step_budget": plots.step_budget,
-    "steps": plots.step_times,
+    "steps": lambda table: plots.step_times(table[table["rank"] == 0]),
 }
 LOSING = {
     "rebuilt from lists": lambda table, other: pd.DataFrame(table.to_dict("list")),
