@@ -80,7 +80,7 @@ def _read_run(files: list[OutputFile], texts: Codes, maximum_bytes: int) -> Coll
 
 def _read_kernels(own: Collected, file: OutputFile, texts: Codes, maximum_bytes: int) -> None:
     """Add the kernels and counters from a table."""
-    rows = read_rows(file.path, file.header, _TABLE, texts, maximum_bytes, has_counters=True)
+    rows = read_rows(file, _TABLE, texts, maximum_bytes)
     has_times = {"start", "end"} <= rows.columns.keys()
     if not has_times and not rows.counters:
         raise ProfileReadError(

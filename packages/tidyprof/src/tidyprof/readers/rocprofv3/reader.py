@@ -156,7 +156,7 @@ def _read_process(
         if file in statistics:
             own.add_statistics(file, _TABLE, maximum_bytes)
             return
-        rows = read_rows(path, file.header, _TABLE, texts, maximum_bytes)
+        rows = read_rows(file, _TABLE, texts, maximum_bytes)
         if file.contents == "counters":
             own.add_counters(rows, path, texts)
             return

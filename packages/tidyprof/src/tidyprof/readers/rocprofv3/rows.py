@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.csv_files import TEXT, CsvFile, coded, mapped, open_end, text_codes, whole_numbers
 from tidyprof.readers.rocprofv3.columns import ColumnTable
+from tidyprof.readers.rocprofv3.recognition import OutputFile
 from tidyprof.tables.codes import (
     ABSENT,
     KIND_CODE,
@@ -78,24 +79,16 @@ class Rows:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_rows(
-    path: Path,
-    header: list[str],
-    table: ColumnTable,
-    texts: Codes,
-    maximum_bytes: int,
-    has_counters: bool = False,
-) -> Rows:
+def read_rows(file: OutputFile, table: ColumnTable, texts: Codes, maximum_bytes: int) -> Rows:
     """Read the rows of a CSV file. If several columns have the same name in `table`, only the first
     one is used.
 
-    - has_counters: True if unknown columns are counters. In this case, `None` means no value.
-
     Raises ProfileReadError if the file is damaged.
     """
+    path, header = file.path, file.header
     # The last column is always read, because it shows whether a row is complete.
     last = [column for column in header if column][-1]
-    unknown = ("", "counter" if has_counters else "ignored")
+    unknown = ("", "counter" if table.ignored else "ignored")
     known = {
         column: table.columns.get(column.lower(), unknown)
         for column in header
@@ -103,10 +96,10 @@ def read_rows(
     }
     kinds = {column: kind for column, (_, kind) in known.items() if kind != "ignored"}
     kinds.setdefault(last, "ignored")
-    file = CsvFile(path, header, maximum_bytes)
+    cells = CsvFile(path, header, maximum_bytes)
     types = {column: _TYPES[kind] for column, kind in kinds.items()}
-    complete, cut = file.complete_rows(file.frame(types, quotes=_QUOTED_MARKS), last)
-    rows = Rows({}, cut=cut, warnings=file.warnings + open_end(path, file.content))
+    complete, cut = cells.complete_rows(cells.frame(types, quotes=_QUOTED_MARKS), last)
+    rows = Rows({}, cut=cut, warnings=cells.warnings + open_end(path, cells.content))
     for column, kind in kinds.items():
         name, values = known.get(column, unknown)[0], complete[column]
         if kind == "counter":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from datetime import tzinfo
 from functools import partial
@@ -94,6 +93,13 @@ def read_system(
     read = [_read_file(file, zone, maximum_bytes) for file in files]
     tables = [readings.finished() for readings in read]
     counters = tables[0] if len(tables) == 1 else combined(tables)
+    if counters.duplicated().any():
+        raise ProfileReadError(
+            path,
+            f"several of the {len(files)} logs contain the same readings",
+            "a log was copied",
+            "keep each log once",
+        )
     meta = _meta(read, counters)
     if ignored:
         meta["ignored_files"] = {str(file): FOREIGN for file in ignored}
@@ -104,9 +110,7 @@ def read_system(
 
 
 def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the logs in a folder, and other files whose names look like log names. Raises
-    ProfileReadError if the folder contains copies of a log.
-    """
+    """Return the logs in a folder, and other files whose names look like log names."""
     named = candidates(folder)
     logs = [file for file in named if is_log(head_or_nothing(file, HEAD_BYTES))]
     if not logs:
@@ -116,17 +120,6 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             "this is the wrong folder",
             "pass the folder that contains the logs, or a single log",
         )
-    seen: dict[str, Path] = {}
-    for file in logs:
-        digest = hashlib.blake2b(file.read_bytes()).hexdigest()
-        if digest in seen:
-            raise ProfileReadError(
-                folder,
-                f"{seen[digest].name!r} and {file.name!r} are the same log",
-                "a log was copied",
-                "keep each log once",
-            )
-        seen[digest] = file
     return logs, [file for file in named if file not in logs]
 
 
@@ -164,13 +157,10 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
         "repairs": dict(sum((readings.dropped for readings in read), Counter())),
         "warnings": [warning for readings in read for warning in readings.warnings],
     }
-    between = (
-        counters.groupby(["device", "host", "name"], dropna=False, observed=True)["time_ns"]
-        .diff()
-        .dropna()
-    )
-    if len(between):
-        meta["interval_s"] = float(between.median()) / 1e9
+    keys = ["device", "host", "name"]
+    between = counters.groupby(keys, dropna=False, observed=True)["time_ns"].diff().median()
+    if pd.notna(between):
+        meta["interval_s"] = float(between) / 1e9
     texts = sorted(set().union(*(readings.text_columns for readings in read)))
     if texts:
         meta["text_columns"] = texts
@@ -179,15 +169,14 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
 
 
 def _suspicions(counters: pd.DataFrame) -> list[str]:
-    pair = counters[counters["name"].isin(["temperature_edge", "temperature_junction"])]
-    wide = pair.pivot_table(
-        index=["time_ns", "device"], columns="name", values="value", observed=True
+    keys = ["time_ns", "device", "partition"]
+    edge, junction = (
+        counters.loc[counters["name"] == f"temperature_{label}", [*keys, "value"]]
+        for label in ("edge", "junction")
     )
-    if {"temperature_edge", "temperature_junction"} - set(wide.columns):
-        return []
-    both = wide.dropna()
-    higher = int((both["temperature_edge"] > both["temperature_junction"]).sum())
-    if not len(both) or higher <= len(both) / 2:
+    both = edge.merge(junction, on=keys, suffixes=("_edge", "_junction"))
+    higher = int((both["value_edge"] > both["value_junction"]).sum())
+    if 2 * higher <= len(both):
         return []
     return [
         f"The edge is warmer than the junction in {higher} of {len(both)} samples. This is"

@@ -204,11 +204,10 @@ class Readings:
                 "run the tool on the GPU node for at least one sampling interval",
             )
         table = combined(self.blocks)
-        if (again := int(table.duplicated().sum())) == 0:
-            return table
-        self.dropped[f"readings {REPEATED}"] = again
-        self.warnings.append(f"{self.path.name}: {again} repeated readings were left out.")
-        return table.drop_duplicates(ignore_index=True)
+        if again := int(table.duplicated().sum()):
+            self.dropped[f"readings {REPEATED}"] = again
+            self.warnings.append(f"{self.path.name}: {again} repeated readings were left out.")
+        return table.drop_duplicates(ignore_index=True) if again else table
 
 
 def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
