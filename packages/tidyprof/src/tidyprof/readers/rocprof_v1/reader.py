@@ -66,7 +66,7 @@ def read_rocprof_v1(
 
 
 def _read_run(files: list[OutputFile], texts: Codes, maximum_bytes: int) -> Collected:
-    own = Collected(files[0].prefix, numbering="agent")
+    own = Collected(files[0].prefix, facts={"device_numbering": "agent"})
     kernels = [file for file in files if file.contents == "kernels"]
     own.ignored = dict.fromkeys((file.path for file in kernels[1:]), SAME)
     own.files = [file.path for file in files if file.path not in own.ignored]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from tidyprof.errors import EMPTY, FOREIGN, NothingRecordedError, ProfileReadError
+from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
 from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.readers.rocprofv3.columns import column_table, header_of
-from tidyprof.readers.rocprofv3.recognition import HEAD_BYTES, OutputFile
+from tidyprof.readers.rocprofv3.recognition import HEAD_BYTES, OutputFile, foreign
 
 STATISTICS_SUBJECTS = {
     "stats": "kernel",
@@ -98,7 +98,7 @@ def find_runs(path: Path) -> tuple[list[list[OutputFile]], dict[Path, str]]:
         elif is_trace(head):
             others[file] = NOT_READ
         elif file == path:
-            raise _foreign(file, head)
+            raise foreign(file, head, "rocprof 1", "pass results.csv or a *.stats.csv file")
         elif ".csv" in file.name.lower():
             others[file] = FOREIGN
     traces = [file for file, reason in others.items() if reason == NOT_READ]
@@ -148,14 +148,3 @@ def _is_empty(trace: Path) -> bool:
         return not any(
             database.rows(f"SELECT 1 FROM {quoted(table)} LIMIT 1") for table in database.tables
         )
-
-
-def _foreign(path: Path, head: bytes) -> ProfileReadError:
-    if not head.strip():
-        return ProfileReadError(path, *EMPTY)
-    return ProfileReadError(
-        path,
-        f"the file isn't rocprof 1 output (it starts with {head[:24]!r})",
-        "another tool wrote the file, or its beginning is damaged",
-        "pass results.csv or a *.stats.csv file from rocprof instead of its database or JSON file",
-    )

@@ -36,32 +36,22 @@ _ONLY_STATISTICS = (
 
 
 @dataclass
-class Collected:
-    """The contents of all files of one process.
+class Collected(Part):
+    """The contents of all files of one process. `path` is the folder and the common prefix of the
+    file names.
 
-    - name: folder and common prefix of the file names, used in messages
-    - rank: number of the rank, or None if it is unknown
     - process: number of the process, or None if it is unknown
+    - events: the events of each file
     - stats: tables with the columns STATISTICS_COLUMNS, by subject
     - agents: list with a dictionary per CPU and GPU
-    - facts: additional entries for `Profile.meta`
-    - numbering: meaning of the numbers in `device`, which `read_rocprofv3` explains
     - dropped: number of counter values that were left out for each reason
     """
 
-    name: Path
-    rank: int | None = None
     process: int | None = None
     events: list[Records] = field(default_factory=list)
-    counters: list[pd.DataFrame] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
-    ignored: dict[Path, str] = field(default_factory=dict)
     stats: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
     agents: list[dict[str, Any]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    numbering: str | None = None
     dropped: Counter[str] = field(default_factory=Counter)
-    warnings: list[str] = field(default_factory=list)
 
     @property
     def has_records(self) -> bool:
@@ -71,7 +61,7 @@ class Collected:
     def add_events(self, rows: Rows, path: Path, table: ColumnTable, texts: Codes) -> None:
         """Add the events in the rows of a file. Raises ProfileReadError if the file is damaged."""
         if {"agent", "source_agent"} & rows.columns.keys():
-            self.numbering = "index" if rows.counts_gpus else "agent"
+            self.facts["device_numbering"] = "index" if rows.counts_gpus else "agent"
         self.warnings += rows.warnings
         self.events.append(records_of(rows, path, table, texts))
 
@@ -113,7 +103,7 @@ class Collected:
         named = sorted({int(number) for number in named} - {ABSENT})
         if len(named) > 1:
             raise ProfileReadError(
-                self.name,
+                self.path,
                 f"the files of one run contain {len(named)} different process numbers, such as"
                 f" {named[0]} and {named[1]}",
                 "several processes or runs used the same --output-file name and overwrote each"
@@ -129,33 +119,21 @@ class Collected:
             records["process"] = np.full(len(records), self.process, np.int64)
         self.counters = [table.assign(process=self.process) for table in self.counters]
 
-    def part(self, texts: Codes) -> Part:
-        """Return the process as a part of a profile. Device work is linked to its calls here,
+    def finished(self, texts: Codes) -> Collected:
+        """Return the process with all events in `records`. Device work is linked to its calls here,
         because correlation IDs are unique within a process.
         """
-        records = joined(self.events)
+        records = self.records = joined(self.events)
         records.dropped = records.dropped + self.dropped
         records["correlation_id"] = records.get("correlation_id")
         is_launching = (text.upper().startswith(_LAUNCHING) for text in texts)
         of_library = by_code(is_launching, records.get("source_category"), False)
-        launches = link(records, of_library & (records["kind"] == KIND_CODE["runtime"]))
-        unread = Counter({**records.not_kept, BARRIER: 0})
-        return Part(
-            path=self.name,
-            records=records,
-            counters=self.counters,
-            facts=self.facts,
-            rank=self.rank,
-            files=self.files,
-            ignored=self.ignored,
-            processes=[] if self.process is None else [self.process],
-            shared_launches=launches.shared,
-            warnings=[
-                *self.warnings,
-                *left_out(self.name, +unread),
-                *cut_hip_overlaps(self.name, records),
-            ],
-        )
+        is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
+        self.shared_launches = link(records, is_call).shared
+        self.processes = [] if self.process is None else [self.process]
+        self.warnings += left_out(self.path, +Counter({**records.not_kept, BARRIER: 0}))
+        self.warnings += cut_hip_overlaps(self.path, records)
+        return self
 
 
 def combined(
@@ -166,7 +144,7 @@ def combined(
     """
     _refuse_copies(path, processes)
     meta = _common_meta(processes) | {"tool": tool}
-    return profile_of([process.part(texts) for process in processes], texts, meta, origin)
+    return profile_of([process.finished(texts) for process in processes], texts, meta, origin)
 
 
 def _refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
@@ -185,12 +163,12 @@ def _refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
             if key in seen:
                 raise ProfileReadError(
                     path,
-                    f"the files of {str(seen[key])!r} and {str(process.name)!r} contain the same"
+                    f"the files of {str(seen[key])!r} and {str(process.path)!r} contain the same"
                     " events",
                     "a file was copied into the folder",
                     "remove the copy, or read only one of the files",
                 )
-            seen[key] = process.name
+            seen[key] = process.path
 
 
 def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
@@ -211,9 +189,6 @@ def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
     names = dict.fromkeys(gpu.get("product_name") or gpu.get("name") for gpu in gpus)
     if any(names):
         meta["gpu"] = ", ".join(name for name in names if name)
-    numbering = {process.numbering for process in processes if process.numbering}
-    if len(numbering) == 1:
-        meta["device_numbering"] = numbering.pop()
     stats: dict[str, pd.DataFrame] = {}
     for subject, tables in sorted(of_subject.items()):
         stats[subject] = pd.concat(tables, ignore_index=True)

@@ -184,8 +184,9 @@ class _Reader:
     def process(self, files: Collected) -> Collected:
         tool, metadata = self._tool, self._tool.metadata
         process = files.process if metadata.pid is None else metadata.pid
-        own = Collected(files.name, files.rank, process)
+        own = Collected(files.path, rank=files.rank, files=[], process=process)
         facts = {
+            "device_numbering": "agent",
             "host": metadata.node and metadata.node.hostname,
             "origin": stated_origin(metadata.modelled),
             "command": metadata.command,
@@ -204,7 +205,6 @@ class _Reader:
                 own.add_events(self._events(name, records), self._path, _TABLE, self._texts)
         if counters := self._counters():
             own.add_counters(counters, self._path, self._texts)
-        own.numbering = "agent"
         return own
 
     def _events(self, name: str, records: list[Any]) -> Rows:

@@ -110,7 +110,7 @@ def read_rocprofv3(
 
     def read(prefix: Path) -> list[Collected]:
         stated = rank if ranks[prefix] is None else ranks[prefix]
-        own = Collected(prefix, stated, stated_process(prefix, root))
+        own = Collected(prefix, rank=stated, process=stated_process(prefix, root))
         return _read_process(own, processes[prefix], texts, maximum_bytes, others)
 
     of_processes, nothing = read_recorded(wanted, read)
@@ -169,7 +169,7 @@ def _read_process(
 
     own.ignored |= read_recorded([*statistics, *(results or tables)], add)[1]
     own.files = [file.path for file in files if file.path not in own.ignored]
-    name = (files[0].path if len(files) == 1 else own.name).name
+    name = (files[0].path if len(files) == 1 else own.path).name
     lost = [file.name for file in others if "kernel" in file.name or "results" in file.name]
     doubt = f" Or they are in {lost[0]}, which wasn't read." if lost else ""
     own.warn_without_kernels(name, _NO_KERNELS + doubt, collected[1:])

@@ -34,6 +34,7 @@ _OUTPUT_NAME = re.compile(
 _PROCESS = re.compile(r"(?:^|[^a-z])pid[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _JSON_MARK = b'"rocprofiler-sdk-tool"'
 _OTHER_TOOLS_MARK = "sysinfo.csv"
+_EXPECTED = "rocprofv3, or the folder passed to --output-directory"
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,9 @@ def find_processes(
         known = output_file(file, head)
         if known is not None:
             processes.setdefault(known.prefix, []).append(known)
-        elif not head.strip():
+        elif file == path or not head.strip():
             # An empty file with such a name may be a lost trace, so it isn't ignored.
-            raise ProfileReadError(file, *EMPTY)
-        elif file == path:
-            raise _foreign(file, head)
+            raise foreign(file, head, "rocprofv3", f"pass a CSV or JSON file from {_EXPECTED}")
         else:
             others[file] = FOREIGN
     if not processes:
@@ -155,16 +154,15 @@ def _candidates(path: Path) -> Iterator[Path]:
         yield from own or files
 
 
-def _foreign(path: Path, head: bytes) -> ProfileReadError:
+def foreign(path: Path, head: bytes, tool: str, next_step: str) -> ProfileReadError:
+    """Return the error for a file that starts with `head` and isn't from the tool."""
+    if not head.strip():
+        return ProfileReadError(path, *EMPTY)
     header = header_of(head)
     shown = ", ".join(header)[:80]
     found = f"its columns are {shown!r}" if len(header) > 1 else f"it starts with {head[:24]!r}"
-    return ProfileReadError(
-        path,
-        f"the file isn't rocprofv3 output ({found})",
-        "another tool wrote the file, or its beginning is damaged",
-        "pass a CSV or JSON file from rocprofv3, or the folder passed to --output-directory",
-    )
+    cause = "another tool wrote the file, or its beginning is damaged"
+    return ProfileReadError(path, f"the file isn't {tool} output ({found})", cause, next_step)
 
 
 def _nothing(path: Path, candidates: list[Path]) -> ProfileReadError:
