@@ -5,13 +5,14 @@ known.
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+SAMPLE = Path(__file__).parent / "readers/samples/rocprofv3_results.json"
 START_NS = 1_550_151_853_000_000
-AGENTS = {0: "CPU", 1: "CPU", 4: "GPU", 5: "GPU"}
 HANDLE_OF_AGENT = 37944
 DOMAINS = (
     "NONE",
@@ -68,27 +69,6 @@ COPY_HEADER = [
     "Source_Agent_Id",
     "Destination_Agent_Id",
     "Correlation_Id",
-    "Start_Timestamp",
-    "End_Timestamp",
-]
-COUNTER_HEADER = [
-    "Correlation_Id",
-    "Dispatch_Id",
-    "Agent_Id",
-    "Queue_Id",
-    "Process_Id",
-    "Thread_Id",
-    "Grid_Size",
-    "Kernel_Id",
-    "Kernel_Name",
-    "Workgroup_Size",
-    "LDS_Block_Size",
-    "Scratch_Size",
-    "VGPR_Count",
-    "Accum_VGPR_Count",
-    "SGPR_Count",
-    "Counter_Name",
-    "Counter_Value",
     "Start_Timestamp",
     "End_Timestamp",
 ]
@@ -271,35 +251,8 @@ def copy_csv(copies: Iterable[Copy]) -> str:
     return csv_text(COPY_HEADER, [copy.cells() for copy in copies])
 
 
-def counter_row(kernel: Kernel, counter: str, value: float, process: int = 300) -> list[Any]:
-    size = [a * b * c for a, b, c in (kernel.grid, kernel.block)]
-    return [
-        kernel.correlation,
-        kernel.dispatch,
-        f"Agent {kernel.agent}",
-        kernel.queue,
-        process,
-        kernel.thread,
-        size[0],
-        7,
-        kernel.name,
-        size[1],
-        512,
-        16,
-        32,
-        4,
-        48,
-        counter,
-        value,
-        START_NS + kernel.start,
-        START_NS + kernel.start + kernel.duration,
-    ]
-
-
 def statistics_csv(rows: Iterable[tuple[str, Sequence[int]]]) -> str:
     """A table of statistics from the durations of each name."""
-    import statistics
-
     rows = list(rows)
     whole = sum(sum(durations) for _, durations in rows)
     cells = []
@@ -325,97 +278,33 @@ def results(
     kernels: Sequence[Kernel] = (),
     calls: Sequence[Call] = (),
     copies: Sequence[Copy] = (),
-    counters: Sequence[tuple[Kernel, dict[str, list[float]]]] = (),
     process: int = 300,
     **members: Any,
 ) -> dict[str, Any]:
-    """The content of a *_results.json; `members` replace whole members of the process."""
-    names = list(
-        dict.fromkeys(kernel.name for kernel in [*kernels, *(kernel for kernel, _ in counters)])
-    )
-    functions = list(
-        dict.fromkeys(call.name for call in calls if call.domain != "MARKER_CORE_RANGE_API")
-    )
+    """The content of a *_results.json, with the agents of the sample; `members` replace whole
+    members of the process.
+    """
+    (tool,) = json.loads(SAMPLE.read_text())["rocprofiler-sdk-tool"]
+    names = list(dict.fromkeys(kernel.name for kernel in kernels))
     ranges = [call for call in calls if call.domain == "MARKER_CORE_RANGE_API"]
-    operations = {
-        "HIP_RUNTIME_API_EXT": functions,
-        "MARKER_CORE_RANGE_API": ["roctxMarkA", "roctxThreadRangeA"],
-        "MEMORY_COPY": [f"MEMORY_COPY_{direction}" for direction in COPIES],
-        "KERNEL_DISPATCH": ["KERNEL_DISPATCH_COMPLETE"],
-        "KFD_QUEUE": ["KFD_QUEUE_EVICT_SVM"],
-    }
-    counter_names = list(dict.fromkeys(name for _, values in counters for name in values))
-    tool = {
-        "metadata": {
-            "node": {"hostname": "node7"},
-            "pid": process,
-            "init_time": START_NS - 10,
-            "fini_time": 2 * START_NS,
-            "command": ["python3", "train.py"],
-        },
-        "agents": [
-            {
-                "id": {"handle": HANDLE_OF_AGENT + number},
-                "type": 1 + (kind == "GPU"),
-                "node_id": number,
-                "logical_node_id": number,
-                "name": "gfx942" if kind == "GPU" else "EPYC",
-                "product_name": "AMD Instinct MI300X" if kind == "GPU" else "AMD EPYC",
-                "cu_count": 304,
-            }
-            for number, kind in AGENTS.items()
-        ],
-        "counters": [
-            {"id": {"handle": 100 + place}, "name": name}
-            for place, name in enumerate(counter_names)
-        ],
-        "strings": {
-            "buffer_records": [
-                {"kind": domain, "operations": operations.get(domain, [])} for domain in DOMAINS
-            ],
-            "marker_api": [{"key": call.correlation, "value": call.name} for call in ranges],
-            "pc_sample_instructions": ["s_endpgm", "v_add_f32"],
-            "pc_sample_comments": ["a.cpp:1", "a.cpp:2"],
-        },
-        "kernel_symbols": [
-            {
-                "kernel_id": 7 + place,
-                "kernel_name": f"_Z{place}.kd",
-                "formatted_kernel_name": name,
-                "demangled_kernel_name": f"{name} [clone .kd]",
-                "sgpr_count": 48,
-                "arch_vgpr_count": 32,
-                "accum_vgpr_count": 4,
-            }
-            for place, name in enumerate(names)
-        ],
-        "callback_records": {
-            "counter_collection": [
-                {
-                    "thread_id": kernel.thread,
-                    "dispatch_data": {
-                        "correlation_id": {"internal": kernel.correlation},
-                        "start_timestamp": START_NS + kernel.start,
-                        "end_timestamp": START_NS + kernel.start + kernel.duration,
-                        "dispatch_info": kernel.dispatch_info(7 + names.index(kernel.name)),
-                    },
-                    "records": [
-                        {"counter_id": {"handle": 100 + counter_names.index(name)}, "value": value}
-                        for name, instances in values.items()
-                        for value in instances
-                    ],
-                }
-                for kernel, values in counters
-            ]
-        },
-        "buffer_records": {
-            "kernel_dispatch": [kernel.json(7 + names.index(kernel.name)) for kernel in kernels],
-            "hip_api": [
-                call.json(functions.index(call.name)) for call in calls if call not in ranges
-            ],
-            "marker_api": [call.json(1) for call in ranges],
-            "memory_copy": [copy.json() for copy in copies],
-        },
+    others = [call for call in calls if call not in ranges]
+    functions = list(dict.fromkeys(call.name for call in others))
+    domains = {domain["kind"]: domain for domain in tool["strings"]["buffer_records"]}
+    domains["HIP_RUNTIME_API_EXT"]["operations"] = functions
+    tool["strings"]["marker_api"] = [
+        {"key": call.correlation, "value": call.name} for call in ranges
+    ]
+    tool["metadata"]["pid"] = process
+    del tool["callback_records"]
+    tool["kernel_symbols"] = [
+        tool["kernel_symbols"][0] | {"kernel_id": 7 + place, "formatted_kernel_name": name}
+        for place, name in enumerate(names)
+    ]
+    tool["buffer_records"] = {
+        "kernel_dispatch": [kernel.json(7 + names.index(kernel.name)) for kernel in kernels],
+        "hip_api": [call.json(functions.index(call.name)) for call in others],
+        "marker_api": [call.json(1) for call in ranges],
+        "memory_copy": [copy.json() for copy in copies],
     }
     return {"rocprofiler-sdk-tool": [tool | members]}
 

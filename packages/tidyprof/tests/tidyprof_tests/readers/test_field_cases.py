@@ -215,14 +215,13 @@ def test_a_snapshot_names_the_allocations_that_failed(tmp_path, free, capsys):
     assert all(part in shown for part in ("18.0 MiB", "5.0 MiB", line))
 
 
-@pytest.mark.parametrize(("values", "doubtful"), [((0, 0), True), ((8, 0), True), ((8, 16), False)])
-def test_waves_of_a_kernel_that_ran_are_not_zero(tmp_path, values, doubtful):
-    rows = [
-        rocprofv3.counter_row(kernel, name, value)
-        for kernel, waves in zip(rocprofv3.small_run()[0], values, strict=False)
-        for name, value in (("SQ_WAVES", waves), ("SQ_INSTS_LDS", 0))
-    ]
-    table = rocprofv3.csv_text(rocprofv3.COUNTER_HEADER, rows)
+@pytest.mark.parametrize(
+    ("counter", "zeros", "doubtful"),
+    [("SQ_WAVES", 4, True), ("SQ_WAVES", 1, True), ("SQ_WAVES", 0, False), ("SQ_LDS", 4, False)],
+)
+def test_waves_of_a_kernel_that_ran_are_not_zero(tmp_path, counter, zeros, doubtful):
+    table = samples()["rocprofv3_csv-counter_collection"].content.decode()
+    table = table.replace("SQ_WAVES", counter).replace("16.0", "0.0", zeros)
     (tmp_path / "1_counter_collection.csv").write_text(table)
     warnings = tidyprof.read(tmp_path).meta["warnings"]
     assert any("SQ_WAVES" in warning for warning in warnings) == doubtful

@@ -250,7 +250,8 @@ def counters_of(
     # the start time.
     has_times = {"start", "end"} <= columns.keys()
     if not has_times:
-        columns["start"] = columns["end"] = np.maximum(columns["dispatch_id"], 0) + 1
+        number = columns.get("dispatch_id", np.zeros(len(columns["value"]), np.int64))
+        columns["start"] = columns["end"] = np.maximum(number, 0) + 1
     start, value = columns.pop("start"), columns["value"]
     duration = durations(start, columns.pop("end"))
     records = Records(columns | {"start_ns": start, "duration_ns": duration})

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -27,7 +27,6 @@ FIRST_SECOND, LAST_SECOND = 10**9, 4 * 10**9
 
 _NUMBER = re.compile(r"\d{1,20}(\.\d{1,12})?", re.ASCII)
 _UNITS_NS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str | None, path: Path) -> tzinfo | None:
@@ -82,32 +81,32 @@ class Times:
         )
 
     def _parsed(self, text: str, number: Decimal | None) -> int:
-        found = None
+        found = -1
         if self.unit == "dates":
             found = self._date(text.strip())
         elif number is not None:
             found = int(number * _UNITS_NS[self.unit])
-        if found is None or not 0 <= found < LARGEST_WHOLE:
+        if not 0 <= found < LARGEST_WHOLE:
             raise ProfileReadError(self._path, f"{text[:40]!r} isn't a time", *DAMAGED)
         return found
 
-    def _date(self, text: str) -> int | None:
+    def _date(self, text: str) -> int:
         try:
-            date = datetime.fromisoformat(text)
-            if date.tzinfo is None:
-                self.zone = str(self._zone)
-                date = date.replace(tzinfo=self._zone)
-                # Because of daylight saving time, a local time can occur twice or never.
-                if date.utcoffset() != date.replace(fold=1).utcoffset():
-                    raise ProfileReadError(
-                        self._path,
-                        f"the time {text[:40]!r} is ambiguous in the zone {self._zone}",
-                        "clocks were changed for daylight saving time during that hour",
-                        "pass time_zone with a fixed offset, such as 'Etc/GMT-1'",
-                    )
-            return (date - _EPOCH) // timedelta(microseconds=1) * 1000
+            date = pd.Timestamp(datetime.fromisoformat(text)).as_unit("ns")
         except (ValueError, OverflowError):
-            return None
+            return -1
+        if date.tzinfo is None:
+            self.zone = str(self._zone)
+            try:
+                date = date.tz_localize(self._zone)
+            except ValueError:
+                raise ProfileReadError(
+                    self._path,
+                    f"the time {text[:40]!r} is ambiguous in the zone {self._zone}",
+                    "clocks were changed for daylight saving time during that hour",
+                    "pass time_zone with a fixed offset, such as 'Etc/GMT-1'",
+                ) from None
+        return int(date.value)
 
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
