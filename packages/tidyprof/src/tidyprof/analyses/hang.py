@@ -127,7 +127,8 @@ def find_missing_ranks(calls: pd.DataFrame) -> Hang:
         # Leave out a group in which no rank made a call, unless it is the only one.
         if any(group.last.values()) or not group.title:
             elsewhere = {wait.rank for wait in waits if wait.group != group.name}
-            hangs[group.name] = _hang(_verdict(group, elsewhere), calls, group)
+            verdict = _verdict(group, elsewhere)
+            hangs[group.name] = _hang(verdict, calls, group.rows, group.ranks)
     parted = [hang for hang in hangs.values() if hang.kind in (OTHER_CALL, OTHER_SIZE)]
     skipped = [hang for hang in hangs.values() if hang.kind == SKIPPED]
     # Check the most certain verdicts first. Calls that differ prove a fault if any rank waits. Next
@@ -158,17 +159,9 @@ def _first(found: Iterable[Hang]) -> Hang:
     return min(found, key=lambda one: (KINDS.index(one.kind), -one.table.attrs["last_ns"]))
 
 
-def _hang(
-    verdict: _Verdict,
-    calls: pd.DataFrame,
-    group: _Group | pd.DataFrame,
-    ranks: Iterable[int] | None = None,
-) -> Hang:
-    """Return the verdict together with a table of the ranks' last calls in a group, or among these
-    rows.
-    """
-    rows = group.rows if isinstance(group, _Group) else group
-    ranks = sorted(ranks if ranks is not None else group.ranks)
+def _hang(verdict: _Verdict, calls: pd.DataFrame, rows: pd.DataFrame, ranks: Iterable[int]) -> Hang:
+    """Return the verdict together with a table of the ranks' last calls among these rows."""
+    ranks = sorted(ranks)
     last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
     # Keep integers even if another rank has no number.
     last = last.drop(columns="line").rename(columns={"path": "line"}).astype({"number": "Int64"})
@@ -567,7 +560,7 @@ def _circle(
         )
         text = " ".join([text, _BRANCH, *(f"R{one}." for one in own)])
         group = next(group for group in groups if group.name == waiting_in)
-        return _hang(_Verdict(SKIPPED, blamed, text), calls, group)
+        return _hang(_Verdict(SKIPPED, blamed, text), calls, group.rows, group.ranks)
     told = "; ".join(f"r{text}" for text in texts[:MOST_NAMED])
     text = (
         f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each rank would"

@@ -38,18 +38,13 @@ median, all other bars would shrink to slivers.
 _LABELED = 5
 
 
-def step_budget(
-    table: pd.DataFrame,
-    title: str | None = None,
-    unprofiled_step_ns: float | tuple[float, float] | None = None,
-) -> TidyFigure:
+def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Plot a stacked bar for each step, in which the parts add up to the step time.
 
     `table` comes from `analyses.step_budget`. If the table has more than `MAX_ROWS` rows, the plot
-    shows the mean step of each rank and device. `unprofiled_step_ns` is the step time without the
-    profiler, or a range of such times. The time is drawn as a line across the bars. None selects
-    the time in the table's attrs, which exists only if the profile contains it. Raises ValueError
-    if the table is empty or has no origin.
+    shows the mean step of each rank and device. A line across the bars marks the step time without
+    the profiler if the table's attrs contain it (`unprofiled_step_ns`). Raises ValueError if the
+    table is empty or has no origin.
     """
     origin = require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     parts = budget_parts(table)
@@ -58,38 +53,34 @@ def step_budget(
     shown = rows[columns].set_axis(parts, axis="columns")
     ends = [duration_text(total) for total in shown.sum(axis=1)]
     unit, size = axis_unit(rows["duration_ns"].max())
-    if unprofiled_step_ns is None:
-        unprofiled_step_ns = table.attrs.get("unprofiled_step_ns")
-    figure_words = _budget_words(table, parts)
+    unprofiled_step_ns = table.attrs.get("unprofiled_step_ns")
+    words = _budget_words(table, parts)
     with settings():
         figure, (axes,) = new_figure(origin, height=1.9 + 0.45 * len(rows), title=title)
         looks = {part: style.PART_LOOK[part] for part in parts}
         stack(axes, shown, looks, _row_labels(rows), ends, size, room=1.08)
         axes.set_xlabel(f"time per part, {unit}")
         if unprofiled_step_ns is not None:
-            figure_words += _across(axes, unprofiled_step_ns, size)
-    figure.alternative_text = figure_words
+            words += _across(axes, unprofiled_step_ns, size)
+    figure.alternative_text = words
     return figure
 
 
-def _across(axes: Axes, unprofiled_step_ns: float | tuple[float, float], size: float) -> str:
-    """Draw a line across all bars at the step time without the profiler. For a range, draw two
-    lines.
+def _across(axes: Axes, unprofiled_step_ns: float, size: float) -> str:
+    """Draw a line across all bars at the step time without the profiler.
 
-    Returns a description of the lines in words.
+    Returns a description of the line in words.
     """
-    ends = unprofiled_step_ns if isinstance(unprofiled_step_ns, tuple) else (unprofiled_step_ns,)
-    text = f"without the profiler {' to '.join(map(duration_text, ends))}"
-    first, last = ends[0] / size, ends[-1] / size
+    x = unprofiled_step_ns / size
+    text = f"without the profiler {duration_text(unprofiled_step_ns)}"
     # Other programs or a different clock may make it longer than every recorded step.
-    right = max(axes.get_xlim()[1], 1.05 * last)
+    right = max(axes.get_xlim()[1], 1.05 * x)
     axes.set_xlim(right=right)
-    for end in ends:
-        axes.axvline(end / size, color=style.TEXT, linewidth=1.4, linestyle="--")
+    axes.axvline(x, color=style.TEXT, linewidth=1.4, linestyle="--")
     lower, upper = axes.get_ylim()
     axes.set_ylim(lower + 0.5, upper)
-    # Put the text on the side of the lines that has more room.
-    x, points, side = (first, -6, "right") if first > right - last else (last, 6, "left")
+    # Put the text on the side of the line that has more room.
+    points, side = (-6, "right") if x > right - x else (6, "left")
     note(axes, text, (x, lower + 0.2), points, ha=side)
     return f" {text[0].upper()}{text[1:]}."
 
