@@ -97,25 +97,20 @@ def _chosen(
     """Return the samples to draw and the quantities of these samples."""
     table = profile.counters.astype({"name": object, "unit": object})
     known = sorted(table["name"].unique())
+    there = sorted(table["device"].dropna().unique().tolist())
     chosen = [name for name in NAMES if name in known] if names is None else list(names)
-    if missing := [name for name in chosen if name not in known]:
+    missing = [name for name in chosen if name not in known]
+    missing += [f"device {number}" for number in devices or () if number not in there]
+    if missing or not chosen:
         raise ValueError(
-            f"the log has no samples of {', '.join(missing)}; its quantities are"
-            f" {', '.join(known) or 'none'}"
+            f"the log has no samples of {', '.join(missing) or 'GPUs'}; its quantities are"
+            f" {', '.join(known) or 'none'}, and its devices are"
+            f" {', '.join(map(str, there)) or 'none'}"
         )
-    there = table["device"].dropna().unique().tolist()
-    if missing := [number for number in devices or () if number not in there]:
-        raise ValueError(
-            f"unknown device {missing[0]}; the devices are"
-            f" {', '.join(map(str, sorted(there))) or 'none'}"
-        )
-    if not chosen:
-        raise ValueError(
-            "the log has no GPU samples; pass the names of other quantities (in the log:"
-            f" {', '.join(known) or 'none'})"
-        )
-    wanted = table["device"].isna() | (devices is None) | table["device"].isin(list(devices or ()))
-    return table[table["name"].isin(chosen) & wanted].sort_values("time_ns", kind="stable"), chosen
+    wanted = table["name"].isin(chosen)
+    if devices is not None:
+        wanted &= table["device"].isna() | table["device"].isin(list(devices))
+    return table[wanted].sort_values("time_ns", kind="stable"), chosen
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size: float) -> None:
