@@ -105,6 +105,9 @@ def text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
+_Texts = dict[int, Any]
+
+
 class _Sequence:
     """The state of one packet sequence.
 
@@ -113,8 +116,8 @@ class _Sequence:
     - gaps: number of gaps, at each of which packets were lost
     - open: rows of the open slices on each track, with the innermost slice last. An unusable slice
       has row -1.
-    - names, categories, strings: strings for each number in the file
-    - columns: column of each annotation, by the annotation's name or its number
+    - names, categories, labels, strings: strings for each number in the file. Labels are the names
+      of annotations, and strings are their values.
     - track, clock: default values of packets, or 0 if there is no default
     """
 
@@ -126,20 +129,18 @@ class _Sequence:
 
     def clear(self) -> None:
         """Reset the state. Later packets of the sequence must define the state again."""
-        self.names: dict[int, str | bytes] = {}
-        self.categories: dict[int, str | bytes] = {}
-        self.strings: dict[int, str] = {}
-        self.columns: dict[int | str, str] = dict(_COLUMNS)
+        self.names: _Texts = {}
+        self.categories: _Texts = {}
+        self.labels: _Texts = {}
+        self.strings: _Texts = {}
         self.track = self.clock = 0
 
     def learn(self, interned: Any) -> None:
         """Add the names in a packet, keyed by their numbers."""
-        self.names.update((entry.iid, entry.name) for entry in interned.event_names)
-        self.categories.update((entry.iid, entry.name) for entry in interned.event_categories)
-        for entry in interned.debug_annotation_names:
-            self.columns[entry.iid] = _COLUMNS.get(text(entry.name), "")
-        for entry in interned.debug_annotation_string_values:
-            self.strings[entry.iid] = text(entry.str)
+        self.names |= {one.iid: one.name for one in interned.event_names}
+        self.categories |= {one.iid: one.name for one in interned.event_categories}
+        self.labels |= {one.iid: text(one.name) for one in interned.debug_annotation_names}
+        self.strings |= {one.iid: text(one.str) for one in interned.debug_annotation_string_values}
 
 
 class Decoder:
@@ -261,7 +262,8 @@ class Decoder:
         row = len(self.slices) // 5
         self.slices.extend((time, ABSENT, track, self.texts[name], self.texts[category]))
         for annotation in event.debug_annotations:
-            column = sequence.columns.get(annotation.name_iid or annotation.name)
+            number = annotation.name_iid
+            column = _COLUMNS.get(sequence.labels.get(number) if number else annotation.name)
             if column:
                 value = _number(annotation)
                 if column in LABELS:
