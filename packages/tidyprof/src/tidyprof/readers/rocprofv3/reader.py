@@ -111,7 +111,7 @@ def read_rocprofv3(
     def read(prefix: Path) -> list[Collected]:
         stated = rank if ranks[prefix] is None else ranks[prefix]
         own = Collected(prefix, rank=stated, process=stated_process(prefix, root))
-        return _read_process(own, processes[prefix], texts, maximum_bytes, others)
+        return _read_process(own, processes[prefix], texts, maximum_bytes)
 
     of_processes, nothing = read_recorded(wanted, read)
     found = [own for collected in of_processes for own in collected]
@@ -122,57 +122,43 @@ def read_rocprofv3(
 
 
 def _read_process(
-    own: Collected,
-    files: list[OutputFile],
-    texts: Codes,
-    maximum_bytes: int,
-    others: Collection[Path],
+    own: Collected, files: list[OutputFile], texts: Codes, maximum_bytes: int
 ) -> list[Collected]:
-    """Read the files of a process. JSON results can contain several processes.
-
-    - others: unsupported files in the same folder
-    """
-    of_contents: dict[str, list[OutputFile]] = {}
-    for file in files:
-        of_contents.setdefault(file.contents, []).append(file)
-    results = of_contents.pop("json", [])
-    for file in of_contents.pop("agents", []):
-        own.agents += read_agents(file.path, maximum_bytes)
-    statistics = of_contents.pop("statistics", [])
-    tables = [file for files in of_contents.values() for file in files]
-    if results:
-        # JSON results contain everything in the CSV tables, which would count twice.
-        own.ignored = {file.path: SAME for file in tables}
+    """Read the files of a process. JSON results can contain several processes."""
     collected = [own]
+    if any(file.contents == "json" for file in files):
+        # JSON results contain everything in the CSV tables, which would count twice.
+        tables = ("trace", "samples", "counters")
+        own.ignored = {file.path: SAME for file in files if file.contents in tables}
 
     def add(file: OutputFile) -> None:
-        path = file.path
-        if file in results:
-            found = read_results(path, own, texts, maximum_bytes)
+        if file.contents == "json":
+            found = read_results(file.path, own, texts, maximum_bytes)
             if not any(one.has_records for one in found):
-                raise NothingRecordedError(path, *_NOTHING)
+                raise NothingRecordedError(file.path, *_NOTHING)
             collected.extend(found)
-            return
-        if file in statistics:
+        elif file.contents == "statistics":
             own.add_statistics(file, _TABLE, maximum_bytes)
-            return
-        rows = read_rows(file, _TABLE, texts, maximum_bytes)
-        if file.contents == "counters":
-            own.add_counters(rows, path, texts)
-            return
-        if file.contents == "samples":
-            start = rows.columns["start"]
-            method = "STOCHASTIC" if "stall_reason" in rows.columns else "HOST_TRAP"
-            rows.columns["category"] = texts.of([f"PC_SAMPLING_{method}"] * len(start))
-            rows.columns["end"] = start.copy()
-        own.add_events(rows, path, _TABLE, texts)
+        elif file.contents == "counters":
+            rows = read_rows(file, _TABLE, texts, maximum_bytes)
+            own.add_counters(rows, file.path, texts)
+        else:
+            rows = read_rows(file, _TABLE, texts, maximum_bytes)
+            if file.contents == "samples":
+                start = rows.columns["start"]
+                method = "STOCHASTIC" if "stall_reason" in rows.columns else "HOST_TRAP"
+                rows.columns["category"] = texts.of([f"PC_SAMPLING_{method}"] * len(start))
+                rows.columns["end"] = start.copy()
+            own.add_events(rows, file.path, _TABLE, texts)
 
-    own.ignored |= read_recorded([*statistics, *(results or tables)], add)[1]
+    for file in files:
+        if file.contents == "agents":
+            own.agents += read_agents(file.path, maximum_bytes)
+    wanted = [file for file in files if file.contents != "agents" and file.path not in own.ignored]
+    own.ignored |= read_recorded(wanted, add)[1]
     own.files = [file.path for file in files if file.path not in own.ignored]
     name = (files[0].path if len(files) == 1 else own.path).name
-    lost = [file.name for file in others if "kernel" in file.name or "results" in file.name]
-    doubt = f" Or they are in {lost[0]}, which wasn't read." if lost else ""
-    own.warn_without_kernels(name, _NO_KERNELS + doubt, collected[1:])
+    own.warn_without_kernels(name, _NO_KERNELS, collected[1:])
     for one in collected:
         one.settle_process()
     return collected
