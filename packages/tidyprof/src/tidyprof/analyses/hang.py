@@ -544,24 +544,24 @@ def _circle(
     """
     inside = [wait for wait in waits if wait.rank in missing]
     ranks = sorted({wait.rank for wait in inside})
-    texts = [f"ank {one.rank} waits for {_named(one.others)} in {one.call}" for one in inside]
-    has_messages = any(wait.group is None for wait in inside)
-    odd = {} if has_messages else {rank: _deviations(calls).get(rank) for rank in ranks}
-    blamed = [rank for rank in ranks if odd.get(rank)]
+    texts = [f"rank {one.rank} waits for {_named(one.others)} in {one.call}" for one in inside]
     # If each rank did something that no other rank did, no rank left a common path.
+    has_messages = any(wait.group is None for wait in inside)
+    odd = {} if has_messages else _deviations(calls)
+    blamed = [rank for rank in ranks if rank in odd]
     if blamed and len(blamed) < len(ranks):
         first = blamed[0]
         wanted = next(wait for wait in inside if first in wait.others)
-        waiting_in = next(wait.group for wait in waits if first in wait.others)
-        own = [text for text, wait in zip(texts, inside, strict=True) if wait.rank == first]
         text = (
             f"{_ranks(blamed, 'is', 'are')} missing from {wanted.call}, in which rank"
             f" {wanted.rank} waits, and took a different path: {odd[first]}."
         )
-        text = " ".join([text, _BRANCH, *(f"R{one}." for one in own)])
-        group = next(group for group in groups if group.name == waiting_in)
-        return _hang(_Verdict(SKIPPED, blamed, text), calls, group.rows, group.ranks)
-    told = "; ".join(f"r{text}" for text in texts[:MOST_NAMED])
+        of_first = zip(inside, texts, strict=True)
+        own = [f"R{told[1:]}." for wait, told in of_first if wait.rank == first]
+        group = next(group for group in groups if group.name == wanted.group)
+        verdict = _Verdict(SKIPPED, blamed, " ".join([text, _BRANCH, *own]))
+        return _hang(verdict, calls, group.rows, group.ranks)
+    told = "; ".join(texts[:MOST_NAMED])
     text = (
         f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each rank would"
         " first have to make the call that another rank waits for."
