@@ -22,8 +22,7 @@ from tidyprof.cli.main import main
 from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.patience import PATIENCE_S
 
-RECORDED = REPOSITORY / "lessons/15_hang/recorded"
-CASES = tomllib.loads((Path(__file__).parent / "hangs.toml").read_text("utf-8"))["cases"]
+RECORDED, CASES = tomllib.loads((Path(__file__).parent / "hangs.toml").read_text("utf-8")).values()
 
 
 def found(folder: Path) -> kinds.Hang:
@@ -88,39 +87,11 @@ def test_verdict(case: dict[str, Any], tmp_path: Path) -> None:
     assert numbers == case["number"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "verdict", "ranks", "words"),
-    [
-        ("late", kinds.LATE, (1,), ["collective 2 at hangs.py(22): late", "the timeout is 4 s"]),
-        (
-            "skipped",
-            kinds.SKIPPED,
-            (1,),
-            ["at collective 2", "at hangs.py(28)", "ranks 0, 2 are at hangs.py(27)"],
-        ),
-        (
-            "other_size",
-            kinds.OTHER_SIZE,
-            (1,),
-            ["Rank 1 calls gloo:all_reduce", "6 elements (Float)"],
-        ),
-        (
-            "other_order",
-            kinds.OTHER_CALL,
-            (1,),
-            ["Ranks 0, 2 call gloo:broadcast", "Rank 1 calls gloo:all_reduce"],
-        ),
-        ("dead", kinds.NO_DUMP, (1,), ["Rank 1 left no dump", "collective 2"]),
-        ("fixed", kinds.NOBODY, (), []),
-        ("unknown", kinds.OTHER_CALL, (2,), ["Rank 2 calls gloo:barrier at train.py(33)"]),
-    ],
-)
-def test_what_gloo_recorded(
-    kind: str, verdict: str, ranks: tuple[int, ...], words: list[str]
-) -> None:
-    hang = found(RECORDED / kind)
-    assert (hang.kind, hang.ranks) == (verdict, ranks)
-    assert [word for word in words if word not in hang.sentence] == []
+@pytest.mark.parametrize("case", RECORDED, ids=[case["folder"] for case in RECORDED])
+def test_what_gloo_recorded(case: dict[str, Any]) -> None:
+    hang = found(REPOSITORY / case["folder"])
+    assert (hang.kind, [*hang.ranks]) == (case["kind"], case["ranks"])
+    assert [word for word in case["words"] if word not in hang.sentence] == []
 
 
 def test_groups_of_one_name_are_told_apart_by_their_ranks(tmp_path: Path) -> None:
@@ -133,15 +104,6 @@ def test_groups_of_one_name_are_told_apart_by_their_ranks(tmp_path: Path) -> Non
     write(tmp_path, {3: [call("1 group=7"), call("2 group=7")]}, {"7": "[2, 3]"})
     hang = found(tmp_path)
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
-
-
-# The ages of the dumps
-
-
-@pytest.mark.parametrize("job", ["aborted", "healthy"])
-def test_an_older_dump_proves_nothing_about_its_rank(job: str) -> None:
-    hang = found(Path(__file__).parent / "dumps_of_other_ages" / job)
-    assert (hang.kind, hang.ranks) == (kinds.UNKNOWN, ())
 
 
 # Dumps that can't be read, other formats, gaps
@@ -196,7 +158,17 @@ def test_the_line_is_the_callers_and_not_a_librarys(tmp_path: Path) -> None:
 
 
 def test_the_command_shows_and_writes_it(tmp_path: Path, capsys) -> None:
-    assert main(["hang", str(RECORDED / "dead"), "--json", str(tmp_path / "out.json")]) == 0
+    assert (
+        main(
+            [
+                "hang",
+                str(REPOSITORY / "lessons/15_hang/recorded/dead"),
+                "--json",
+                str(tmp_path / "out.json"),
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert shown.startswith("Rank 1 left no dump")
     report = json.loads((tmp_path / "out.json").read_text())
