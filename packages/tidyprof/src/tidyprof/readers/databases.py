@@ -65,6 +65,7 @@ class Tables:
 
     - suffix: the end of each table's name in the file.
     - others: tables in the file that take the place of missing ones.
+    - known: the column `id` of tables for which it has already been read.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Tables:
         others: Mapping[str, str] | None = None,
     ) -> None:
         self.database, self.schema, self.suffix = database, schema, suffix
-        self._identifiers: dict[str, np.ndarray] = {}
+        self.known: dict[str, np.ndarray] = {}
         self._others = {
             name: other for name, other in (others or {}).items() if name not in database.tables
         }
@@ -185,9 +186,9 @@ class Tables:
 
     def identifiers(self, table: str) -> np.ndarray:
         """Return the column `id` of a table. It is read only once."""
-        if table not in self._identifiers:
-            self._identifiers[table] = self.integers(table, "id")["id"]
-        return self._identifiers[table]
+        if table not in self.known:
+            self.known[table] = self.integers(table, "id")["id"]
+        return self.known[table]
 
 
 def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:

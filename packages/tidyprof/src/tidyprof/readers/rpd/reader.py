@@ -107,6 +107,7 @@ def read_calls(tables: Tables, texts: Codes) -> Records:
     row's identifier.
     """
     columns = tables.columns("calls", texts)
+    tables.known["rocpd_api"] = columns["correlation_id"]
     call, operator = columns.pop("call"), columns["operator"]
     message = np.where(call == texts.get(MARKER, ABSENT), columns["arguments_text"], NO_TEXT)
     is_runtime = [bool(_RUNTIME_CALL.match(text)) for text in texts]
@@ -150,6 +151,7 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Recor
     """
     path = tables.database.path
     columns = tables.columns("operations", texts)
+    tables.known["rocpd_op"] = columns["id"]
     category = columns["source_category"]
     columns["name"] = np.where(columns["name"] == texts[""], category, columns["name"])
     columns["kind"] = by_code(map(_operation_kind, texts), category, NOT_KEPT, np.int8)
@@ -166,8 +168,9 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Recor
     records.not_kept = counted(records["source_category"][~is_work], texts)
     records.keep(is_work)
     row = records.columns.pop("row")
-    call = call[row]
-    records.columns |= {name: values[row] for name, values in linked.items()} | {
+    if len(row) < len(call):
+        call, linked = call[row], {name: values[row] for name, values in linked.items()}
+    records.columns |= linked | {
         "launch_ns": taken(calls["start_ns"], call),
         "launch_thread": taken(calls["thread"], call),
         "process": taken(calls["process"], call),
