@@ -74,43 +74,6 @@ class TestKinds:
                 analysis(two_streams, unknown)
 
 
-def two_processes(marks, device_process=True) -> Profile:
-    """Processes 1 and 2 without a rank, on devices 1 and 2; marks(begin) are the ranges of a step
-    of 100 ns.
-
-    Each has two steps from 0, and process 2 is 30 ns later; a kernel, launched 10 ns into the step,
-    runs from 20 to 70.
-    """
-    rows = []
-    for process in (1, 2):
-        own = {"rank": None, "process": process}
-        for number in (0, 1):
-            begin = 100 * number + 30 * (process - 1)
-            rows += [{**row, **own} for row in marks(number, begin)]
-            place = own if device_process else {"rank": None, "process": None}
-            kernel = event(
-                "kernel", "k", begin + 20, begin + 70, launch_ns=begin + 10, device=process, **place
-            )
-            rows.append(kernel)
-    return profile_of(*rows)
-
-
-def numbered(number: int, begin: int) -> list[dict]:
-    return [host_step(number, begin, begin + 100), event("annotation", "data", begin, begin + 20)]
-
-
-def phased(_: int, begin: int) -> list[dict]:
-    return [
-        event("annotation", "data", begin, begin + 20),
-        event("annotation", "forward", begin + 20, begin + 100),
-    ]
-
-
-def enumerate_phases(steps: int):
-    names = ["data", "forward", "loss", "backward", "optimizer"]
-    return [(10 * place, name) for place, name in enumerate(names * steps)]
-
-
 class TestPhases:
     def test_without_steps_the_whole_recording(self):
         table = analyses.phases(

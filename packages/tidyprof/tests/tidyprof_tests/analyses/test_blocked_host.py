@@ -9,7 +9,6 @@ import pytest
 from tidyprof import analyses, read
 from tidyprof.analyses.budget import category_of_call
 from tidyprof.tables.contract import Profile
-from tidyprof_tests.analyses.test_analyses import event, profile_of
 
 RESNET18 = Path("torch-mi300x-resnet18-train", "train_resnet18.json.gz")
 
@@ -72,10 +71,3 @@ class TestBlockedHost:
     )
     def test_which_calls_wait(self, name, category):
         assert category_of_call(name) == category
-
-
-@pytest.fixture
-def two_marks() -> Profile:
-    return profile_of(
-        *(event("annotation", "Optimizer.zero_grad#Adam.zero_grad", t, t + 2) for t in (0, 50))
-    )

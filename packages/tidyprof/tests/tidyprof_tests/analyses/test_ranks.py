@@ -24,7 +24,6 @@ from tidyprof_tests.analyses.test_analyses import ORIGIN, event, profile_of
 
 RANKS = "torch-mi300-ddp-4ranks-fused"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-BROADCAST = "ncclDevKernel_Broadcast"
 
 
 def entry(rank: int, start: int, end: int, name: str = ALL_REDUCE, **more) -> dict:

@@ -1,36 +1,11 @@
-"""Parts of a recording by time and by step: by hand, and on a recording against its raw JSON."""
+"""A part of a recording by time keeps the callers and samples of the part."""
 
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
-from tidyprof import Profile, select_time_range
-from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
-
-
-@pytest.fixture
-def three_steps() -> Profile:
-    """Steps 4 to 6 of 100 ns on the host; the GPU is behind by one step, and its first kernel is of
-    an earlier one.
-    """
-    return profile_of(
-        *(host_step(number, 100 * number, 100 * number + 100) for number in (4, 5, 6)),
-        *(
-            event("operator", f"op of {number}", 100 * number + 10, 100 * number + 20)
-            for number in (4, 5, 6)
-        ),
-        event("operator", "op after all", 750, 760),
-        event("kernel", "unlaunched", 420, 460),
-        *(
-            event("kernel", f"of {n}", 100 * n + 110, 100 * n + 150 + n, launch_ns=100 * n + 15)
-            for n in (4, 5, 6)
-        ),
-    )
-
-
-def names(profile: Profile) -> set[str]:
-    return set(profile.events["name"].astype(str))
+from tidyprof import select_time_range
+from tidyprof_tests.analyses.test_analyses import event, profile_of
 
 
 class TestBetween:
