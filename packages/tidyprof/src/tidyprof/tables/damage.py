@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -14,10 +15,14 @@ from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import begins
 from tidyprof.tables.records import Records
 
-MAXIMUM_DROPPED = 0.01
-"""Maximum share of a file's events that may be left out. If more events are missing, the remaining
-events can be misleading.
+MAXIMUM_DROPPED = 0.1
+"""Maximum share of a file's events that may be left out. If more events are invalid, the reason is
+probably systematic, such as another unit. Then the other events are also wrong, although nothing
+shows it.
 """
+
+MAXIMUM_SILENT = 0.01
+"""Maximum share of a file's events that may be left out without a warning."""
 
 LATEST_START_NS = 2**62
 LONGEST_NS = 2**53
@@ -30,6 +35,9 @@ UNFINISHED = "unfinished when the trace ended"
 """Reason to drop an event that was still running at the end of the trace, because its end is
 unknown. Such events are common on the host.
 """
+
+NO_TIMES, AT_ZERO = "without start or end", "at time zero"
+_INCOMPLETE = (UNFINISHED, NO_TIMES, AT_ZERO)
 
 REPEATED = "that occur twice"
 """Reason to drop an event that has the same values as an earlier event in all columns."""
@@ -110,8 +118,8 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
     (https://github.com/pytorch/pytorch/issues/188481), and end 0 for an event that didn't end.
     """
     return {
-        "without start or end": (start_ns == ABSENT) | (duration_ns == ABSENT),
-        "at time zero": start_ns <= 0,
+        NO_TIMES: (start_ns == ABSENT) | (duration_ns == ABSENT),
+        AT_ZERO: start_ns <= 0,
         UNFINISHED: duration_ns == -start_ns,
         "with negative duration": duration_ns < 0,
         "with an impossible time": (start_ns >= LATEST_START_NS) | (duration_ns >= LONGEST_NS),
@@ -203,10 +211,27 @@ def without_damage(
             if number := int((affected & where).sum()):
                 counts[what][reason] = number
     records.dropped += counts["device events"] + counts["host events"]
-    refuse_damage(path, "device events", counts["device events"], int(on_device.sum()))
-    del counts["host events"][UNFINISHED]
-    refuse_damage(path, "host events", counts["host events"], int((~on_device).sum()))
+    for what, where in (("device events", on_device), ("host events", ~on_device)):
+        # The profiler itself marks incomplete events, so they cast no doubt on the others.
+        for reason in _INCOMPLETE if (where & sound).any() else ():
+            del counts[what][reason]
+        refuse_damage(path, what, counts[what], int(where.sum()))
     records.keep(sound)
+
+
+def damage_warnings(dropped: Mapping[str, int], total: int) -> list[str]:
+    """Return a warning if more than `MAXIMUM_SILENT` of `total` rows were left out.
+
+    - dropped: the number of rows for each reason.
+    """
+    count = sum(dropped.values())
+    if count <= MAXIMUM_SILENT * total:
+        return []
+    reasons = ", ".join(f"{number:,} {reason}" for reason, number in dropped.items())
+    return [
+        f"{count:,} of {total:,} rows are damaged and left out ({reasons}), so times and counts are"
+        " too small."
+    ]
 
 
 def refuse_damage(

@@ -39,6 +39,7 @@ from tidyprof.tables.contract import (
     categorical_of,
     empty_counters,
 )
+from tidyprof.tables.damage import damage_warnings
 from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.records import Records, joined, no_records, nothing
 
@@ -384,6 +385,7 @@ def profile_of(
     facts = meta | stated | _sources(parts) | _counts(parts, texts) | meta
     facts["warnings"] = [warning for part in parts for warning in part.warnings]
     facts["warnings"] += suspicions(part.extent() for part in parts)
+    facts["warnings"] += damage_warnings(facts["repairs"], facts["events_total"])
     if origin is not None:
         facts["origin"] = origin
     for part in parts:

@@ -69,7 +69,7 @@ DAMAGES = [(name, damage) for name, sample in ALL.items() for damage in sample.d
 
 def left_out(profile: Profile) -> int:
     """Events that the profile says it left out."""
-    return sum(profile.meta["not_kept"].values()) + sum(profile.meta["repairs"].values())
+    return sum(profile.meta.get("not_kept", {}).values()) + sum(profile.meta["repairs"].values())
 
 
 @pytest.mark.parametrize(("name", "what"), DAMAGES, ids=[": ".join(one) for one in DAMAGES])

@@ -51,18 +51,31 @@ BAD_CONTENT = {
     "only a descriptor": start() + tracks(),
     "only lost data": start() + w.statistics(chunks_overwritten=7),
     "compressed packets": trace(w.compressed(TRACE)),
-    "names that are missing": trace(slice_(BASE, BASE + 1, 99)),
-    "categories that are missing": trace(slice_(BASE, BASE + 1, "a", 99)),
-    "a clock that is missing": trace(slice_(BASE, BASE + 1, "a", clock=70)),
-    "a clock that nothing relates": w.clock_snapshot((3, 5))
-    + trace(slice_(BASE, BASE + 1, "a", clock=3)),
-    "a sequence without its start": trace(slice_(BASE, BASE + 1, "a", sequence=9)),
     "a ring buffer that lost the start": b"".join(WHOLE),
     "ends that are all missing": trace(
         *[event(w.BEGIN, BASE + i, name="a", category="user") for i in range(2000)]
     ),
     "begins that are all missing": trace(*[event(w.END, BASE + i) for i in range(2000)]),
 }
+
+
+LEFT_OUT = {
+    "names that are missing": trace(slice_(BASE, BASE + 1, 99)),
+    "categories that are missing": trace(slice_(BASE, BASE + 1, "a", 99)),
+    "a clock that is missing": trace(slice_(BASE, BASE + 1, "a", clock=70)),
+    "a clock that nothing relates": w.clock_snapshot((3, 5))
+    + trace(slice_(BASE, BASE + 1, "a", clock=3)),
+    "a sequence without its start": trace(slice_(BASE, BASE + 1, "a", sequence=9)),
+}
+"""Traces with one event that can't be read."""
+
+
+@pytest.mark.parametrize("what", LEFT_OUT)
+def test_an_event_that_lacks_something_is_left_out_and_counted(tmp_path, what):
+    (tmp_path / "trace.pftrace").write_bytes(LEFT_OUT[what])
+    profile = read_perfetto(tmp_path / "trace.pftrace")
+    assert sum(profile.meta["repairs"].values())
+    assert any("damaged" in warning for warning in profile.meta["warnings"])
 
 
 @pytest.mark.parametrize("what", BAD_CONTENT)

@@ -37,6 +37,16 @@ def test_bad_content(tmp_path, what):
     refusal(path, read_torch_trace)
 
 
+@pytest.mark.parametrize("duration", ["NaN", "Infinity"])
+def test_an_event_without_a_duration_is_left_out_and_counted(tmp_path, duration):
+    path = tmp_path / "trace.json"
+    events = f"{EVENT}, {EVENT.replace('1.0', duration)}"
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [{events}]}}')
+    profile = read_torch_trace(path)
+    assert (len(profile.events), sum(profile.meta["repairs"].values())) == (1, 1)
+    assert "1 of 2 rows are damaged" in " ".join(profile.meta["warnings"])
+
+
 def test_a_file_that_unpacks_to_too_much_is_refused_early(tmp_path):
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + b" " * 50_000_000))

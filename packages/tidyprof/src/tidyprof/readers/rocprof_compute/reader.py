@@ -49,6 +49,7 @@ from tidyprof.readers.rocprof_compute.workload import (
 )
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.damage import damage_warnings
 from tidyprof.tables.profiles import Part, impossible_zeros, profile_of
 from tidyprof.tables.records import Records
 
@@ -140,6 +141,7 @@ def read_rocprof_compute(
     profile.counters = counters
     profile.meta["warnings"] += impossible_zeros(counters)
     profile.meta["repairs"] |= dropped
+    profile.meta["warnings"] += damage_warnings(dropped, len(counters))
     return profile
 
 
