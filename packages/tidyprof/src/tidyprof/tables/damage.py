@@ -220,10 +220,12 @@ def without_damage(
 
 
 def damage_warnings(dropped: Mapping[str, int], total: int) -> list[str]:
-    """Return a warning if more than `MAXIMUM_SILENT` of `total` rows were left out.
+    """Return a warning if more than `MAXIMUM_SILENT` of `total` rows were left out. Rows that occur
+    twice don't count, because nothing is missing.
 
     - dropped: the number of rows for each reason.
     """
+    dropped = {reason: number for reason, number in dropped.items() if REPEATED not in reason}
     count = sum(dropped.values())
     if count <= MAXIMUM_SILENT * total:
         return []

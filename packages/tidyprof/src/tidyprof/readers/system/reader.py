@@ -29,7 +29,7 @@ from tidyprof.readers.system.readings import time_zone as zone_of
 from tidyprof.readers.system.recognition import candidates, csv_header, is_json, is_log
 from tidyprof.readers.system.tables import csv_table, json_table
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
-from tidyprof.tables.damage import REPEATED, damage_warnings
+from tidyprof.tables.damage import damage_warnings
 
 __all__ = ["QUANTITIES", "read_system"]
 
@@ -166,8 +166,7 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
     if texts:
         meta["text_columns"] = texts
     meta["warnings"] += _suspicions(counters)
-    wrong = {reason: n for reason, n in meta["repairs"].items() if REPEATED not in reason}
-    meta["warnings"] += damage_warnings(wrong, meta["rows"])
+    meta["warnings"] += damage_warnings(meta["repairs"], meta["rows"])
     return meta
 
 
