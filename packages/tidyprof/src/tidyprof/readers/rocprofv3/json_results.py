@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -220,27 +222,27 @@ class _Reader:
             members["source_line"] = [_item(strings.pc_sample_comments, i) for i in instructions]
             members["end"] = members.get("start", nothing)
         else:
-            markers = members.get("correlation_id", nothing)
-            named = [*map(self._operation, kinds, operations, markers)]
+            named = [*map(cache(self._operation), kinds, operations)]
             members["category"] = [category for category, _ in named]
             members["name"] = [operation for _, operation in named]
+            if any(operation.startswith(_MARKER_NAMES) for operation in set(members["name"])):
+                # The name of a marker is its message.
+                ranges = members.get("correlation_id", nothing)
+                members["name"] = [
+                    self._markers.get(one, name) if name.startswith(_MARKER_NAMES) else name
+                    for one, name in zip(ranges, members["name"], strict=True)
+                ]
         members = {"start": nothing, "end": nothing} | members
         return self._rows(members)
 
-    def _operation(
-        self, kind: int | None, operation: int | None, correlation: int | None
-    ) -> tuple[str, str]:
-        """Return the names of a record's domain and operation. The operation of a marker is its
-        message.
-        """
+    def _operation(self, kind: int | None, operation: int | None) -> tuple[str, str]:
+        """Return the names of a record's domain and operation."""
         domain = _item(self._tool.strings.buffer_records, kind)
         name = _item(domain.operations, operation or 0) if domain else None
         if domain is None or name is None:
             raise _contradiction(
                 self._path, f"a record has kind {kind} and operation {operation}, which are unknown"
             )
-        if name.startswith(_MARKER_NAMES):
-            name = self._markers.get(correlation, name)
         return domain.kind, str(name)
 
     def _rows(self, members: dict[str, list[Any]]) -> Rows:
@@ -316,8 +318,9 @@ def _collect(records: list[Any], members: dict[str, Any], found: dict[str, list[
     the same name, a record contains only one of them.
     """
     for part, below in members.items():
-        values = [None if record is None else getattr(record, part) for record in records]
-        if all(value is None for value in values):
+        member = attrgetter(part)
+        values = [None if record is None else member(record) for record in records]
+        if values.count(None) == len(values):
             continue
         if isinstance(below, dict):
             _collect(values, below, found)

@@ -231,7 +231,7 @@ def counters_of(
     Values that aren't numbers count as damage, like impossible times. Raises ProfileReadError if
     too many values aren't numbers.
     """
-    columns = rows.columns
+    columns, rows.columns = rows.columns, {}
     for name, shape in {"work_items": "grid", "workgroup_size": "block"}.items():
         if axes := [columns[axis] for axis in _axes(columns, shape)]:
             is_known = np.all([axis != ABSENT for axis in axes], axis=0)
