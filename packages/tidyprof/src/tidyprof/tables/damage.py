@@ -159,9 +159,10 @@ def repeated(records: Records) -> np.ndarray:
     Records that also have the same identifier, such as a correlation id, can't match by
     coincidence. Other records, especially records without a duration, can match by coincidence
     because some clocks count microseconds. Such records count as repeated only if many of them
-    match (see `_MANY_ALIKE`). In the available public traces, events with a duration never match,
-    and one in forty events without a duration matches another event. Samples never count as
-    repeated because a recursive function has one frame for each of its calls.
+    match (see `_MANY_ALIKE`), except for work on a device. In the available public traces, events
+    with a duration never match, and one in forty events without a duration matches another event.
+    Samples never count as repeated because a recursive function has one frame for each of its
+    calls.
     """
     is_sample = records["kind"] == KIND_CODE["sample"]
     numbered, alike = np.zeros(len(records), bool), np.zeros(len(records), bool)
@@ -180,8 +181,11 @@ def repeated(records: Records) -> np.ndarray:
     # Records without identifiers can be equal by chance.
     numbers = [records.get(name) for name in _IDENTIFIERS]
     numbered &= np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
-    lasting = records["duration_ns"] > 0
-    for among, (least, part) in zip((lasting, ~lasting), _MANY_ALIKE.values(), strict=True):
+    # A device never runs the same work twice at the same time.
+    on_device = (records["duration_ns"] > 0) & ON_DEVICE[records["kind"]]
+    lasting = (records["duration_ns"] > 0) & ~on_device
+    instant = records["duration_ns"] == 0
+    for among, (least, part) in zip((lasting, instant), _MANY_ALIKE.values(), strict=True):
         among = among & ~is_sample
         if (alike & among).sum() < max(least, int(among.sum()) // part):
             alike &= ~among

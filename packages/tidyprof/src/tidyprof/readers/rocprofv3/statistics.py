@@ -111,7 +111,11 @@ def _number(kind: str, text: str) -> float:
     """Return the number in a cell. If nothing took time, the tool writes `-nan` to the column
     `percent`.
     """
-    return float(text or "nan") if kind == "value" else int(text)
+    if kind == "value":
+        return float(text or "nan")
+    if not -(2**63) <= (number := int(text)) < 2**63:
+        raise ValueError(f"the number {text[:20]!r}... doesn't fit into 64 bits")
+    return number
 
 
 def _refuse_contradictions(path: Path, table: pd.DataFrame) -> None:
