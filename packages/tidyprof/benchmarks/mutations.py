@@ -109,9 +109,10 @@ def changed_rows(rows: list[Row], rng: random.Random, may_lack: bool = False) ->
 
 def of_csv(content: bytes, rng: random.Random, story: list[str]) -> bytes:
     """Change a CSV file by its cells."""
-    rows: list[Row] = list(csv.DictReader(io.StringIO(content.decode())))
-    if not rows:
-        raise ValueError("no rows")
+    reader = csv.DictReader(io.StringIO(content.decode()))
+    header, rows = reader.fieldnames or [], list(reader)
+    if not rows or len(set(header)) < len(header):
+        raise ValueError("no rows, or rows without names")
     measures = not any("End" in str(name) for name in rows[0])
     story.append(changed_rows(rows, rng, may_lack=measures))
     text = io.StringIO()
