@@ -327,7 +327,8 @@ seen = pd.read_sql(TYPES, connect(path))
 show_table(seen, "opType rows total_ms", "The smaller product in rpd", origin=own_run(path).origin)
 
 # %% [markdown]
-# `tidyprof.read` reads the operations of an rpd file with this query, which joins each one with its host call:
+# `tidyprof.read` reads the operations of an rpd file with the first query. The second query finds the host call of
+# each operation:
 
 # %%
 print(rpd_reader.OPERATIONS)

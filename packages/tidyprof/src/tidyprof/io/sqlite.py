@@ -178,11 +178,11 @@ class Database:
         for shape in {name[:-2] for name in names if re.fullmatch(r"(grid|block)_x", name)}:
             found[shape] = shape_codes([found.pop(f"{shape}_{axis}") for axis in "xyz"], texts)
         for name in [name for name in names if name.endswith("_string")]:
-            codes = self._text_codes(found.pop(name), texts, strings)
+            codes = self.text_codes(found.pop(name), texts, strings)
             found[name.removesuffix("_string")] = codes
         return found
 
-    def _text_codes(self, ids: np.ndarray, texts: Codes, strings: tuple[str, str]) -> np.ndarray:
+    def text_codes(self, ids: np.ndarray, texts: Codes, strings: tuple[str, str]) -> np.ndarray:
         """Return int32 codes of the strings with these identifiers. If a string is missing from the
         file, its code is NO_TEXT.
         """
@@ -343,14 +343,14 @@ def _array(values: Any, sort: str, codes: dict[bytes, int], texts: Codes) -> np.
                 codes[text] = texts[_decoded(text)]
         of_batch = np.array([codes[text] for text in encoded.dictionary.to_pylist()], np.int32)
         return of_batch[encoded.indices.to_numpy()]
-    if sort == "integer" and values.null_count:
-        values = values.fill_null(ABSENT)
-    array = values.to_numpy(zero_copy_only=False)
     if sort == "real":
+        array = values.to_numpy(zero_copy_only=False)
         return np.where(np.isfinite(array), array, np.nan)
-    if array.dtype != np.int64:
-        raise TypeError(f"{array.dtype} instead of int64")
-    return array
+    if str(values.type) != "int64":
+        raise TypeError(f"{values.type} instead of int64")
+    if values.null_count == len(values):
+        return np.full(len(values), ABSENT)
+    return (values.fill_null(ABSENT) if values.null_count else values).to_numpy()
 
 
 def quoted(name: str) -> str:

@@ -40,6 +40,8 @@ class Schema:
     """The tables of a format, as the file `schema.toml` in the folder of its reader describes them.
 
     - required, optional: the columns of each table that the reader uses.
+    - filled: the optional columns that a table with rows must have, because its rows are useless
+      without them.
     - links: for each table, the columns that refer to the `id` of another table: column, target,
       what the target contains, and `vital` if a file is useless without nearly all of these rows.
     - unique: the column of each table that identifies its rows.
@@ -51,6 +53,7 @@ class Schema:
         parsed = tomllib.loads(self._folder.joinpath("schema.toml").read_text("utf-8"))
         self.required: dict[str, list[str]] = parsed["required"]
         self.optional: dict[str, list[str]] = parsed["optional"]
+        self.filled: dict[str, list[str]] = parsed["filled"]
         self.links: dict[str, list[list[str]]] = parsed["links"]
         self.unique: dict[str, str] = parsed["unique"]
         self.strings: str = parsed.get("strings", "")
@@ -65,7 +68,6 @@ class Tables:
 
     - suffix: the end of each table's name in the file.
     - others: tables in the file that take the place of missing ones.
-    - known: the column `id` of tables for which it has already been read.
     """
 
     def __init__(
@@ -76,7 +78,6 @@ class Tables:
         others: Mapping[str, str] | None = None,
     ) -> None:
         self.database, self.schema, self.suffix = database, schema, suffix
-        self.known: dict[str, np.ndarray] = {}
         self._others = {
             name: other for name, other in (others or {}).items() if name not in database.tables
         }
@@ -95,6 +96,9 @@ class Tables:
         """
         for table, columns in self.schema.required.items():
             self.database.require(self.name(table), columns)
+        for table, columns in self.schema.filled.items():
+            if self.has(table) and self.database.rows(f"SELECT 1 FROM {self.name(table)} LIMIT 1"):
+                self.database.require(self.name(table), columns)
         for table, column in self.schema.unique.items():
             if column in self.database.tables.get(self.name(table), ()):
                 self.database.refuse_repeated(self.name(table), column)
@@ -173,22 +177,22 @@ class Tables:
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
             there = [link for link in links if link[0] in present and self.has(link[1])]
-            found = self.integers(source, *(column for column, *_ in there)) if there else {}
-            for column, target, what, *vital in there:
-                named = found[column][found[column] != ABSENT]
-                broken = int((~np.isin(named, self.identifiers(target))).sum())
+            counts = ", ".join(
+                f"count({column}), total({column} NOT IN (SELECT id FROM {target}))"
+                for column, target, *_ in there
+            )
+            found = iter(self.rows(f"SELECT {counts} FROM {source}")[0] if there else ())
+            for (_, _, what, *vital), total, broken in zip(there, found, found, strict=True):
                 problem = f"{self.name(source)} refer to missing {what}"
-                yield broken, len(named), problem, bool(vital)
+                yield int(broken), total, problem, bool(vital)
 
     def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
         """Return columns of a table as int64."""
         return self.database.columns(self.sql(f"SELECT {', '.join(columns)} FROM {table}"), Codes())
 
-    def identifiers(self, table: str) -> np.ndarray:
-        """Return the column `id` of a table. It is read only once."""
-        if table not in self.known:
-            self.known[table] = self.integers(table, "id")["id"]
-        return self.known[table]
+    def texts(self, table: str, identifiers: np.ndarray, texts: Codes) -> np.ndarray:
+        """Return int32 codes of the strings of a table with these identifiers."""
+        return self.database.text_codes(identifiers, texts, (self.name(table), "string"))
 
 
 def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:

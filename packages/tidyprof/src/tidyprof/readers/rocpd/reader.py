@@ -147,7 +147,7 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
         ]
     )
     launches = link(records, is_call)
-    events = tables.identifiers("rocpd_event")
+    events = tables.integers("rocpd_event", "id")["id"]
     named = tables.columns("named_events", texts)["event_id"]
     alone = int((~np.isin(events, named)).sum())
     problem = f"{tables.name('rocpd_event')} belong to no dispatch, copy, call or other record"

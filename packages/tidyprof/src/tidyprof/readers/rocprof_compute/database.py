@@ -36,12 +36,21 @@ _LONG_LINES = ("gfx942", "gfx950")
 lines and requests of 64 B.
 """
 
+_NUMBER_OF_VALUES = """
+SELECT count(*) FROM compute_kernel_metric_value
+UNION ALL SELECT count(*) FROM compute_workload_metric_value
+WHERE metric_uuid NOT IN (SELECT metric_uuid FROM compute_metric_definition)
+"""
+"""The query for the numbers of metric values of kernels, and of dangling values of the workload."""
+
 SCHEMA = Schema(__package__)
 
 
-def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
+def read_analysis(
+    path: Path, maximum_bytes: int, texts: Codes
+) -> tuple[Part, pd.DataFrame, dict[str, int]]:
     """Read the dispatches and metadata from an analysis database, and the tool's metrics for each
-    kernel.
+    kernel. Also return the number of values that were left out, for each reason.
     """
     with open_database(path, maximum_bytes) as database:
         tables = Tables(database, SCHEMA)
@@ -59,11 +68,14 @@ def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, p
                 for name, values in found.items()
             }
         ).rename(columns=lambda name: name.removesuffix("_text"))
+        values = sum(number for (number,) in tables.rows(_NUMBER_OF_VALUES))
+        alone = values - len(metrics)
         metrics = metrics[metrics["value"].notna()]
         metrics = metrics.sort_values("time_ns", kind="stable", ignore_index=True)
         warnings += tables.doubts()
     part = Part(path, records, facts={"layout": "database"} | facts, warnings=warnings)
-    return part, metrics[list(METRIC_COLUMNS)].astype(METRIC_COLUMNS)
+    dropped = {"metric values without a metric or a kernel": alone} if alone else {}
+    return part, metrics[list(METRIC_COLUMNS)].astype(METRIC_COLUMNS), dropped
 
 
 def _workload(tables: Tables) -> tuple[dict[str, Any], list[str]]:

@@ -8,11 +8,10 @@ SELECT
     a.end - a.start AS duration_ns,
     a.domain_id AS source_category_string,
     a.apiName_id AS call_string,
-    u.string AS arguments_text,
+    CASE WHEN a.apiName_id IN (
+        SELECT id FROM rocpd_string WHERE string = 'UserMarker' OR string GLOB '*GraphLaunch'
+    ) THEN a.args_id END AS arguments_id,
     e.autogradName_id AS operator_string
 FROM rocpd_api a
 LEFT JOIN ext_autogradapi e ON e.api_ptr_id = a.id
-LEFT JOIN rocpd_ustring u ON u.id = a.args_id AND a.apiName_id IN (
-    SELECT id FROM rocpd_string WHERE string = 'UserMarker' OR string GLOB '*GraphLaunch'
-)
 ORDER BY a.id

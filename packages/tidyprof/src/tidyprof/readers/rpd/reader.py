@@ -33,7 +33,7 @@ from tidyprof.tables.codes import (
     taken,
 )
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
-from tidyprof.tables.damage import cut_hip_overlaps, left_out, without_damage
+from tidyprof.tables.damage import LATEST_START_NS, cut_hip_overlaps, left_out, without_damage
 from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import (
     Part,
@@ -44,8 +44,8 @@ SCHEMA = Schema(__package__)
 SCHEMA_VERSIONS = ("2", "3")
 """Schema versions that this reader supports, from 2024 and 2026."""
 
-OPERATIONS = SCHEMA.query("operations")
-"""The query for the work on the GPUs, with the call that launched it."""
+OPERATIONS = SCHEMA.query("operations") + SCHEMA.query("launches")
+"""The queries for the work on the GPUs, and for the calls that launched it."""
 
 _ACTIVE_LOCK = "resourceLock::"
 _LOST = "rows were deleted (rpd_trim keeps rows that refer to deleted calls and operations)"
@@ -62,7 +62,6 @@ _RUNTIME_CALL = re.compile(
 
 _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?", re.DOTALL)
 _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
-_OF_LAUNCH = ("correlation_id", "stream_text", "bytes", "launched", "grid", "block")
 _SDK_COPY_TYPE = "MEMORY_COPY_"
 
 
@@ -107,9 +106,10 @@ def read_calls(tables: Tables, texts: Codes) -> Records:
     row's identifier.
     """
     columns = tables.columns("calls", texts)
-    tables.known["rocpd_api"] = columns["correlation_id"]
     call, operator = columns.pop("call"), columns["operator"]
-    message = np.where(call == texts.get(MARKER, ABSENT), columns["arguments_text"], NO_TEXT)
+    arguments = tables.texts("rocpd_ustring", columns.pop("arguments_id"), texts)
+    columns["arguments_text"] = arguments
+    message = np.where(call == texts.get(MARKER, ABSENT), arguments, NO_TEXT)
     is_runtime = [bool(_RUNTIME_CALL.match(text)) for text in texts]
     operators = {
         code: texts[match[1]]
@@ -151,32 +151,25 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Recor
     """
     path = tables.database.path
     columns = tables.columns("operations", texts)
-    tables.known["rocpd_op"] = columns["id"]
     category = columns["source_category"]
     columns["name"] = np.where(columns["name"] == texts[""], category, columns["name"])
     columns["kind"] = by_code(map(_operation_kind, texts), category, NOT_KEPT, np.int8)
     columns["kind"][(columns["kind"] == NOT_KEPT) & (columns["name"] != category)] = KIND_CODE[
         "kernel"
     ]
-    # An operation that was written twice has only one launch, so only its own columns are compared.
-    linked = {name: columns.pop(name) for name in _OF_LAUNCH}
-    records = Records(columns | {"row": np.arange(len(category))})
-    call = first_equal(calls["correlation_id"], linked["correlation_id"])
-    _keep_first_launch(records, taken(calls["start_ns"], call))
+    records = Records(columns)
     without_damage(path, records, {NAMELESS: records["name"] == NO_TEXT})
     is_work = records["kind"] != NOT_KEPT
     records.not_kept = counted(records["source_category"][~is_work], texts)
     records.keep(is_work)
-    row = records.columns.pop("row")
-    if len(row) < len(call):
-        call, linked = call[row], {name: values[row] for name, values in linked.items()}
-    records.columns |= linked | {
+    call = _add_launches(tables, records, calls, texts)
+    records.columns |= {
         "launch_ns": taken(calls["start_ns"], call),
         "launch_thread": taken(calls["thread"], call),
         "process": taken(calls["process"], call),
         "operator": taken(calls["operator"], call, NO_TEXT),
     }
-    stream, arguments = records.columns.pop("stream_text"), calls["arguments_text"]
+    stream, arguments = records.columns.pop("stream_text"), calls.columns.pop("arguments_text")
     stream = np.where(call < 0, NO_TEXT, stream)
     graph = taken(arguments, call, NO_TEXT)
     addresses = [*map(_address, texts)]
@@ -195,13 +188,23 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Recor
     return records, int((np.bincount(call[call >= 0], minlength=1) > 1).sum())
 
 
-def _keep_first_launch(records: Records, launch_ns: np.ndarray) -> None:
-    """Of the rows of an operation that several calls launched, keep the one of the first call."""
-    identifier = records["id"]
-    if (identifier[1:] == identifier[:-1]).any():
-        order = np.lexsort((launch_ns, identifier))
-        again = order[1:][identifier[order][1:] == identifier[order][:-1]]
-        records.keep(~np.isin(np.arange(len(order)), again))
+def _add_launches(tables: Tables, records: Records, calls: Records, texts: Codes) -> np.ndarray:
+    """Add the columns of `launches.sql` to the operations. Return the row of each launching call,
+    or -1. If several calls launched an operation, use the first one.
+    """
+    launches = tables.columns("launches", texts)
+    call = first_equal(calls["correlation_id"], launches["correlation_id"])
+    operation = launches.pop("op_id")
+    if (operation[1:] <= operation[:-1]).any():
+        order = np.lexsort((taken(calls["start_ns"], call, LATEST_START_NS), operation))
+        operation, call = operation[order], call[order]
+        launches = {name: values[order] for name, values in launches.items()}
+    launch = first_equal(operation, records.columns.pop("id"))
+    for name in [*launches]:
+        values = launches.pop(name)
+        absent = NO_TEXT if values.dtype == np.int32 else ABSENT
+        records[name] = taken(values, launch, absent)
+    return taken(call, launch, -1)
 
 
 def _operation_kind(category: str) -> int:
