@@ -177,14 +177,17 @@ class Tables:
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
             there = [link for link in links if link[0] in present and self.has(link[1])]
+            # Other values than integers are reported when the column is read.
             counts = ", ".join(
-                f"count({column}), total({column} NOT IN (SELECT id FROM {target}))"
+                f"total(typeof({column}) = 'integer'),"
+                f" total(typeof({column}) = 'integer' AND {column} NOT IN (SELECT id FROM"
+                f" {target}))"
                 for column, target, *_ in there
             )
             found = iter(self.rows(f"SELECT {counts} FROM {source}")[0] if there else ())
             for (_, _, what, *vital), total, broken in zip(there, found, found, strict=True):
                 problem = f"{self.name(source)} refer to missing {what}"
-                yield int(broken), total, problem, bool(vital)
+                yield int(broken), int(total), problem, bool(vital)
 
     def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
         """Return columns of a table as int64."""

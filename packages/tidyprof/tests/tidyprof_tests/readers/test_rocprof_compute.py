@@ -374,6 +374,14 @@ def test_times_from_timestamps_csv(tmp_path):
     assert len(read_rocprof_compute(folder).events) == 0
 
 
+@pytest.mark.parametrize(("duration", "warns"), [(1090, False), (1110, True)])
+def test_times_that_differ_by_more_than_a_tenth_are_reported(tmp_path, duration, warns):
+    folder = write_folder(tmp_path, wide_rows([Dispatch(1, "k", START_NS, duration)]))
+    write_csv(folder / "timestamps.csv", wide_rows([Dispatch(1, "k", START_NS, 1000)]))
+    warnings = read_rocprof_compute(folder).meta["warnings"]
+    assert any("contradict each other: 'k'" in warning for warning in warnings) == warns
+
+
 def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
     many = [Dispatch(i, "k", 10 * i, 5, {"SQ_WAVES": 1, "SQ_INSTS": 2}) for i in range(1, 201)]
     rows = wide_rows(many)

@@ -18,7 +18,7 @@ from tidyprof.io.sqlite import open_database
 from tidyprof.readers.databases import Schema, Tables
 from tidyprof.readers.rocprof_compute.counter_csv import no_dispatches
 from tidyprof.readers.rocprof_compute.workload import common_facts, system_facts
-from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, by_code, refined
+from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, by_code, nullable, refined
 from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import without_damage
 from tidyprof.tables.profiles import Part
@@ -68,6 +68,7 @@ def read_analysis(
                 for name, values in found.items()
             }
         ).rename(columns=lambda name: name.removesuffix("_text"))
+        metrics["device"] = nullable(found["device"], "Int32")
         values = sum(number for (number,) in tables.rows(_NUMBER_OF_VALUES))
         alone = values - len(metrics)
         metrics = metrics[metrics["value"].notna()]
