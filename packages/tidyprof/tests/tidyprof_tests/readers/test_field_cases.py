@@ -186,7 +186,7 @@ def workload(folder: Path, factor: float, counted: range = range(4)) -> tidyprof
     return tidyprof.read(folder)
 
 
-@pytest.mark.parametrize(("factor", "warnings"), [(0.001, 1), (2.5, 1), (1.3, 0)])
+@pytest.mark.parametrize(("factor", "warnings"), [(0.001, 1), (2.5, 1), (1.05, 0), (1.3, 1)])
 def test_times_of_a_workload_are_of_the_run_without_counters(tmp_path, factor, warnings):
     profile = workload(tmp_path, factor)
     assert profile.events["duration_ns"].tolist() == [time for _, time in DISPATCHES]

@@ -4,6 +4,7 @@ statistics.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -90,7 +91,8 @@ def _read_kernels(own: Collected, file: OutputFile, texts: Codes, maximum_bytes:
             "record with --hip-trace, and check that the program runs on a GPU",
         )
     if rows.counters:
-        own.add_counters(rows, file.path, texts)
+        # Counters use up the columns, which events need as well.
+        own.add_counters(replace(rows, columns=dict(rows.columns)), file.path, texts)
     if has_times:
         is_barrier = rows.columns["name"] == texts[_BARRIER]
         rows.columns["category"] = np.where(is_barrier, texts[BARRIER], texts["OPS"])
