@@ -200,6 +200,11 @@ def of_perfetto(content: bytes, rng: random.Random, story: list[str]) -> bytes:
     return Trace(packet=packets).SerializeToString()
 
 
+def cut_off(content: bytes, rng: random.Random) -> bytes:
+    """Return the first part of a content, which doesn't end with a whole line."""
+    return content[: rng.randrange(len(content))].rstrip(b"\n")
+
+
 def changed(content: bytes, name: str, rng: random.Random, story: list[str]) -> bytes:
     """Return a file's content after one to three changes, which are added to the story."""
     change: Callable[[bytes, random.Random, list[str]], bytes] = of_csv
@@ -213,10 +218,10 @@ def changed(content: bytes, name: str, rng: random.Random, story: list[str]) -> 
         try:
             content = change(content, rng, story)
         except ValueError:  # nothing to change: cut the file
-            return content[: rng.randrange(len(content))]
+            return cut_off(content, rng)
         if "occurs twice" in story[-1] or "change 0" in story[-1]:
             break  # after another change, nobody could tell
-    return content[: rng.randrange(len(content))] if rng.random() < 0.05 else content
+    return cut_off(content, rng) if rng.random() < 0.05 else content
 
 
 # Reactions
