@@ -68,6 +68,7 @@ class Tables:
 
     - suffix: the end of each table's name in the file.
     - others: tables in the file that take the place of missing ones.
+    - known: columns that have already been read completely, by table and column.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Tables:
         others: Mapping[str, str] | None = None,
     ) -> None:
         self.database, self.schema, self.suffix = database, schema, suffix
+        self.known: dict[tuple[str, str], np.ndarray] = {}
         self._others = {
             name: other for name, other in (others or {}).items() if name not in database.tables
         }
@@ -177,21 +179,24 @@ class Tables:
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
             there = [link for link in links if link[0] in present and self.has(link[1])]
-            # Other values than integers are reported when the column is read.
-            counts = ", ".join(
-                f"total(typeof({column}) = 'integer'),"
-                f" total(typeof({column}) = 'integer' AND {column} NOT IN (SELECT id FROM"
-                f" {target}))"
-                for column, target, *_ in there
-            )
-            found = iter(self.rows(f"SELECT {counts} FROM {source}")[0] if there else ())
-            for (_, _, what, *vital), total, broken in zip(there, found, found, strict=True):
+            found = self.integers(source, *(column for column, *_ in there))
+            for column, target, what, *vital in there:
+                named = found[column][found[column] != ABSENT]
+                identifiers = self.integers(target, "id")["id"]
+                self.known[target, "id"] = identifiers
+                broken = int((~np.isin(named, identifiers)).sum())
                 problem = f"{self.name(source)} refer to missing {what}"
-                yield int(broken), int(total), problem, bool(vital)
+                yield broken, len(named), problem, bool(vital)
+        self.known.clear()
 
     def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
-        """Return columns of a table as int64."""
-        return self.database.columns(self.sql(f"SELECT {', '.join(columns)} FROM {table}"), Codes())
+        """Return columns of a table as int64. Only columns that aren't `known` are read."""
+        found = {name: self.known[table, name] for name in columns if (table, name) in self.known}
+        unknown = [name for name in columns if name not in found]
+        if unknown:
+            query = self.sql(f"SELECT {', '.join(unknown)} FROM {table}")
+            found |= self.database.columns(query, Codes())
+        return found
 
     def texts(self, table: str, identifiers: np.ndarray, texts: Codes) -> np.ndarray:
         """Return int32 codes of the strings of a table with these identifiers."""
