@@ -53,10 +53,10 @@ def test_a_cancelled_job_keeps_what_it_had(cluster: Cluster):
 
 def test_at_the_time_limit_trace_and_metrics_are_written(cluster: Cluster):
     """The warning is due three minutes before the end, so that a new limit brings it once the
-    training run has begun.
+    steps of the trace are over.
     """
     job = cluster.submit("no_profiler", "--time=600", TRAIN_OPTIONS=f"{ENDLESS} --torch-profile")
-    job.training()
+    job.until(lambda: bool(job.files("trace_rank0_of_1.json.gz")), "the trace")
     hours, minutes, _ = job.field("RunTime").split(":")
     limit = 3 + 60 * int(hours) + int(minutes)
     cluster.ask("scontrol", "update", f"JobId={job.number}", f"TimeLimit={limit}")
