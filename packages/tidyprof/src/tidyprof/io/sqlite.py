@@ -387,18 +387,6 @@ def _arrow_connected(uri: str) -> Any:
     return connection
 
 
-def _arrays(batch: Any, dtype: Any) -> list[np.ndarray]:
-    arrays = []
-    for values in batch.columns:
-        if values.null_count and dtype is np.int64:
-            values = values.fill_null(ABSENT)
-        array = values.to_numpy(zero_copy_only=False)
-        if array.dtype != dtype:
-            raise TypeError(f"{array.dtype} instead of {np.dtype(dtype)}")
-        arrays.append(array)
-    return arrays
-
-
 def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
