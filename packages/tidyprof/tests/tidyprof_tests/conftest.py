@@ -69,3 +69,13 @@ def require(condition: bool, what: str, step: str = "") -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI must provide {what}{step}")
     pytest.skip(f"{what} is not here{step}")
+
+
+if not (REPOSITORY / "conftest.py").is_file():
+
+    @pytest.fixture(scope="session")
+    def recordings() -> None:
+        """The public recordings, which only the course has: in a copy of tidyprof alone, tests that
+        need them are skipped.
+        """
+        require(False, "the course with its public recordings")
