@@ -235,12 +235,12 @@ def _convert(options: Namespace) -> None:
     for warning in warning_lines(profile.meta):
         warn(warning)
     try:
-        written = write_chrome_trace(profile, options.target)
+        write_chrome_trace(profile, options.target)
     except OSError as error:
         raise cannot_write("OUT", options.target, error) from None
     say(
-        f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to"
-        f" GPU work, {written.samples:,} counter samples. Open the file in https://ui.perfetto.dev"
+        f"{options.target}: {len(profile.events):,} events, {len(profile.counters):,} counter"
+        " samples. Open the file in https://ui.perfetto.dev"
     )
 
 

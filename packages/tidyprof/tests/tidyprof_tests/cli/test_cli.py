@@ -261,8 +261,7 @@ class TestSteps:
 
 class TestConvert:
     def test_what_it_writes_can_be_read(self, call, trace, tmp_path):
-        text = call("convert", trace, tmp_path / "out.json.gz")
-        assert "2 arrows" in text
+        call("convert", trace, tmp_path / "out.json.gz")
         after = read_torch_trace(tmp_path / "out.json.gz")
         pd.testing.assert_frame_equal(busy(after), busy(read_torch_trace(trace)))
 

@@ -11,10 +11,11 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidyprof.export.chrome_trace import write_chrome_trace
+from tidyprof.readers.torch.meta import LATEST_BASE_NS
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import (
     COUNTER_DTYPES,
@@ -67,9 +68,8 @@ class TestRoundTrip:
     @pytest.mark.parametrize("file", RECORDED)
     def test_recordings_come_back_as_they_were(self, recordings, tmp_path, file):
         before = read_torch_trace(recordings / file)
-        found = write_chrome_trace(before, tmp_path / "out.json.gz")
+        write_chrome_trace(before, tmp_path / "out.json.gz")
         after = read_torch_trace(tmp_path / "out.json.gz")
-        assert found.events == len(before.events)
         assert_same_events(before, after)
         for key in (
             "backend",
@@ -89,7 +89,7 @@ class TestRoundTrip:
             st.tuples(
                 st.sampled_from([*DEVICE_KINDS, "runtime", "operator", "annotation"]),
                 st.text(max_size=20),
-                st.integers(1, 2**62 - 2**60),
+                st.integers(1, LATEST_BASE_NS),
                 st.integers(
                     0, 3600 * 10**9 - 1
                 ),  # a kernel of an hour beside short ones is damage to the reader
@@ -100,13 +100,6 @@ class TestRoundTrip:
             max_size=8,
             unique_by=lambda row: row[2],  # so is what is there twice
         )
-    )
-    @example([("kernel", "", 2**61 + 1000, 0, None, None)])
-    @example(
-        [
-            ("kernel", "", 2**62 - 2**60, 1, None, None),
-            ("kernel", "a", 2**62 - 2**60 + 1, 10**12, None, None),
-        ]
     )
     def test_any_device_event(self, tmp_path_factory, rows):
         """Whatever its name and times, if within a hundred days, beyond which the format rounds."""
@@ -144,9 +137,8 @@ class TestRoundTrip:
 
     def test_times_at_and_before_zero_are_shifted_and_it_is_said(self, tmp_path):
         source = profile_of(event("kernel", "a", -500, 100), event("kernel", "b", 0, 7))
-        found = write_chrome_trace(source, tmp_path / "out.json")
+        write_chrome_trace(source, tmp_path / "out.json")
         after = read_torch_trace(tmp_path / "out.json")
-        assert found.shift_ns == 1500
         assert (after.events["start_ns"] - source.events["start_ns"]).tolist() == [1500, 1500]
         assert json.loads((tmp_path / "out.json").read_text())["converted_from"]["shift_ns"] == 1500
 
@@ -227,11 +219,11 @@ class TestContent:
         source = Profile(
             profile.events.assign(start_ns=profile.events["start_ns"] % 10**9), counters
         )
-        found = write_chrome_trace(source, tmp_path / "out.json")
+        write_chrome_trace(source, tmp_path / "out.json")
         trace = json.loads((tmp_path / "out.json").read_text())
         base = trace["baseTimeNanoseconds"]
         samples = [event for event in trace["traceEvents"] if event["ph"] == "C"]
-        assert found.samples == len(samples) == 2, "JSON has no NaN"
+        assert len(samples) == 2, "JSON has no NaN"
         assert [(base + 1000 * sample["ts"], sample["args"]) for sample in samples] == [
             (2_000, {"W": 500.5}),
             (3_000, {"value": 0.5}),
@@ -260,7 +252,7 @@ class TestFile:
         def full(*arguments):
             raise OSError(28, os.strerror(28))
 
-        monkeypatch.setattr("tidyprof.export.chrome_trace.flow_lines", full)
+        monkeypatch.setattr("tidyprof.export.chrome_trace.launching_calls", full)
         with pytest.raises(OSError, match="No space"):
             write_chrome_trace(profile, target)
         assert [path.name for path in tmp_path.iterdir() if path.name != "source.json"] == [
