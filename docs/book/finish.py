@@ -36,7 +36,7 @@ _ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
 _EMPTY_HEADER = re.compile(r"<th\b([^>]*)>((?:\s|&nbsp;|&#160;|</?p>)*)</th>")
 _SCOPE = re.compile(r'\s*\bscope="[^"]*"')
 _IMAGE = re.compile(r"<img\b[^>]*>")
-_FIGURE = re.compile(r"(<a\b[^>]*>\s*)?(<img\b[^>]*>(?:\s*<img\b[^>]*tidy-dark[^>]*>)?)")
+_FIGURE = re.compile(r"(<a\b[^>]*>\s*)?(<img\b[^>]*>)")
 _DATA = re.compile(r'src="data:image/(png|svg\+xml);base64,([^"]+)"')
 _SOURCE = re.compile(r'src="([^"]+)"')
 _WIDTH = re.compile(r'width="(\d+)"')
@@ -294,7 +294,7 @@ def _remarked(found: re.Match[str]) -> str:
 
 
 def _linked(found: re.Match[str]) -> str:
-    """Return a figure, or its light and dark images, as a link to the full image.
+    """Return a figure as a link to the full image.
 
     Small screens shrink the figure.
     """

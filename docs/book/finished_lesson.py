@@ -1,8 +1,8 @@
 """One lesson with its outputs, as Markdown that GitHub shows directly.
 
-Build it with `python -m docs.book --finished`. Its images are in the same folder, each in a light
-and a dark version. Parts that only a notebook can show, such as buttons, scripts and widgets, are
-left out. Styles are also left out because GitHub drops them.
+Build it with `python -m docs.book --finished`. Its images are in the same folder.
+Parts that only a notebook can show, such as buttons, scripts and widgets, are left out. Styles are
+also left out because GitHub drops them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from datetime import date
-from hashlib import sha256
 from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,9 +41,8 @@ _CAPTION = re.compile(r"<caption[^>]*>(.*?)</caption>", re.DOTALL)
 _RIGHT = re.compile(r'style="[^"]*text-align:right[^"]*"')
 _LOOK = re.compile(r' (?:style|class|scope|id)="[^"]*"')
 _LINES = re.compile(r"\s*\n\s*")
-_PAIR = re.compile(
-    r'<img alt="(?P<words>[^"]*)"[^>]*width="(?P<width>\d+)"[^>]*base64,(?P<light>[^"]*)">'
-    r'<img [^>]*base64,(?P<dark>[^"]*)">'
+_PICTURE = re.compile(
+    r'<img alt="(?P<words>[^"]*)"[^>]*base64,(?P<data>[^"]*)" width="(?P<width>\d+)">'
 )
 _FENCE = re.compile(r"`{3,}")
 _CLOSER = re.compile(r"\*Look closer\* (?=[a-z])")
@@ -67,24 +65,14 @@ class Pictures:
     """The images of a page, each stored once as a file in a folder."""
 
     folder: Path
-    names: dict[str, str] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
 
-    def pair(self, found: re.Match[str]) -> str:
-        """Return an image and its dark version as HTML of which GitHub shows one."""
-        light, dark = (self._name(found[theme], theme) for theme in ("light", "dark"))
-        return (
-            f'<p><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-            f'<img src="{light}" alt="{found["words"]}" width="{found["width"]}"></picture></p>'
-        )
-
-    def _name(self, data: str, theme: str) -> str:
-        content = base64.b64decode(data)
-        key = sha256(content).hexdigest()
-        if key not in self.names:
-            number = 1 + sum(theme in name for name in self.names.values())
-            self.names[key] = f"figure_{number}_{theme}.png"
-            (self.folder / self.names[key]).write_bytes(content)
-        return self.names[key]
+    def stored(self, found: re.Match[str]) -> str:
+        """Return an image as HTML that refers to its file."""
+        content = base64.b64decode(found["data"])
+        name = self.names.setdefault(content, f"figure_{len(self.names) + 1}.png")
+        (self.folder / name).write_bytes(content)
+        return f'<p><img src="{name}" alt="{found["words"]}" width="{found["width"]}"></p>'
 
 
 def write(page: NotebookNode, lesson: Lesson, notebooks: Path) -> Path:
@@ -155,7 +143,7 @@ def simple(shown: str, pictures: Pictures) -> str:
     A blank line would end the HTML block.
     """
     shown = traces.BUTTON.sub(_IN_A_NOTEBOOK, shown)
-    shown = _PAIR.sub(pictures.pair, _VIEWER.sub("", _SCRIPT.sub("", shown)))
+    shown = _PICTURE.sub(pictures.stored, _VIEWER.sub("", _SCRIPT.sub("", shown)))
     shown = _NOTICE.sub(r"<blockquote>\1</blockquote>", shown)
     shown = _CAPTION.sub(r"<caption><strong>\1</strong></caption>", shown)
     return _LINES.sub(" ", _LOOK.sub("", _RIGHT.sub('align="right"', shown))).strip()

@@ -48,8 +48,7 @@ def test_a_finished_lesson_is_todays_lesson(today: NotebookNode, tmp_path: Path)
 
 def test_a_page_becomes_markdown(tmp_path: Path):
     shown = (
-        f'<img alt="A" class="tidy-light" width="816" style="x" src="data:image/png;base64,AAAA">'
-        f'<img alt="A" class="tidy-dark" width="816" style="x" src="data:image/png;base64,BBBB">'
+        '<img alt="A" class="tidy-figure" style="x" src="data:image/png;base64,AAAA" width="816">'
         f"<style>a{{}}</style>{viewer.panel(timeline('{}'.format).closer)}{viewer.script()}"
         "<details><summary>In words</summary><p>A.\n\nB.</p></details>"
     )
@@ -69,8 +68,7 @@ def test_a_page_becomes_markdown(tmp_path: Path):
     (tmp_path / FOLDER / "old.png").write_text("of the run before")
     text = write(v4.new_notebook(cells=cells), lessons()[LESSON], tmp_path).read_text()
     picture = (
-        '<p><picture><source media="(prefers-color-scheme: dark)" srcset="figure_1_dark.png">'
-        '<img src="figure_1_light.png" alt="A" width="816"></picture></p>'
+        '<p><img src="figure_1.png" alt="A" width="816"></p>'
         "<details><summary>In words</summary><p>A. B.</p></details>"
     )
     assert blocks(text) == [
@@ -89,6 +87,5 @@ def test_a_page_becomes_markdown(tmp_path: Path):
     ]
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {
         f"{NAME}.md",
-        "figure_1_light.png",
-        "figure_1_dark.png",
+        "figure_1.png",
     }

@@ -7,8 +7,7 @@ from __future__ import annotations
 import base64
 import io
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -16,11 +15,8 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch, Patch
-from matplotlib.text import Text
+from matplotlib.patches import Patch
 
 from tidyprof.escaping import html_text, typeset
 from tidyprof.plots import style, viewer
@@ -51,8 +47,8 @@ class TidyFigure(Figure):
     - alternative_text: the sentences that describe the plotted data.
     - closer: the data from `viewer` for the viewer that opens from the figure.
 
-    A notebook shows the figure as an image, with the alternative text as its `alt`. The background
-    of the image is light or dark to match the page.
+    A notebook shows the figure as an image, with the alternative text as its `alt`. CSS
+    darkens the image on a dark page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
@@ -72,19 +68,12 @@ class TidyFigure(Figure):
     def _repr_html_(self) -> str:
         text = html_text(self.alternative_text)
         width = round(self.get_size_inches()[0] * _SCREEN_DPI)
-        light = _image(self)
-        with in_the_dark(self):
-            dark = _image(self)
-        images = "".join(
-            f'<img alt="{text}" class="{name}" width="{width}" style="max-width:100%{hidden}"'
-            f' src="data:image/png;base64,{data}">'
-            for name, hidden, data in (
-                ("tidy-light", "", light),
-                ("tidy-dark", ";display:none", dark),
-            )
-        )
+        image = f'src="data:image/png;base64,{_image(self)}" width="{width}"'
         opened = f"{viewer.panel(self.closer)}{viewer.script()}" if self.closer else ""
-        return f"{images}<style>{style.PAIR_RULES}</style>{opened}"
+        return (
+            f'<img alt="{text}" class="tidy-figure" style="max-width:100%" {image}>'
+            f"<style>{style.DARK_RULES}</style>{opened}"
+        )
 
 
 def _image(figure: Figure) -> str:
@@ -92,47 +81,6 @@ def _image(figure: Figure) -> str:
     image = io.BytesIO()
     save(figure, image, "png")
     return base64.b64encode(image.getvalue()).decode("ascii")
-
-
-@contextmanager
-def in_the_dark(figure: Figure) -> Iterator[None]:
-    """Show the figure in dark colors inside this context.
-
-    The background, text, lines and axes change. Fills and the names on them don't change.
-    """
-    # Read all colors before setting any, because a marker's color can follow its line's color.
-    changes = []
-    for artist in figure.findobj():
-        if isinstance(artist, Text):
-            parts = (artist, artist.get_bbox_patch(), getattr(artist, "arrow_patch", None))
-        else:
-            parts = (artist,)
-        for part in parts:
-            turn = style.turned_line if isinstance(part, Line2D) else style.turned
-            for ink in _inks(part):
-                color = getattr(part, f"get_{ink}")()
-                changes.append((getattr(part, f"set_{ink}"), color, turn(to_rgba(color))))
-    for change, _, dark in changes:
-        change(dark)
-    try:
-        yield
-    finally:
-        for change, light, _ in changes:
-            change(light)
-
-
-def _inks(artist: Artist | None) -> tuple[str, ...]:
-    """Return the properties of an artist that change on a dark page."""
-    if isinstance(artist, Text):
-        # Black and white text is on a fill, which doesn't change.
-        on_fill = to_rgba(artist.get_color()) in map(to_rgba, (style.BLACK, style.GROUND))
-        return () if on_fill else ("color",)
-    if isinstance(artist, Line2D):
-        return ("color", "markerfacecolor", "markeredgecolor")
-    is_ground = isinstance(artist, Patch) and style.is_ground(artist.get_facecolor())
-    if isinstance(artist, FancyArrowPatch) or is_ground:
-        return ("facecolor", "edgecolor")
-    return ()
 
 
 def origin_of(table: pd.DataFrame) -> str:

@@ -15,7 +15,6 @@ from matplotlib.textpath import TextPath
 from tidyprof.escaping import printable
 from tidyprof.plots import style, viewer
 from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
-from tidyprof.plots.style import RGBA
 from tidyprof.tables.contract import Profile
 
 LOOKS = {
@@ -137,7 +136,7 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
             across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
             axes.text((first + last) / 2, 0.98, name, rotation=90 * across, **look)
             unnamed.pop(name, None)
-    names: dict[RGBA, list[str]] = {}
+    names: dict[tuple[float, ...], list[str]] = {}
     for name, ground in unnamed.items():
         names.setdefault(ground, []).append(name)
     patches = []

@@ -2,8 +2,7 @@
 
 The colors come from Okabe and Ito's palette, which color-blind readers can distinguish
 (https://jfly.uni-koeln.de/color/). A hatch or a direct label always repeats the information in a
-color. On a dark page, the background changes together with the text and lines on it. Fills stay the
-same.
+color. On a dark page, CSS darkens the images.
 """
 
 from __future__ import annotations
@@ -13,16 +12,12 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-RGBA = tuple[float, float, float, float]
-
 BLACK = "#000000"
 ORANGE = "#E69F00"
 SKY_BLUE = "#56B4E9"
 BLUISH_GREEN = "#009E73"
 YELLOW = "#F0E442"
 BLUE = "#0072B2"
-LIGHTER_BLUE = "#3D9BD6"
-"""Color that replaces `BLUE` for lines on a dark page. Its contrast ratio with the page is 6."""
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
@@ -36,16 +31,6 @@ MINIMUM_CONTRAST = 4.5
 """Minimum contrast ratio of text (WCAG 2.2, success criterion 1.4.3)."""
 
 
-_DARK_GROUND = 17 / 255
-"""Dark replacement for white, between 0 and 1. The value corresponds to #111111, the background of
-JupyterLab's dark theme.
-"""
-
-_LIGHT_FILL = 0.8
-"""Threshold for grays, between 0 and 1. Grays from this threshold up to white (1) are backgrounds,
-which change on a dark page. Darker grays are fills that have a meaning.
-"""
-
 DARK_THEMES = {
     "[data-jp-theme-light=false]": "screen",
     "[data-theme=dark]": "screen",
@@ -55,13 +40,13 @@ DARK_THEMES = {
 JupyterLab and Furo, which is the book's theme. Paper is always white.
 """
 
-PAIR_RULES = "".join(
-    f"@media {where}{{{theme} .tidy-light{{display:none}}{theme}"
-    " .tidy-dark{display:inline!important}}"
+DARK_RULES = "".join(
+    f"@media {where}{{{theme} .tidy-figure{{filter:invert(.93) hue-rotate(180deg)}}}}"
     for theme, where in DARK_THEMES.items()
 )
-"""CSS that shows one image of a light and dark pair. JupyterLab removes this CSS from an untrusted
-notebook, which then shows the light image.
+"""CSS that darkens a figure's image on a dark page: white becomes #111111, the background of
+JupyterLab's dark theme, and hues stay. JupyterLab removes this CSS from an untrusted notebook,
+which then shows the light image.
 """
 
 _STYLE = tomllib.loads(resources.files("tidyprof.plots").joinpath("style.toml").read_text("utf-8"))
@@ -118,43 +103,9 @@ def contrast(first: str, second: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def turned(color: RGBA) -> RGBA:
-    """Return the gray for a dark page that replaces a gray on a white page.
-
-    A color with a hue is returned unchanged. Color channels range from 0 to 1.
-    """
-    value = color[0]
-    if not value == color[1] == color[2]:
-        return color
-    grey = 1 - (1 - _DARK_GROUND) * value
-    return grey, grey, grey, color[3]
-
-
-def turned_line(color: RGBA) -> RGBA:
-    """Convert the color of a line in the same way. Thin lines are hard to see in `BLUE` on a dark
-    page.
-    """
-    if list(color[:3]) == _channels(BLUE):
-        red, green, blue = _channels(LIGHTER_BLUE)
-        return red, green, blue, color[3]
-    return turned(color)
-
-
-def is_ground(color: RGBA) -> bool:
-    """Return True if a fill is white, nearly white or fully transparent."""
-    return not color[3] or min(color[:3]) == max(color[:3]) >= _LIGHT_FILL
-
-
 def text_on(ground: str) -> str:
-    """Return black or white, whichever is easier to read on this color.
-
-    For the background, return `TEXT`, which changes together with the background.
-    """
-    return (
-        TEXT
-        if ground == GROUND
-        else max((BLACK, GROUND), key=lambda color: contrast(color, ground))
-    )
+    """Return black or white, whichever is easier to read on this color."""
+    return max((BLACK, GROUND), key=lambda color: contrast(color, ground))
 
 
 def _channels(color: str) -> list[float]:
