@@ -14,7 +14,6 @@ from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,
     axis_unit,
-    duration_text,
     hide_left,
     new_figure,
     require,
@@ -130,14 +129,10 @@ def call_stacks(
         left_out += f", {rows_in_all - rows} more rows not shown" if rows_in_all > rows else ""
         axes.set_xlabel(f"{measure}; callers are above their calls, longest first; {left_out}")
         add_legend(axes, _looks(shown))
-    text = duration_text if is_time else (lambda number: f"{number:,} {counted}")
     own = table.groupby("short_name")["own"].sum()
-    threads = len(table[_THREAD_COLUMNS].drop_duplicates())
     figure.alternative_text = (
-        f"Icicle plot of {len(table):,} call paths in"
-        f" {f'{threads} threads' if threads > 1 else 'one thread'}, {text(whole)} in total, up to"
-        f" {int(table['depth'].max()) + 1} functions deep. {own.idxmax()} has the largest self"
-        f" part, {text(own.max())} ({100 * own.max() / whole:.0f}%)."
+        f"Icicle plot of {len(table):,} call paths, up to {int(table['depth'].max()) + 1} functions"
+        f" deep. {own.idxmax()} has the largest self part, {100 * own.max() / whole:.0f}%."
     )
     # The viewer also shows boxes that are too narrow or too deep to appear in the figure.
     figure.closer = _closer(found, origin, title, "ns" if is_time else counted)

@@ -142,28 +142,9 @@ def _plain(name: str) -> str:
 
 
 def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
-    """Describe the quantities and the time span of the plot.
-
-    The second sentence describes the first quantity. It contains the highest and lowest mean of the
-    devices, or the mean and range of a single device.
-    """
-    moments = table["time_ns"].nunique()
-    *others, last = drawn = [_plain(name) for name in names]
-    listed = f"{', '.join(others)} and {last}" if others else last
-    begin = (
-        f"Line plot of {listed} over {duration_text(length_ns)}, {moments}"
-        f" sample{'s' if moments > 1 else ''}."
-    )
-    first = table[table["name"] == names[0]]
-    unit = "" if pd.isna(first["unit"].iloc[0]) else f" {first['unit'].iloc[0]}"
-    means, value = first.groupby("device")["value"].mean(), first["value"]
-    if len(means) > 1:
-        return (
-            f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()}"
-            f" ({means.max():.0f}{unit}) and lowest on device {means.idxmin()}"
-            f" ({means.min():.0f}{unit})."
-        )
+    first = table.loc[table["name"] == names[0], "value"]
     return (
-        f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, with values from"
-        f" {value.min():.0f} to {value.max():.0f}."
+        f"Line plot of {', '.join(map(_plain, names))} over {duration_text(length_ns)}. The values"
+        f" of {_plain(names[0])} go from {first.min():,.0f} to {first.max():,.0f}, with a mean of"
+        f" {first.mean():,.0f}."
     )

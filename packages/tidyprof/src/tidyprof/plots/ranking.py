@@ -104,15 +104,10 @@ def _ranked(
         axes.set_axisbelow(True)
         add_legend(axes, legend)
     total, first = duration_text(ranked["length_ns"].sum()), shown.iloc[0]
-    begin = f"Bars of all {len(ranked)} {what} by {measure}, {total} in total"
-    if len(rest):
-        begin = (
-            f"Bars of the {len(shown)} {what} with the largest {measure}, out of {len(ranked)};"
-            f" together they take {shown['percent'].sum():.0f}% of {total}"
-        )
     kind = f" ({first.category})" if legend else ""
     figure.alternative_text = (
-        f"{begin}{where}. The largest is {first.shown_name}{kind} with"
+        f"Bars of the {len(shown)} {what} with the largest {measure}{where}, out of {len(ranked)}"
+        f" with {total} in total. The largest is {first.shown_name}{kind} with"
         f" {duration_text(first.length_ns)}, {first.percent:.0f}%, in {_calls(first.calls)}."
     )
     return figure

@@ -86,21 +86,13 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
         f"{part_words(look)} {100 * table[f'{part}_ns'].sum() / total:.0f}%"
         for part, look in _PARTS.items()
     ]
-    word = "rank" if table["rank"].notna().all() and table["rank"].is_unique else "device"
-    what = f"{len(table)} {word}{'s'[: len(table) > 1]}"
-    if shown < len(table):
-        what = f"{shown} of {what}"
-    begin = f"Stacked bars of {what}; over all ranks: {', '.join(shares)}."
     straggler = table.attrs.get("straggler")
-    worst = table.loc[table["caused_wait_ns"].idxmax()]
-    if not worst["compared"]:
-        return f"{begin} None of their collectives could be compared."
-    if straggler is None:
-        return f"{begin} The ranks don't wait for one particular rank."
-    return (
-        f"{begin} Rank {straggler} causes the longest waits and came last in"
-        f" {worst['arrived_last']} of {worst['compared']} collectives."
-    )
+    waits = "The ranks don't wait for one particular rank."
+    if not table["compared"].any():
+        waits = "None of their collectives could be compared."
+    elif straggler is not None:
+        waits = f"Rank {straggler} causes the longest waits."
+    return f"Stacked bars of {shown} of {len(table)} ranks; in all: {', '.join(shares)}. {waits}"
 
 
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
@@ -150,20 +142,9 @@ def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: Axes
 
 
 def _wait_words(table: pd.DataFrame) -> str:
-    grouped = table.groupby(["rank", "device"], dropna=False)
-    rows = grouped.agg(last=("arrived_last", "sum"), longest=("wait_ns", "max")).reset_index()
-    rows["label"] = rank_labels(rows)
-    longest = rows.loc[rows["longest"].idxmax()]
-    most = rows["last"].max()
-    last = "In each collective, several ranks came last together."
-    if most:
-        first, *equal = rows.loc[rows["last"] == most, "label"]
-        others = "more often than any other rank"
-        if equal:
-            others = f"as often as {equal[0] if len(equal) == 1 else f'{len(equal)} others'}"
-        last = f"{first.capitalize()} came last in {most} collectives, {others}."
+    longest = table.loc[table["wait_ns"].idxmax()].to_frame().T
     return (
-        f"Heat map: waiting times of {len(rows)} ranks in {table['number'].nunique()}"
-        f" collectives, {duration_text(table['wait_ns'].sum())} in total; the longest wait is"
-        f" {duration_text(longest['longest'])} on {longest['label']}. {last}"
+        f"Heat map: waiting times of ranks in {table['number'].nunique()} collectives,"
+        f" {duration_text(table['wait_ns'].sum())} in total. The longest wait is"
+        f" {duration_text(table['wait_ns'].max())} on {rank_labels(longest)[0]}."
     )

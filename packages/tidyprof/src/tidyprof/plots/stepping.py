@@ -105,28 +105,16 @@ def _mean_steps(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 
 def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
-    def shares(rows: pd.DataFrame) -> str:
-        found = 100 * rows[[f"{part}_ns" for part in parts]].sum() / rows["duration_ns"].sum()
-        ordered = found[found >= 0.5].sort_values(ascending=False)
-        return ", ".join(
-            f"{part_words(name.removesuffix('_ns'))} {share:.0f}%"
-            for name, share in ordered.items()
-        )
-
-    if table["step"].map(lambda name: isinstance(name, str)).all():
-        bars = (
-            f"{row['step']}, {duration_text(row['duration_ns'])}: {shares(table.loc[[place]])}"
-            for place, row in table.iterrows()
-        )
-        return f"Stacked bars of steps, split into parts. {'; '.join(bars)}."
-    many = len(table) != 1
-    what = f"{len(table)} step{'s' * many}"
-    if table["step"].isna().all():
-        what = f"{len(table)} whole traces" if many else "the whole trace"
+    total = 100 * table[[f"{part}_ns" for part in parts]].sum() / table["duration_ns"].sum()
+    shares = [
+        f"{part_words(str(name).removesuffix('_ns'))} {share:.0f}%"
+        for name, share in total.sort_values(ascending=False).items()
+        if share >= 0.5
+    ]
     length = duration_text(table["duration_ns"].mean())
     return (
-        f"Stacked bars of {what}, {length} on average, split into parts. The parts in total:"
-        f" {shares(table)}."
+        f"Stacked bars of {len(table)} steps or traces, {length} on average. The parts in total:"
+        f" {', '.join(shares)}."
     )
 
 

@@ -53,9 +53,6 @@ _MAX_THREADS = 3
 _BESIDE = 12
 """Maximum number of characters in a name after a lane. Such names reduce the space for the axes."""
 
-_TOLD_GAP = 0.1
-"""Minimum share of the window that the longest gap must cover to be described."""
-
 _OUTLINED = 0.006
 """Minimum share of the window's width that a bar must cover to have an outline and a hatch. This
 share corresponds to about 8 pixels.
@@ -365,46 +362,19 @@ def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
 
 def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
     what = "the trace" if step is None else f"step {step}"
-    text = f"Timeline of {duration_text(finish - begin)} of {what}"
     device, host = profile.device_events, host_events(profile)
-    if not len(device):
-        names = _outermost(host[host["kind"] == "operator"])
-        samples = int((profile.events["kind"] == "sample").sum())
-        second = "No operators were recorded."
-        if len(names):
-            longest = names.loc[names["duration_ns"].idxmax(), "short_name"]
-            second = f"The longest operator is {longest}."
-        elif samples:
-            second = f"The plot doesn't show {samples:,} frames of call-stack samples."
-        return f"{text} on the host, with {len(host):,} host events and no device events. {second}"
-    groups = device.groupby(["rank", "device"], dropna=False)
-    idle = [Intervals.window(begin, finish) - occupied(events) for _, events in groups]
-    busy = [100 - 100 * one.length / (finish - begin) for one in idle]
-    where, share = f"{len(busy)} devices", f"between {min(busy):.0f}% and {max(busy):.0f}%"
-    if len(busy) == 1:
-        where, share = "one device", f"{busy[0]:.0f}%"
-    gap = _gap_words(host, idle[0], finish - begin) if len(busy) == 1 else ""
-    longest = device.loc[device["duration_ns"].idxmax()]
-    return (
-        f"{text}, with {len(device):,} events on {where}, busy for {share} of it{gap}. The longest"
-        f" device event is {longest['short_name']} with {duration_text(longest['duration_ns'])}."
+    text = (
+        f"Timeline of {duration_text(finish - begin)} of {what}, with {len(host):,} events on the"
+        f" host and {len(device):,} on devices"
     )
-
-
-def _gap_words(host: pd.DataFrame, idle: Intervals, length: int) -> str:
-    """Describe the device's longest idle time and the host's range at that time. If the gap is
-    short, return an empty string.
-    """
-    lengths = idle.ends - idle.starts
-    longest = lengths.max(initial=0)
-    if longest < _TOLD_GAP * length:
-        return ""
-    start, end = idle.starts[lengths.argmax()], idle.ends[lengths.argmax()]
-    marks = host[host["kind"] == "annotation"]
-    ranges = _outermost(marks[~names_matching(marks, STEP_PATTERN)])
-    first, last = start_and_end(ranges)
-    shared = np.minimum(last, end) - np.maximum(first, start)
-    where = ""
-    if shared.max(initial=0) > longest / 2:
-        where = f", mostly in the range {ranges['short_name'].iloc[int(shared.argmax())]}"
-    return f" and idle for up to {duration_text(longest)} at a time{where}"
+    if not len(device):
+        longest = host.loc[host["duration_ns"].idxmax()] if len(host) else None
+    else:
+        groups = device.groupby(["rank", "device"], dropna=False)
+        busy = [occupied(events).clip(begin, finish).length for _, events in groups]
+        text += f" that are busy for {100 * np.mean(busy) / (finish - begin):.0f}% of it"
+        longest = device.loc[device["duration_ns"].idxmax()]
+    if longest is None:
+        return f"{text}."
+    name, length = longest["short_name"], duration_text(longest["duration_ns"])
+    return f"{text}. The longest event is {name} with {length}."
