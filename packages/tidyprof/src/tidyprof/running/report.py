@@ -18,7 +18,7 @@ ABOUT = "run_rank*.json"
 KEYS = {"rank", "world", "stage", "source", "marks", "backwards", "machine", "all_steps", "needed"}
 """The keys that the metadata file of each rank always contains."""
 
-WINDOW_KEYS = {"steps", "step_ns", "parts_ns", "hooks_ns", "prefill"}
+WINDOW_KEYS = {"steps", "step_ns", "parts_ns", "hooks_ns"}
 """The keys of each period in which steps were timed. Older releases wrote others."""
 
 WINDOWS = ("before", "after")
@@ -48,7 +48,7 @@ LEAST_GROWTH_BYTES, LEAST_GROWTH = 8e6, 0.01
 Allocators grow by a few MB in any program.
 """
 
-PARTS = ("data", "between steps", "forward", "decode", "backward", "optimizer", "other")
+PARTS = ("data", "between steps", "forward", "backward", "optimizer", "other")
 """The parts of a step in the order of the report."""
 
 
@@ -119,7 +119,6 @@ def notes_of(run: Run) -> list[str]:
     """Return the notes about a run that every reader of the report should see."""
     return [
         *_notes(run),
-        *_prefill(run),
         *_drift(run),
         *_validation(run),
         *_growth(run),
@@ -158,16 +157,6 @@ def _what_is_a_step(run: Run) -> str:
 
 def _timed(run: Run) -> int:
     return sum(one[name]["steps"] for one in run.ranks.values() for name in WINDOWS if name in one)
-
-
-def _prefill(run: Run) -> list[str]:
-    """Return a line about prefill calls if a language model generated text."""
-    windows = [about[name] for about in run.ranks.values() for name in WINDOWS if name in about]
-    calls = sum(window["prefill"]["steps"] for window in windows)
-    spent = sum(window["prefill"]["ns"] for window in windows)
-    if not calls:
-        return []
-    return [f"{calls} prefill calls, with whole prompts, take {spent / calls / 1e6:,.4g} ms each."]
 
 
 def _drift(run: Run) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tidyprof_inside.imports import call_after_import
 from tidyprof_inside.job import Job
-from tidyprof_inside.parts import BETWEEN, DECODE, REST, Parts
+from tidyprof_inside.parts import BETWEEN, REST, Parts
 from tidyprof_inside.recorder import DONE, Recorder
 from tidyprof_inside.whose import is_of_program
 
@@ -235,7 +235,7 @@ class Hooks:
                 if self._compiled_call_impl is not None:
                     return self._compiled_call_impl(*args, **kwargs)
                 return self._call_impl(*args, **kwargs)
-            noted = visit(before, self, args, kwargs)
+            noted = visit(before, self)
             try:
                 if self._compiled_call_impl is not None:
                     return self._compiled_call_impl(*args, **kwargs)
@@ -394,9 +394,7 @@ class Hooks:
         if self.replays >= REPLAYS_ALONE and self.is_source(REPLAY):
             self.recorder.event(id(graph), "a graph")
 
-    def before_call(
-        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[str | None, int] | None:
+    def before_call(self, module: Any) -> tuple[str | None, int] | None:
         """Record a call to an outermost module.
 
         Return None if the host stays in the forward pass. If the host enters the forward pass,
@@ -411,8 +409,7 @@ class Hooks:
         if self.recorder.source in ("", MODULE):
             if self.is_source(MODULE):
                 self.recorder.event(id(module), type(module).__name__)
-            part = DECODE if is_one_token(self.torch, args, kwargs) else "forward"
-            before = self.enter(part)
+            before = self.enter("forward")
             self.state.listens = False
             return before, began
         # If an optimizer evaluates the loss several times per step, the host returns to the
@@ -520,16 +517,3 @@ def function_named(name: str) -> tuple[Any, str] | None:
     for attribute in path[len(module_name.split(".")) if module_name in modules else 0 :]:
         owner = getattr(owner, attribute, None)
     return (owner, last) if callable(getattr(owner, last, None)) else None
-
-
-def is_one_token(torch: ModuleType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return True if a model call has one token per sequence, as in a language model's decode
-    phase.
-    """
-    given = kwargs.get("input_ids", args[0] if args else None)
-    # A tensor subclass or a function mode of the program would see the queries below.
-    if type(given) is not torch.Tensor or torch._C._len_torch_function_stack():
-        return False
-    if given.dim() != 2 or given.is_floating_point():
-        return False
-    return bool(given.shape[1] == 1)

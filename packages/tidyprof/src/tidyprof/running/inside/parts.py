@@ -11,9 +11,6 @@ from typing import Any
 SCHEDULER = "/proc/thread-self/schedstat"
 """A Linux file whose second number is the time in ns that a thread has waited for a CPU core."""
 
-DECODE = "decode"
-"""The part for language model calls with one token per sequence."""
-
 BETWEEN = "between steps"
 """The part from an optimizer step to the next module call. A loop without a DataLoader builds its
 batch in this part.

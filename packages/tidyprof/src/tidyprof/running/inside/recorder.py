@@ -24,7 +24,7 @@ from typing import Any
 
 from tidyprof_inside.files import Files, machine, rank_of
 from tidyprof_inside.job import Job, resident_bytes
-from tidyprof_inside.parts import DECODE, REST, Parts
+from tidyprof_inside.parts import REST, Parts
 from tidyprof_inside.steps import Marker
 from tidyprof_inside.whose import is_of_program
 
@@ -259,11 +259,9 @@ class Recorder:
         ]
         lengths = on_gpu or [float(sum(row.values())) for row in self.rows]
         whole = sum(lengths) if closing else whole
-        alike = alike_of([DECODE in row for row in self.rows])
-        longest = LONG_STEP_RATIO * sorted(lengths[step] for step in alike)[len(alike) // 2]
-        usual = [step for step in alike if lengths[step] <= longest]
-        long = [lengths[step] for step in alike if lengths[step] > longest]
-        others = [length for step, length in enumerate(lengths) if step not in alike]
+        longest = LONG_STEP_RATIO * sorted(lengths)[len(lengths) // 2]
+        usual = [step for step, length in enumerate(lengths) if length <= longest]
+        long = [length for length in lengths if length > longest]
         step_ns = (
             whole / len(lengths)
             if len(usual) == len(lengths)
@@ -282,7 +280,6 @@ class Recorder:
                 "total_steps": len(lengths),
                 "of_ns": sum(lengths),
             },
-            "prefill": {"steps": len(others), "ns": sum(others)},
             "hooks_ns": (self.cost_so_far() - self.cost) / len(lengths),
         }
         first = self.all_steps - len(lengths)
@@ -548,16 +545,6 @@ class Recorder:
     def _wait_for_gpu(self) -> None:
         if self._has_gpu():
             self.torch.cuda.synchronize()
-
-
-def alike_of(decodes: Sequence[bool]) -> list[int]:
-    """Return the positions of comparable steps.
-
-    If most steps are decode calls of a language model, only these calls are comparable. Otherwise,
-    all steps are comparable.
-    """
-    is_writing = sum(decodes) > len(decodes) / 2
-    return [step for step, decode in enumerate(decodes) if decode or not is_writing]
 
 
 def mean(values: Sequence[float]) -> float:
