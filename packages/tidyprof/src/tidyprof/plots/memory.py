@@ -9,10 +9,8 @@ import pandas as pd
 from matplotlib import colors as mcolors
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
-from tidyprof.escaping import printable
 from tidyprof.plots import style, viewer
 from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
 from tidyprof.tables.contract import Profile
@@ -29,11 +27,6 @@ Reserved memory comes first because a segment exists before its tensors.
 _NAME_POINTS = style.POINTS
 _AXIS_INCHES = 0.94 * style.WIDTH_INCHES
 """Length of the axis, which is the figure's width without the labels on the left."""
-
-_LONGEST_ENTRY = 40
-"""Maximum number of characters in a legend entry. If a list of phases exceeds this limit, a count
-replaces the list.
-"""
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
@@ -68,7 +61,7 @@ def memory(
     used = {name: look for name, look in LOOKS.items() if (table["name"] == name).any()}
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
-        unnamed = _shade(axes, bands, len(table))
+        _shade(axes, bands, len(table))
         for name, changes in table.groupby("name", sort=False):
             color, dashes = LOOKS[name]
             # The last value extends to the end of the axis.
@@ -79,7 +72,7 @@ def memory(
         axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="change number", ylabel=f"memory, {unit}")
         lines, _ = axes.get_legend_handles_labels()
-        legend_above(axes, [*lines, *unnamed])
+        legend_above(axes, lines)
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
     said = ", the ".join(
         f"{name} reaches {one['max']:,.1f} {unit} and ends at {one['last']:,.1f}"
@@ -113,11 +106,10 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
     ]
 
 
-def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> list[Patch]:
+def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
     """Draw a light background for each phase, a line at its start, and its name if there is room.
 
-    The names of narrow phases are vertical. Some phases have no room for a name. For these phases,
-    the function returns one legend patch per color.
+    The names of narrow phases are vertical. The viewer also shows the names that have no room.
     """
     look: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
     grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]
@@ -129,24 +121,11 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> l
     for shades in (fills, lines):
         axes.add_collection(shades, autolim=False)
     look |= {"va": "top", "ha": "center", "fontsize": _NAME_POINTS, "parse_math": False}
-    unnamed = dict(zip((name for name, *_ in bands), grounds, strict=True))
     for name, first, last in bands:
         inches = (last - first) / changes * _AXIS_INCHES
         if inches > 1.5 * _NAME_POINTS / 72:  # room for at least one line of text
             across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
             axes.text((first + last) / 2, 0.98, name, rotation=90 * across, **look)
-            unnamed.pop(name, None)
-    names: dict[tuple[float, ...], list[str]] = {}
-    for name, ground in unnamed.items():
-        names.setdefault(ground, []).append(name)
-    patches = []
-    for ground, own in names.items():
-        listed = ", ".join(own)
-        if len(own) > 1 and len(listed) > _LONGEST_ENTRY:
-            listed = f"{len(own)} other phases"
-        edge = {"edgecolor": style.MUTED_TEXT, "linewidth": 0.5}
-        patches.append(Patch(facecolor=ground, label=printable(listed, _LONGEST_ENTRY), **edge))
-    return patches
 
 
 def _color(phase: str) -> str:

@@ -39,15 +39,6 @@ JOB = ("startup", "training", "validation", "checkpoints", "recording")
 VALIDATION = 0.1
 """The minimum share of validation in the time after the first step that the report mentions."""
 
-MEMORY = ("Resident memory", "The peak of the GPU's allocator")
-"""The columns after the step number in the memory samples (inside/job.py)."""
-
-LEAST_SAMPLES, GROWTH_PIECES = 12, 4
-LEAST_GROWTH_BYTES, LEAST_GROWTH = 8e6, 0.01
-"""The minimum number of samples, absolute growth and relative growth for a report of memory growth.
-Allocators grow by a few MB in any program.
-"""
-
 PARTS = ("data", "between steps", "forward", "backward", "optimizer", "other")
 """The parts of a step in the order of the report."""
 
@@ -121,7 +112,6 @@ def notes_of(run: Run) -> list[str]:
         *_notes(run),
         *_drift(run),
         *_validation(run),
-        *_growth(run),
         *_weights(run),
     ]
 
@@ -181,50 +171,6 @@ def _validation(run: Run) -> list[str]:
         f"Model calls without gradients, such as a validation, take {share:.0f}% of the time"
         " after the first step. The verdict is about training steps."
     ]
-
-
-def _growth(run: Run) -> list[str]:
-    """Return a line for each kind of memory that grows steadily on some rank."""
-    lines = {}
-    for rank, about in run.ranks.items():
-        samples = np.array(about.get("job", {}).get("memory", ()), dtype=float)
-        for column, name in enumerate(MEMORY, 1):
-            if samples.ndim == 2 and samples.shape[1] > column:
-                growth = steady_growth(samples[:, 0], samples[:, column])
-                if growth:
-                    slope, first, last = (value / 1e6 for value in growth)
-                    where = f" on rank {rank}" if len(run.ranks) > 1 else ""
-                    lines[name] = (
-                        f"{name} grows steadily{where}, by {slope:,.3g} MB per step, to"
-                        f" {last:,.5g} MB from {first:,.5g} MB. Look for tensors or results that"
-                        " the program keeps."
-                    )
-    return [*lines.values()]
-
-
-def steady_growth(steps: np.ndarray, values: np.ndarray) -> tuple[float, float, float] | None:
-    """Return the slope per step, the first value and the last value of a steadily growing quantity.
-    Return None for other quantities.
-
-    The function considers only the last two thirds of the samples. Between consecutive quarters of
-    these samples, the quantity must grow by at least half of the mean growth. Therefore, a single
-    jump doesn't count as growth, for example because of a new cache. The slope is the Theil-Sen
-    estimate.
-    """
-    steps, values = steps[len(steps) // 3 :], values[len(values) // 3 :]
-    if len(steps) < LEAST_SAMPLES:
-        return None
-    pieces = [float(np.median(piece)) for piece in np.array_split(values, GROWTH_PIECES)]
-    rises = np.diff(pieces)
-    whole = pieces[-1] - pieces[0]
-    if whole < max(LEAST_GROWTH_BYTES, LEAST_GROWTH * pieces[0]) or rises.min() < (
-        whole / len(rises) / 2
-    ):
-        return None
-    first, second = np.triu_indices(len(steps), 1)
-    apart = steps[second] > steps[first]
-    slopes = (values[second] - values[first])[apart] / (steps[second] - steps[first])[apart]
-    return float(np.median(slopes)), float(values[0]), float(values[-1])
 
 
 def _weights(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where the job's time goes, how its memory grows, and the type of its weights."""
+"""Where the job's time goes, and the type of its weights."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
-import numpy as np
 import pytest
 
-from tidyprof.running.report import Run, job_of, notes_of, steady_growth
+from tidyprof.running.report import Run, job_of, notes_of
 
 SECOND = 10**9
 
@@ -75,24 +74,14 @@ def _notes(**about: Any) -> str:
     return " ".join(notes_of(Run(Path(), MappingProxyType({0: rank}), (), ())))
 
 
-def test_steady_growth_is_a_note_and_a_jump_is_not() -> None:
-    steps = np.arange(0, 400, 4)
-    leak = [[int(step), 500_000_000 + 200_000 * int(step), 0] for step in steps]
-    assert "0.2 MB per step" in _notes(job={"memory": leak})
-    jump = [[int(step), 500_000_000 + 90_000_000 * (step > 200), 0] for step in steps]
-    assert not _notes(job={"memory": jump})
-    assert steady_growth(steps, np.full(len(steps), 5e8)) is None
-    assert steady_growth(steps[:3], np.array([1e8, 2e8, 3e8])) is None
-
-
 def test_weights_in_float64_are_a_note() -> None:
     assert "float64" in _notes(weights={"float64": 900, "float32": 100})
     assert not _notes(weights={"float32": 900})
 
 
 def test_a_long_validation_is_a_note() -> None:
-    assert "33%" in _notes(job={"training_ns": 20, "validation_ns": 10, "memory": []})
-    assert not _notes(job={"training_ns": 200, "validation_ns": 10, "memory": []})
+    assert "33%" in _notes(job={"training_ns": 20, "validation_ns": 10})
+    assert not _notes(job={"training_ns": 200, "validation_ns": 10})
 
 
 def test_a_timeout_of_the_program_passes_through_the_measurement_of_memory(

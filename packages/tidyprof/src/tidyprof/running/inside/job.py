@@ -1,4 +1,4 @@
-"""Measure the time in each part of a job, and the memory use over time."""
+"""Measure the time in each part of a job, and the memory use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from typing import Any
 from tidyprof_inside.whose import is_of_program
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-SAMPLES = 512
-"""The maximum number of memory samples. Beyond this number, every second sample is deleted, and
-later samples are taken half as often.
-"""
 
 SAMPLE_NS = 10_000_000
 """The minimum time between two samples, because a sample takes 6 to 20 µs."""
@@ -35,7 +30,7 @@ def resident_bytes() -> int:
 
 
 class Job:
-    """The time in ns that a job spends in each part, and samples of the job's memory use.
+    """The time in ns that a job spends in each part, and the job's memory use.
 
     - startup: the time from the launch to the end of the first step.
     - training: the time in all later steps, excluding the parts below.
@@ -50,10 +45,7 @@ class Job:
         self.launched_ns = launched_ns
         self.memory: dict[str, int] = {}
         """The resident memory and the GPU allocator's peak at the last sample, in bytes."""
-        self.samples: list[list[int]] = []
-        """The step number, resident memory and GPU allocator peak of each sample."""
-        self.next_sample = self.next_kept = 0
-        self.between = SAMPLE_NS
+        self.next_sample = 0
         self.training = self.validation = self.recording = self.checkpoints = self.startup = 0
         self.steps = self.validated_steps = 0
         self.interval = launched_ns
@@ -104,7 +96,7 @@ class Job:
             self.since = now
 
     def sample(self, gpu_peak_bytes: Callable[[], int | None]) -> None:
-        """Add a memory sample if one is due."""
+        """Read the memory use if the last sample is old enough."""
         now = time.time_ns()
         if now < self.next_sample:
             return
@@ -113,15 +105,9 @@ class Job:
         self.memory = {"resident_bytes": resident_bytes()}
         if peak is not None:
             self.memory["gpu_peak_bytes"] = peak
-        if now >= self.next_kept:
-            self.samples.append([self.steps, *self.memory.values()])
-            self.next_kept = now + self.between
-        if len(self.samples) > SAMPLES:
-            del self.samples[1::2]
-            self.between *= 2
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all parts in ns, the number of steps, and the samples.
+        """Return all parts in ns and the number of steps.
 
         If most steps call a module without gradients, such as a teacher model, these calls count as
         training.
@@ -136,5 +122,4 @@ class Job:
             "checkpoints_ns": self.checkpoints,
             "recording_ns": self.recording,
             "steps": self.steps,
-            "memory": self.samples,
         }
