@@ -18,7 +18,7 @@ ABOUT = "run_rank*.json"
 KEYS = {"rank", "world", "stage", "source", "marks", "backwards", "machine", "all_steps", "needed"}
 """The keys that the metadata file of each rank always contains."""
 
-WINDOW_KEYS = {"steps", "step_ns", "parts_ns", "hooks_ns"}
+WINDOW_KEYS = {"steps", "step_ns", "parts_ns"}
 """The keys of each period in which steps were timed. Older releases wrote others."""
 
 WINDOWS = ("before", "after")
@@ -26,12 +26,6 @@ WINDOWS = ("before", "after")
 
 DRIFT = 0.15
 """The minimum relative change of step times after the trace that the report mentions."""
-
-INDIRECT = 1.6
-"""The ratio of the hooks' overhead to the time that they measure. The ratio exceeds 1 because the
-hooks evict the program's data from the CPU caches. The value is the median of eight ratios (1.1 to
-2.0) from two runs of benchmarks/bench_hooks.py with 3 to 300 modules on two cores (November 2026).
-"""
 
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
 """The parts of a job that the hooks measure (inside/job.py). The remaining time is the shutdown."""
@@ -120,7 +114,7 @@ def details_of(run: Run) -> list[str]:
     """Return lines about the definition of a step, the host time by part, and the overhead."""
     shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
     parts = [f"The host's time without the profiler: {shares}."] if shares else []
-    return [_what_is_a_step(run), *parts, _cost(run)]
+    return [_what_is_a_step(run), *parts, *_cost(run)]
 
 
 def times_of(run: Run) -> str:
@@ -211,14 +205,10 @@ def _notes(run: Run) -> Iterable[str]:
         )
 
 
-def _cost(run: Run) -> str:
-    """Return a sentence about the overhead of the hooks, based on their measurements."""
-    windows = [about.get("before") or about.get("after") for about in run.ranks.values()]
-    shares = [INDIRECT * window["hooks_ns"] / window["step_ns"] for window in windows if window]
+def _cost(run: Run) -> list[str]:
+    """Return a line about the time that the hooks needed to write the trace."""
     writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
-    share = f"{100 * max(shares):.2g}% of a step" if shares else "an unknown share of a step"
-    once = f" Writing the trace took {max(writing) / 1e9:,.2g} s once." if writing else ""
-    return f"The hooks take {share}.{once}"
+    return [f"Writing the trace took {max(writing) / 1e9:,.2g} s once."] if writing else []
 
 
 def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:

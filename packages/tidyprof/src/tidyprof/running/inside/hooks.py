@@ -53,34 +53,16 @@ SAVES = {
 LISTENING = (REST, BETWEEN, "optimizer")
 """The parts in which the hooks must observe the next module call."""
 
-BATCHES, CALLS = 10, 30
-"""The number of batches, and the number of calls per batch, for measuring the overhead of a
-wrapper.
-"""
-
 
 class State:
-    """The state of the wrapper around module calls.
-
-    - listens: whether the hooks must observe the next module call.
-    - passed: the number of calls that the hooks didn't observe.
+    """The state of the wrapper around module calls. `listens` is True if the hooks must observe the
+    next module call.
     """
 
-    __slots__ = ("listens", "passed")
+    __slots__ = ("listens",)
 
     def __init__(self) -> None:
-        self.listens, self.passed = True, 0
-
-
-class Nothing:
-    """A dummy module for measuring the overhead of a call. A real module isn't suitable, because
-    the program may have hooks in all modules.
-    """
-
-    _compiled_call_impl = None
-
-    def _call_impl(self) -> None:
-        """Do nothing."""
+        self.listens = True
 
 
 class Hooks:
@@ -96,16 +78,14 @@ class Hooks:
         self.is_mark_found = not asked["mark"]
         self.before_step: str | None = None
         self.state = State()
-        self.visits = self.spent_ns = 0
         self.call_module = torch.nn.Module.__call__
-        self.wrapper_ns: tuple[float, float] | None = None
         self.renew()
 
     def renew(self) -> None:
         """Discard all previous measurements."""
         self.job = Job(self.asked.get("launched_ns") or time.time_ns())
         self.parts = Parts(self.torch)
-        self.recorder = Recorder(self.torch, self.asked, self.parts, self.job, self.cost_so_far)
+        self.recorder = Recorder(self.torch, self.asked, self.parts, self.job)
         self.state.listens = True
         self.replays = 0
 
@@ -231,7 +211,6 @@ class Hooks:
             if is_compiling():
                 return original(self, *args, **kwargs)
             if not state.listens:
-                state.passed += 1
                 if self._compiled_call_impl is not None:
                     return self._compiled_call_impl(*args, **kwargs)
                 return self._call_impl(*args, **kwargs)
@@ -255,7 +234,6 @@ class Hooks:
         """
         if self.is_off:
             return None
-        began = time.perf_counter_ns()
         try:
             return work(*args)
         except BaseException as error:
@@ -263,9 +241,6 @@ class Hooks:
             if is_of_program(error):
                 raise
             return None
-        finally:
-            self.visits += 1
-            self.spent_ns += time.perf_counter_ns() - began
 
     def give_up(self, error: BaseException) -> None:
         """Stop all hooks and the profiler, and print the reason."""
@@ -277,35 +252,6 @@ class Hooks:
             self.recorder.drop_trace()
         with contextlib.suppress(Exception):  # standard error may be closed
             print(f"tidyprof run: hooks are off{reason}", file=sys.stderr)
-
-    def cost_so_far(self) -> float:
-        """Return the time that all hooks have taken so far, in ns.
-
-        The result includes the time in the hooks, the wrapper overhead of each visit, and the
-        wrapper overhead of each module call that the hooks didn't observe.
-        """
-        if self.wrapper_ns is None:
-            self.wrapper_ns = self.visit_cost(), self.call_cost()
-        visit_ns, call_ns = self.wrapper_ns
-        return self.spent_ns + self.visits * visit_ns + self.state.passed * call_ns
-
-    def visit_cost(self) -> float:
-        """Measure the overhead of calling `visit` in ns, without the work of the hook."""
-        spent, visits = self.spent_ns, self.visits
-        whole = shortest(lambda: self.visit(int))
-        work = (self.spent_ns - spent) / (self.visits - visits)
-        self.spent_ns, self.visits = spent, visits
-        return max(0, whole - work)
-
-    def call_cost(self) -> float:
-        """Measure the overhead that the hooks add to a module call, in ns."""
-        listens, passed = self.state.listens, self.state.passed
-        self.state.listens = False
-        original = getattr(self.call_module, "__wrapped__", self.call_module)
-        nothing = Nothing()
-        cost = shortest(lambda: self.call_module(nothing)) - shortest(lambda: original(nothing))
-        self.state.listens, self.state.passed = listens, passed
-        return max(0, cost)
 
     def close(self) -> None:
         """Save the results when the program ends."""
@@ -465,17 +411,6 @@ class Hooks:
         if owner_and_name is not None:
             self.is_mark_found = True
             self.wrap(*owner_and_name, self.marked)
-
-
-def shortest(work: Callable[[], Any]) -> float:
-    """Return the mean time of a function call in ns, based on the fastest batch of calls."""
-    lengths = []
-    for _ in range(BATCHES):
-        began = time.perf_counter_ns()
-        for _ in range(CALLS):
-            work()
-        lengths.append(time.perf_counter_ns() - began)
-    return min(lengths) / CALLS
 
 
 def leave_uncompiled(

@@ -88,11 +88,9 @@ class Recorder:
         asked: dict[str, Any],
         parts: Parts,
         job: Job,
-        cost_so_far: Callable[[], float],
     ) -> None:
-        """Start the warm-up. `asked` contains the options. For `cost_so_far`, see Hooks."""
+        """Start the warm-up. `asked` contains the options."""
         self.torch, self.asked, self.parts, self.job = torch, asked, parts, job
-        self.cost_so_far = cost_so_far
         self.files: Files | None = None
         self.notes: list[str] = []
         self.weights: dict[str, int] = {}
@@ -120,7 +118,6 @@ class Recorder:
         self.saved = 0.0
         self.rows: list[dict[str, Any]] = []
         self.memory: list[dict[str, int]] = []
-        self.cost = 0.0
         self.moments: list[Any] = []
         self.unjudged: list[float] = []
         self.about: dict[str, Any] = {}
@@ -216,7 +213,6 @@ class Recorder:
     def _begin_timing(self, stage: str) -> None:
         self._wait_for_gpu()
         self.stage, self.rows, self.moments, self.memory = stage, [], [], []
-        self.cost = self.cost_so_far()
         self._note_moment()
         self.parts.take()
         self.begun = time.perf_counter()
@@ -280,7 +276,6 @@ class Recorder:
                 "total_steps": len(lengths),
                 "of_ns": sum(lengths),
             },
-            "hooks_ns": (self.cost_so_far() - self.cost) / len(lengths),
         }
         first = self.all_steps - len(lengths)
         lines = [{"step_on_gpu": length / 1e9} for length in on_gpu]
