@@ -26,7 +26,7 @@ from proflab.recordings import (
     load_manifest,
     problem,
 )
-from tidyprof.atomic_write import scratch_folder
+from tidyprof.atomic_write import whole_file
 from tidyprof.standard_streams import tell
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "recordings"
@@ -71,11 +71,9 @@ def bring(file: RecordedFile, folder: Path, given: Path | None) -> str | None:
 
 def _copy(file: RecordedFile, folder: Path, given: Path) -> None:
     target = folder / file.path
-    folder.mkdir(parents=True, exist_ok=True)
-    with scratch_folder(folder) as scratch:
-        shutil.copyfile(given / file.path, scratch / target.name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (scratch / target.name).replace(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(target) as partial:
+        shutil.copyfile(given / file.path, partial)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -28,7 +29,6 @@ from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
 from cifar_train.ranks import Launch, discover, gather, join, leave, pick_device
 from cifar_train.schedule import ProfileSchedule
-from tidyprof.atomic_write import locked
 from tidyprof.errors import UserError
 
 LOCK = ".running"
@@ -132,9 +132,9 @@ def _run_folder(wanted: Path | None, launch: Launch) -> Iterator[Path]:
         yield folder
         return
     try:
-        with locked(folder / LOCK):
+        with FileLock(folder / LOCK, blocking=False):
             yield folder
-    except BlockingIOError as error:
+    except Timeout as error:
         raise UserError(f"another run is using {folder}. Pass a different --run-dir.") from error
 
 

@@ -239,13 +239,14 @@ def test_a_run_leaves_its_settings_steps_and_summary(quick):
     assert {path.name for path in result.folder.iterdir()} == {
         "config.json",
         "metrics_rank0_of_1.jsonl",
+        LOCK,
     }
 
 
 HOLD = """
-import pathlib, sys
-from tidyprof.atomic_write import locked
-with locked(pathlib.Path(sys.argv[1])):
+import sys
+from filelock import FileLock
+with FileLock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
