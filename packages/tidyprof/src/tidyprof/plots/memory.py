@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.textpath import TextPath
 
-from tidyprof.plots import style, viewer
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
 from tidyprof.tables.contract import Profile
 
@@ -58,7 +58,6 @@ def memory(
     largest = table["value"].max()
     unit, size = next((unit for unit in UNITS if largest >= unit[1]), UNITS[-1])
     bands = [] if phases is None else _bands(table, phases)
-    used = {name: look for name, look in LOOKS.items() if (table["name"] == name).any()}
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
         _shade(axes, bands, len(table))
@@ -80,14 +79,6 @@ def memory(
     )
     shaded = f", shaded in this order: {', '.join(name for name, *_ in bands)}" if bands else ""
     figure.alternative_text = f"Memory steps over {len(table):,} changes{shaded}. The {said}."
-    figure.closer = viewer.curve(
-        table.assign(look=table["name"].map([*used].index)),
-        [(*band, _color(band[0])) for band in bands],
-        [(name, color, "dashed" * (dashes == "--")) for name, (color, dashes) in used.items()],
-        origin=str(profile.origin),
-        title=title,
-        axis="Horizontal axis: change number",
-    )
     return figure
 
 
@@ -109,7 +100,7 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
     """Draw a light background for each phase, a line at its start, and its name if there is room.
 
-    The names of narrow phases are vertical. The viewer also shows the names that have no room.
+    The names of narrow phases are vertical. Names that have no room are left out.
     """
     look: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
     grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]

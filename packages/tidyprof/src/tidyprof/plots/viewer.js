@@ -6,7 +6,6 @@
   const FONT = "12px system-ui, 'DejaVu Sans', sans-serif";
   const AXIS = 34; // pixels above the rows, for the position of the view in the whole, and for the ticks
   const LABEL = 17; // height of a lane's name above its bars
-  const CURVE = 260; // height of a curve
   const NARROW = 2; // pixels: narrower bars are drawn together, as high as the share of time that they fill
   const NEAR = 5; // pixels around the pointer for finding a narrow bar
   const UNITS = { ns: [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]], bytes: [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["bytes", 1]] };
@@ -143,34 +142,6 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     };
   }
 
-  function curveItems(data) {
-    const start = summed(data.start);
-    const value = new Array(start.length), change = new Array(start.length);
-    const last = {};
-    data.value.forEach((delta, place) => {
-      const line = data.look[place];
-      change[place] = line in last ? delta : null;
-      value[place] = last[line] = (last[line] || 0) + delta;
-    });
-    const time = data.time && summed(data.time);
-    return {
-      count: start.length, start, value, length: start.map(() => 1), row: data.look, look: data.look,
-      name: (place) => data.looks[data.look[place]][0],
-      whole: () => "",
-      facts(place) {
-        const delta = change[place];
-        const facts = [amount(value[place], data.unit)];
-        if (delta !== null) facts.push(`${delta < 0 ? "−" : "+"}${amount(Math.abs(delta), data.unit)} ${data.left ? "since the previous one shown" : "by this change"}`);
-        facts.push(`change ${whole(start[place] + 1)} of ${whole(data.span)}`);
-        if (time) facts.push(`${amount(time[place], "ns")} after the first`);
-        const band = data.bands.find(([, from, to]) => from <= start[place] && start[place] < to);
-        if (band) facts.push(`part of ${band[0]}`);
-        return facts;
-      },
-      lane: () => "",
-    };
-  }
-
   function connect(box) {
     const text = box.querySelector("script").textContent;
     box.dataset.ready = "1";
@@ -194,13 +165,12 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
   }
 
   function open(box, data) {
-    const curve = data.kind === "curve";
-    const items = curve ? curveItems(data) : boxItems(data);
+    const items = boxItems(data);
     const panel = make("div", "tv-panel");
     const title = data.title || box.parentElement.querySelector("h2")?.textContent || "Viewer";
     panel.dataset.lmSuppressShortcuts = "true"; // otherwise, JupyterLab would handle the keys
     const bar = make("div", "tv-bar");
-    const stage = make("div", curve ? "tv-stage" : "tv-stage tv-rows");
+    const stage = make("div", "tv-stage tv-rows");
     const canvas = make("canvas");
     const legend = make("div", "tv-legend");
     const said = make("div", "tv-said");
@@ -222,15 +192,13 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     let width = 0, height = 0, dark = false;
     const tops = [];
     const [laneHeight, gap] = data.deep ? [20, 0] : [22, 5];
-    if (!curve) {
-      let y = AXIS;
-      data.lanes.forEach((label) => {
-        y += label ? LABEL : 0;
-        tops.push(y);
-        y += laneHeight + gap;
-      });
-      height = y + 2;
-    } else height = AXIS + CURVE;
+    let y = AXIS;
+    data.lanes.forEach((label) => {
+      y += label ? LABEL : 0;
+      tops.push(y);
+      y += laneHeight + gap;
+    });
+    height = y + 2;
     const pixel = (value) => ((value - from) / (to - from)) * width;
     const valueAt = (x) => from + (x / width) * (to - from);
 
@@ -251,7 +219,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const middleOf = (place) => items.start[place] + items.length[place] / 2;
     const seen = (place) => items.start[place] <= to && items.start[place] + items.length[place] >= from;
     function fill(place) {
-      const room = items.length[place] * (curve ? 10 : 0.35) || least;
+      const room = items.length[place] * 0.35 || least;
       view(items.start[place] - room, items.start[place] + items.length[place] + room);
     }
 
@@ -260,7 +228,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       chosen = place;
       hovered = -1;
       tell(place, byKey);
-      if (place >= 0 && !curve) {
+      if (place >= 0) {
         const top = tops[items.row[place]];
         stage.scrollTop = within(stage.scrollTop, top + laneHeight + gap - stage.clientHeight, top - LABEL - AXIS);
       }
@@ -312,18 +280,17 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function tell(place, byKey) {
       said.setAttribute("aria-live", byKey ? "polite" : "off");
       if (place < 0) {
-        said.replaceChildren(make("div", "", curve
-          ? "Point at or touch the curve, or press n, to see the value after each change."
-          : `Point at or touch one of the ${whole(items.count)} ${data.things}, or press n, to see its name and length.`));
+        said.replaceChildren(make("div", "",
+          `Point at or touch one of the ${whole(items.count)} ${data.things}, or press n, to see its name and length.`));
         return;
       }
       const name = make("div", "tv-name", items.name(place));
       const facts = make("div", "", items.facts(place).join(" · "));
       said.replaceChildren(name, facts);
-      if (!curve) {
+      if (!data.deep) {
         const own = perRow[items.row[place]];
         const lane = items.lane(place);
-        if (!data.deep) said.append(make("div", "", `number ${whole(own.indexOf(place) + 1)} of ${whole(own.length)}${lane ? ` in the lane “${lane}”` : " in its row"}`));
+        said.append(make("div", "", `number ${whole(own.indexOf(place) + 1)} of ${whole(own.length)}${lane ? ` in the lane “${lane}”` : " in its row"}`));
       }
       const full = items.whole(place);
       if (full) said.append(make("div", "tv-whole", full));
@@ -338,7 +305,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       width = stage.clientWidth;
       if (!width || panel.hidden) return;
       dark = luminance(getComputedStyle(box).color) > 0.4; // light text means a dark page
-      const [ground, ink, muted, grid] = GROUNDS[dark ? "dark" : "light"];
+      const [ground, ink, , grid] = GROUNDS[dark ? "dark" : "light"];
       panel.classList.toggle("tv-dark", dark);
       panel.style.background = ground;
       panel.style.color = ink;
@@ -355,9 +322,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.fillRect(0, 0, width, height);
       pen.font = FONT;
       pen.textBaseline = "middle";
-      drawAxis(pen, ink, muted, grid);
-      if (curve) drawCurve(pen, ground, ink, muted, grid);
-      else drawRows(pen, ground, ink, muted);
+      drawAxis(pen, ink, grid);
+      drawRows(pen, ground, ink);
       if (stage.scrollTop > 0) { // the axis stays above the rows
         pen.save();
         pen.beginPath();
@@ -366,7 +332,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         pen.fillStyle = ground;
         pen.fillRect(0, stage.scrollTop, width, AXIS);
         pen.translate(0, stage.scrollTop);
-        drawAxis(pen, ink, muted, grid);
+        drawAxis(pen, ink, grid);
         pen.restore();
       }
       drawLegend();
@@ -377,14 +343,14 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         button.style.opacity = off ? 0.55 : 1;
       }
     }
-    function drawAxis(pen, ink, muted, grid) {
+    function drawAxis(pen, ink, grid) {
       pen.fillStyle = grid;
       pen.fillRect(0, 2, width, 6);
       pen.fillStyle = dark ? "#56b4e9" : "#0072b2";
       const [left, size] = [(from / data.span) * width, Math.max(6, ((to - from) / data.span) * width)];
       pen.fillRect(Math.min(left, width - size), 2, size, 6);
       let free = 0;
-      for (const [value, label, unit] of ticks(from, to, width, curve ? "" : data.unit)) {
+      for (const [value, label, unit] of ticks(from, to, width, data.unit)) {
         const x = pixel(value);
         pen.fillStyle = grid;
         pen.fillRect(Math.round(x), AXIS - 6, 1, height);
@@ -418,7 +384,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       if (!patterns.has(look)) patterns.set(look, hatch(pen, kind, color, "#1a1a1a"));
       return patterns.get(look);
     }
-    function drawRows(pen, ground, ink, muted) {
+    function drawRows(pen, ground, ink) {
       data.lanes.forEach((label, row) => {
         const top = tops[row];
         if (label) {
@@ -483,94 +449,18 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.lineTo(x + 5, y - 9);
       pen.fill();
     }
-    const lineColor = (color) => (dark && luminance(color) < 0.17 ? "#56b4e9" : color); // blue is too dark on a dark page
-    let lowest = 0, highest = 1;
-    const across0 = (value) => height - 4 - ((value - lowest) / (highest - lowest)) * (CURVE - 26);
-    // The values of a line, from the last one before the view to the end of the view.
-    function visible(own) {
-      const first = Math.max(0, own.findIndex((place) => items.start[place] > from) - 1);
-      const begin = items.start[own[first]] > from && first === 0 ? 0 : first;
-      const shown = own.slice(own.findIndex((place) => items.start[place] > from) < 0 ? own.length - 1 : begin);
-      const end = shown.findIndex((place) => items.start[place] > to);
-      return end < 0 ? shown : shown.slice(0, end);
-    }
-    function drawCurve(pen, ground, ink, muted, grid) {
-      const lines = perRow.map((own, row) => [row, visible(own || [])]).filter(([, own]) => own.length);
-      const values = lines.flatMap(([, own]) => own.map((place) => items.value[place]));
-      const all = to - from >= data.span;
-      lowest = all ? 0 : values.reduce((one, other) => Math.min(one, other), Infinity);
-      highest = values.reduce((one, other) => Math.max(one, other), -Infinity);
-      if (!all && lowest > 0) lowest = Math.max(0, lowest - 0.08 * (highest - lowest || highest));
-      if (highest <= lowest) highest = lowest + 1;
-      for (const [name, first, last, color] of data.bands) {
-        const left = Math.max(0, pixel(first)), right = Math.min(width, pixel(last));
-        if (right <= left) continue;
-        pen.globalAlpha = 0.22;
-        pen.fillStyle = color;
-        pen.fillRect(left, AXIS, right - left, CURVE);
-        pen.globalAlpha = 1;
-        pen.fillStyle = ink;
-        if (pen.measureText(name).width < right - left - 6) pen.fillText(name, left + 4, AXIS + 9);
-      }
-      const heights = ticks(lowest, highest, (CURVE * 110) / 50, data.unit);
-      for (const [value] of heights) {
-        const y = across0(value);
-        pen.fillStyle = grid;
-        pen.fillRect(0, Math.round(y), width, 1);
-      }
-      for (const [row, own] of lines) {
-        const [, color, dashes] = data.looks[row];
-        pen.strokeStyle = lineColor(color);
-        pen.lineWidth = 2;
-        pen.setLineDash(dashes ? [6, 4] : []);
-        pen.beginPath();
-        own.forEach((place, number) => {
-          const y = across0(items.value[place]);
-          if (number) pen.lineTo(pixel(items.start[place]), across0(items.value[own[number - 1]]));
-          if (number) pen.lineTo(pixel(items.start[place]), y);
-          else pen.moveTo(pixel(items.start[place]), y);
-        });
-        pen.lineTo(width, across0(items.value[own.at(-1)]));
-        pen.stroke();
-        pen.setLineDash([]);
-      }
-      for (const [value, label, unit] of heights) {
-        const y = across0(value) - 8, words = `${label} ${unit}`;
-        pen.globalAlpha = 0.8;
-        pen.fillStyle = ground;
-        pen.fillRect(0, y - 7, pen.measureText(words).width + 6, 14);
-        pen.globalAlpha = 1;
-        pen.fillStyle = ink;
-        pen.fillText(words, 3, y);
-      }
-      for (const place of [hovered, chosen]) {
-        if (place < 0 || !seen(place)) continue;
-        const [x, y] = [pixel(items.start[place]), across0(items.value[place])];
-        pen.fillStyle = muted;
-        pen.fillRect(x, AXIS, 1, CURVE);
-        pen.fillStyle = ink;
-        pen.strokeStyle = ground;
-        pen.lineWidth = 2;
-        pen.beginPath();
-        pen.arc(x, y, 5, 0, 7);
-        pen.fill();
-        pen.stroke();
-      }
-    }
-
     // --- pointer
     function at(event) {
       const frame = canvas.getBoundingClientRect();
       const x = event.clientX - frame.left, y = event.clientY - frame.top;
-      if (x > width || (!curve && y < stage.scrollTop + AXIS)) return -1;
+      if (x > width || y < stage.scrollTop + AXIS) return -1;
       let best = -1, nearestBy = Infinity;
-      const rows = curve ? perRow.map((_, row) => row) : data.lanes.map((_, row) => row).filter((row) => y >= tops[row] && y < tops[row] + laneHeight + gap);
+      const rows = data.lanes.map((_, row) => row).filter((row) => y >= tops[row] && y < tops[row] + laneHeight + gap);
       for (const row of rows) {
         for (const place of perRow[row] || []) {
           const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
-          let away = Math.max(left - x, x - right, 0);
-          if (curve) away = left <= x ? x - left + Math.abs(across0(items.value[place]) - y) * 1e-3 : Infinity;
-          else if (away > NEAR) continue;
+          const away = Math.max(left - x, x - right, 0);
+          if (away > NEAR) continue;
           // At equal distance, choose the shorter one: the user can point at the longer one somewhere else.
           if (away < nearestBy || (away === nearestBy && items.length[place] < items.length[best])) [best, nearestBy] = [place, away];
         }
@@ -667,17 +557,15 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       buttons[label] = button;
       bar.append(button);
     }
-    if (!curve) {
-      const search = make("input");
-      search.type = "search";
-      search.placeholder = "Find a name";
-      search.setAttribute("aria-label", "Find a name. Press Enter for the next one.");
-      search.addEventListener("keydown", (event) => {
-        if (event.key === "Enter") (event.preventDefault(), find(search.value));
-        event.stopPropagation();
-      });
-      bar.append(search);
-    }
+    const search = make("input");
+    search.type = "search";
+    search.placeholder = "Find a name";
+    search.setAttribute("aria-label", "Find a name. Press Enter for the next one.");
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") (event.preventDefault(), find(search.value));
+      event.stopPropagation();
+    });
+    bar.append(search);
 
     // --- legend and notes
     const swatches = data.looks.map(([label]) => {
@@ -690,18 +578,17 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       return swatch.getContext("2d");
     });
     function drawLegend() {
-      data.looks.forEach(([, color, kind], look) => {
+      data.looks.forEach((_, look) => {
         const pen = swatches[look];
         pen.clearRect(0, 0, 44, 28);
-        pen.fillStyle = curve ? lineColor(color) : paint(pen, look);
-        if (curve) (kind ? [0, 16, 32] : [0]).forEach((x) => pen.fillRect(x, 11, kind ? 11 : 44, 5));
-        else pen.fillRect(0, 0, 44, 28);
+        pen.fillStyle = paint(pen, look);
+        pen.fillRect(0, 0, 44, 28);
       });
     }
-    const of = curve ? "" : data.deep ? " of each row" : " of each lane";
+    const of = data.deep ? " of each row" : " of each lane";
     const left = data.left ? `To limit the size of the page, the smallest ${data.things}${of} are left out `
       + `(${whole(data.left)} of ${whole(data.left + items.count)}). ` : "";
-    const low = curve ? "" : " If bars are narrower than two pixels, their height shows the share that they fill.";
+    const low = " If bars are narrower than two pixels, their height shows the share that they fill.";
     note.append(make("div", "", `${left}${data.axis}.${low} To zoom, use Ctrl and the mouse wheel, two fingers, or + and −. To move, drag or use the arrow keys.`), make("div", "", data.origin));
 
     panel.append(bar, stage, legend, said, note);

@@ -31,9 +31,6 @@ MAX_EVENTS = 24_000
 LONGEST_NAME = 400
 """Maximum number of characters in a name. If a name exceeds this length, its middle is left out."""
 
-MAX_BANDS = 2_000
-"""Maximum number of shaded phases behind a curve."""
-
 _TEXTS = ("operator", "part")
 """Columns with strings that many events share. The strings may be empty."""
 
@@ -75,7 +72,7 @@ def boxes(
         return {**columns, "lanes": named}
 
     named_looks = [(name, *look) for name, look in looks.items()]
-    fixed = {"kind": "boxes", "span": int(span), **_facts(origin, title, named_looks), **words}
+    fixed = {"span": int(span), **_facts(origin, title, named_looks), **words}
     return _bounded(fixed, encoded, len(table), sum(counts))
 
 
@@ -97,53 +94,6 @@ def _lane(label: str, shown: int, total: int) -> str:
     if shown == total or not label:
         return _text(label)
     return f"{_text(label)}: the longest {shown:,} of {total:,}"
-
-
-def curve(
-    table: pd.DataFrame,
-    bands: Sequence[tuple[str, int, int, str]],
-    looks: Sequence[tuple[str, str, str]],
-    *,
-    origin: str,
-    title: str | None,
-    axis: str,
-) -> str:
-    """Return the viewer's data for a stepped memory curve.
-
-    - table: the changes in order, with `look`, `value` (in bytes) and `time_ns`.
-    - bands: the name of each phase, the number of its first change, the number after its last
-      change, and its color.
-
-    If there are too many changes, only the largest changes are kept. If there are too many bands,
-    only the longest bands are kept.
-    """
-    value = table["value"].to_numpy(np.int64)
-    look = table["look"].to_numpy()
-    jump = np.abs(_differences(value, look))
-    order = np.argsort(-jump, kind="stable")
-
-    def encoded(kept: int) -> dict[str, Any]:
-        chosen = np.sort(order[:kept])
-        return {
-            "start": _deltas(chosen),
-            "look": look[chosen].tolist(),
-            "value": _differences(value[chosen], look[chosen]).tolist(),
-            "time": _deltas(table["time_ns"].to_numpy()[chosen] - table["time_ns"].iloc[0]),
-        }
-
-    if len(bands) > MAX_BANDS:
-        axis += f"; only the longest {MAX_BANDS:,} of {len(bands):,} phases are shaded"
-        bands = sorted(bands, key=lambda band: band[1] - band[2])[:MAX_BANDS]
-    fixed = {
-        "kind": "curve",
-        "unit": "bytes",
-        "span": len(table),
-        "bands": [(_text(name), *rest) for name, *rest in bands],
-        "axis": axis,
-        "things": "changes",
-        **_facts(origin, title, looks),
-    }
-    return _bounded(fixed, encoded, len(table), len(table))
 
 
 def panel(data: str) -> str:
@@ -233,10 +183,3 @@ def _runs(values: np.ndarray) -> list[int] | dict[str, list[int]]:
 
 def _deltas(values: np.ndarray) -> list[int]:
     return np.diff(values, prepend=0).tolist()
-
-
-def _differences(values: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Subtract the previous value in its group from each value. The first value in a group isn't
-    changed.
-    """
-    return values - pd.Series(values).groupby(group).shift(fill_value=0).to_numpy()

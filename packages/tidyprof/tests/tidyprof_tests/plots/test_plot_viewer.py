@@ -9,8 +9,6 @@ from typing import Any
 
 from tidyprof import plots
 from tidyprof_tests.analyses.test_analyses import event, host_step, profile_of
-from tidyprof_tests.plots.test_plot_counters import profile_of as counted
-from tidyprof_tests.plots.test_plot_memory import history, phases
 
 HOSTILE = (
     "</script><script>window.broken=1</script><img src=x onerror=alert(1)> & \" ' \x1b\u202e\u2028"
@@ -91,13 +89,3 @@ def test_no_name_becomes_a_part_of_the_page() -> None:
         assert text.isprintable()
         assert text.startswith("</script><script>window.broken=1")
     assert shown.count("<script") == shown.count("</script>") == 2
-
-
-def test_memory_is_told_change_by_change_with_its_phase() -> None:
-    mebibyte = 2**20
-    data = data_of(plots.memory(counted(*history()), phases=phases(), title="Two tensors"))
-    assert [name for name, *_ in data["looks"]] == ["reserved memory", "requested memory"]
-    assert (data["start"], data["look"]) == ([0, 1, 2, 3], [0, 1, 1, 1])
-    assert data["value"] == [20 * mebibyte, 8 * mebibyte, 4 * mebibyte, -8 * mebibyte]
-    assert [band[:3] for band in data["bands"]] == [["forward", 0, 3], ["backward", 3, 4]]
-    assert (data["span"], data["left"]) == (4, 0)
