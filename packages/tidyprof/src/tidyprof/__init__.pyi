@@ -35,7 +35,7 @@ from tidyprof.analyses.hang import find_missing_ranks
 from tidyprof.errors import ProfileReadError
 from tidyprof.export.chrome_trace import write_chrome_trace
 from tidyprof.names.short_names import category, short_name
-from tidyprof.parallel import MapProfilesError, map_profiles
+from tidyprof.parallel import map_profiles
 from tidyprof.readers.assembly import read_assembly
 from tidyprof.readers.flight_recorder.reader import read_flight_recorder
 from tidyprof.readers.memory_snapshot.reader import read_memory_snapshot
@@ -68,7 +68,6 @@ __all__ = [
     "DeviceTime",
     "Diagnosis",
     "Intervals",
-    "MapProfilesError",
     "Origin",
     "Profile",
     "ProfileReadError",

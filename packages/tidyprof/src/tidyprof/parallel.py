@@ -7,9 +7,7 @@ and kept, so only a few files are in memory at a time.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
@@ -19,7 +17,6 @@ from concurrent.futures import (
     as_completed,
 )
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from os import PathLike
@@ -50,24 +47,6 @@ ENDED = "a process ended while reading this or another file"
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
-class MapProfilesError(ProfileReadError):
-    """An error in one of many files, which couldn't be read or reduced. The message names the file.
-
-    The error has the same parts as a ProfileReadError.
-    """
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """The result for one file, which is either a table or the reason why there is no table.
-
-    The result is a plain value, so any executor can transfer it.
-    """
-
-    table: pd.DataFrame | None = None
-    error: MapProfilesError | None = None
-
-
 def map_profiles(
     paths: Iterable[str | PathLike[str]],
     reduce: Reduce,
@@ -95,43 +74,45 @@ def map_profiles(
     and `rank` (`<NA>` if the file doesn't state a rank). If the table already contains a rank, the
     column `rank` isn't added. `attrs` contains the origin and the errors.
 
-    Raises MapProfilesError (a ProfileReadError) if `on_error` requires it, and if none of the files
-    could be read. If `reduce` raises an exception because of a bug, the exception is raised
-    unchanged, with a note that names the file. Raises ValueError if there are no paths, if a path
-    occurs twice, or if `on_error` is unknown. Also raises ValueError if `reduce` can't be sent to
-    another process, or if the tables have different columns.
+    Raises ProfileReadError if `on_error` requires it, and if none of the files could be read. If
+    `reduce` raises an exception because of a bug, the exception is raised unchanged, with a note
+    that names the file. Raises ValueError if there are no paths, if a path occurs twice, if
+    `on_error` is unknown, or if the tables have different columns.
     """
     files = [os.fspath(path) for path in paths]
     if not files or len(set(files)) < len(files):
         raise ValueError("pass at least one path, and pass each path only once")
     if on_error not in ("stop", "continue"):
         raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
-    with _pool(executor, reduce, min(len(files), jobs or processors())) as pool:
-        outcomes = dict(
-            _outcomes(
-                files, pool, partial(_read_and_reduce, reduce=reduce, options=options), on_error
-            )
-        )
-    errors = {file: outcomes[file].error for file in files if outcomes[file].error}
-    tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
+    work = partial(_read_and_reduce, reduce=reduce, options=options)
+    found: dict[str, pd.DataFrame] = {}
+    errors: dict[str, ProfileReadError] = {}
+    with _pool(executor, min(len(files), jobs or processors())) as pool:
+        for file, result in _results(files, pool, work):
+            try:
+                found[file] = _result(file, result)
+            except ProfileReadError as error:
+                if on_error == "stop":
+                    raise
+                errors[file] = error
+    tables = [found[file] for file in files if file in found]
     if not tables:
         first = errors[files[0]]
-        found = f"none of {len(files)} files could be read. First error: {first.finding}"
-        raise MapProfilesError(first.path, found, first.cause, first.next_step)
+        finding = f"none of {len(files)} files could be read. First error: {first.finding}"
+        raise ProfileReadError(first.path, finding, first.cause, first.next_step)
     table = join(tables)
-    table.attrs["errors"] = [(file, str(error)) for file, error in errors.items()]
+    table.attrs["errors"] = [(file, str(errors[file])) for file in files if file in errors]
     return table
 
 
 @contextmanager
-def _pool(executor: Executor | None, reduce: Reduce, workers: int) -> Iterator[Executor | None]:
+def _pool(executor: Executor | None, workers: int) -> Iterator[Executor | None]:
     """Yield the given executor, or a pool of new processes that end with the block. For a single
     process, yield None.
     """
     if executor is not None or workers == 1:
         yield executor
         return
-    _refuse_unsendable(reduce)
     # Forking a process with threads can hang, and Jupyter and torch use threads. A new process
     # can't hang.
     with _OwnProcesses(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
@@ -191,97 +172,60 @@ def _interrupts_held() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _refuse_unsendable(reduce: Reduce) -> None:
-    """Raise ValueError for functions that a new process can't import."""
-    function = reduce
-    while hasattr(function, "func"):
-        function = function.func
-    interactive = getattr(function, "__module__", "") == "__main__" and not hasattr(
-        sys.modules["__main__"], "__file__"
-    )
-    try:
-        pickle.dumps(reduce)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        interactive = True
-    if interactive:
-        raise ValueError(
-            f"{getattr(function, '__name__', function)!r} can't be sent to other processes; put it"
-            " into a module and import it from there, or pass executor=ThreadPoolExecutor()"
-        )
-
-
-def _outcomes(
-    files: list[str], pool: Executor | None, reduced: Callable[[str], _Outcome], on_error: str
-) -> Iterator[tuple[str, _Outcome]]:
-    """Yield each file with its outcome as soon as the file is finished.
-
-    If `on_error` is `stop`, raises MapProfilesError for the first error.
+def _results(
+    files: list[str], pool: Executor | None, work: Callable[[str], pd.DataFrame]
+) -> Iterator[tuple[str, Callable[[], pd.DataFrame]]]:
+    """Yield each file as soon as it is finished, with a function that returns its table or raises
+    its error.
     """
     if pool is None:
-        yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
+        yield from ((file, partial(work, file)) for file in files)
         return
     with _interrupts_held():
-        futures = {pool.submit(reduced, file): file for file in files}
+        futures = {pool.submit(work, file): file for file in files}
     try:
         for future in as_completed(futures):
-            yield futures[future], _known(futures[future], future.result, on_error)
-    except BaseException:
+            yield futures[future], future.result
+    finally:
         # The executor's own thread cancels its processes' futures, since it may be reporting for
         # each file that Ctrl-C ended them.
         for future in futures if not isinstance(pool, _OwnProcesses) else ():
             future.cancel()
+
+
+def _result(file: str, result: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """Return the table of a file. Raises ProfileReadError if the executor gave up."""
+    try:
+        return result()
+    except ProfileReadError:
+        raise
+    except (BrokenExecutor, CancelledError):
+        cause = (
+            "there wasn't enough memory, a scheduler ended, or the script has no"
+            ' `if __name__ == "__main__":`'
+        )
+        next_step = "pass an executor with fewer workers, or a function from a module"
+        raise ProfileReadError(file, ENDED, cause, next_step) from None
+    except Exception as error:
+        error.add_note(f"while reducing {file}")
         raise
 
 
-def _known(file: str, result: Callable[[], _Outcome], on_error: str) -> _Outcome:
-    outcome = _outcome(file, result)
-    if outcome.error and on_error == "stop":
-        raise outcome.error
-    return outcome
-
-
-def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
-    try:
-        return result()
-    except Exception as error:
-        ended = isinstance(error, BrokenExecutor | CancelledError)
-        if not ended:
-            error.add_note(f"while reducing {file}")
-            raise
-        return _Outcome(
-            error=MapProfilesError(
-                file,
-                ENDED,
-                "there wasn't enough memory, a scheduler ended, or the script has no"
-                ' `if __name__ == "__main__":`',
-                "pass an executor with fewer workers",
-            )
-        )
-
-
-def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> _Outcome:
-    """Read and reduce one file in a worker.
-
-    Errors that the user can fix are returned as outcomes. Bugs are raised as exceptions.
+def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> pd.DataFrame:
+    """Read and reduce one file in a worker. Raises ProfileReadError for errors that the user can
+    fix.
     """
     _keep_memory()
+    profile = read(file, **options)
     try:
-        profile = read(file, **options)
         table = reduce(profile)
-    except ProfileReadError as error:
-        return _Outcome(
-            error=MapProfilesError(error.path, error.finding, error.cause, error.next_step)
-        )
     except ValueError as error:
         cause = "the profile doesn't contain the data that the analysis needs"
-        return _Outcome(
-            error=MapProfilesError(
-                file, str(error), cause, "leave out the file, or use a different analysis"
-            )
-        )
+        next_step = "leave out the file, or use a different analysis"
+        raise ProfileReadError(file, str(error), cause, next_step) from None
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"reduce must return a table, not {type(table).__name__}")
-    return _Outcome(_with_place(table, file, profile))
+    return _with_place(table, file, profile)
 
 
 def _keep_memory() -> None:
