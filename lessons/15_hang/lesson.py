@@ -180,7 +180,7 @@ q.check(answer)
 late = tidyprof.read_flight_recorder(recorded / "late")
 early = late[~((late["rank"] == 1) & (late["number"] == 2))]
 moment = early["called_ns"].max() + 2 * 10**9
-early.attrs |= {"written_ns": dict.fromkeys(range(3), moment), "logs": {}}
+early.attrs |= {"written_ns": dict.fromkeys(range(3), moment)}
 show_text(tidyprof.find_missing_ranks(early).sentence)
 
 # %% [markdown]

@@ -1,26 +1,14 @@
-"""Find the rank that the other ranks wait for by comparing the calls of all ranks up to the first
-difference.
-"""
+"""Find the rank that the other ranks wait for by comparing the calls of all ranks."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tidyprof.analyses.dump_ages import NEXT_STEP, DumpAges
-from tidyprof.analyses.messages import Message, pending_messages
-
-SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "_allgather_base")
-"""Collectives whose input must have the same size on every rank, according to the torch.distributed
-documentation.
-"""
-
-OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY, UNKNOWN = KINDS = (
+OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY, UNKNOWN = (
     "other call",
     "other size",
     "left the path",
@@ -32,30 +20,45 @@ OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY,
     "nobody is missing",
     "inconclusive",
 )
-"""The possible verdicts. If there are several groups, the first verdict in this order that applies
-to one of the groups is used. A group is skipped if its missing ranks are waiting in another group.
+"""The possible verdicts."""
+
+SAME_SIZE = r":(?:all_?reduce|broadcast|reduce|reduce_scatter|_allgather_base)$"
+"""Collectives whose input must have the same size on every rank, according to the torch.distributed
+documentation.
 """
 
+NEEDS_ALL = r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier"
+"""Collectives that no rank can finish before all ranks have called them. A broadcast, for example,
+isn't listed because its root can finish early.
+"""
+
+WRITING_S = 60
+"""Time after a timeout within which a rank writes its dump, in seconds. PyTorch's watchdog waits
+for the dumps for this long (`waitTimeoutDumpInMilSec_ * 4` in ProcessGroupNCCL.cpp).
+"""
+
+CLOCK_SKEW_S = 0.1
+"""Assumed maximum difference between the clocks of nodes and file systems, in seconds."""
 
 MOST_NAMED = 8
 """Maximum number of ranks that a sentence names."""
 
-_SILENT = (SKIPPED, BEHIND, MESSAGE, NO_DUMP)
-"""Verdicts for which the end of a rank's log is useful."""
-
-_NO_CALL = "the dumps contain no calls of this group. Check that TORCH_FR_BUFFER_SIZE isn't 0."
 _LARGER = "Increase TORCH_FR_BUFFER_SIZE and run again."
-_BRANCH = "Look for a branch that skips a call there."
 _LOOK = (
     "To see whether a rank is late, stuck or dead, check its log and exit code, or its Python stack"
-    " (py-spy)"
+    " (py-spy)."
+)
+_BELOW = "Look for the cause below PyTorch (network, driver, GPU)"
+_NEXT_STEP = (
+    "Take the dumps of all ranks at the same time after the timeout, and copy them with cp -p,"
+    " which preserves their file times."
 )
 
 
 @dataclass(frozen=True)
 class Hang:
-    """A verdict on a hanging job: one of `KINDS`, the ranks to blame if they are known, a sentence,
-    and a table with one row per rank.
+    """A verdict on a hanging job: the kind of hang, the ranks to blame if they are known, a
+    sentence, and a table with the last call of each rank.
     """
 
     kind: str
@@ -65,294 +68,147 @@ class Hang:
 
 
 class _Verdict(NamedTuple):
-    """A verdict without its table: one of `KINDS`, the ranks to blame, and a sentence."""
+    """A verdict without its table."""
 
     kind: str
     blamed: list[int]
     sentence: str
 
 
-class _Wait(NamedTuple):
-    """A rank that waits, the ranks that it seems to wait for, and the place where it waits.
+class _Group(NamedTuple):
+    """The collectives of one process group.
 
-    - group: the name of the process group, or None for a message.
-    - call: a description of the waiting call.
+    - rows: one row per rank and number.
+    - last: the number of the last call of each rank that left a dump, or 0 without a call.
+    - silent: the ranks that left no dump.
     """
 
-    rank: int
+    name: str
+    rows: pd.DataFrame
+    last: dict[int, int]
+    silent: list[int]
+
+
+class _Wait(NamedTuple):
+    """A call in which a rank waits, and the ranks that didn't make their part of this call."""
+
+    call: dict[str, Any]
     others: set[int]
-    group: str | None
-    call: str
-
-
-class _Late(NamedTuple):
-    """A late call: its number, the ranks that made it, and a description of how late they were."""
-
-    number: int
-    ranks: list[int]
-    how: str
 
 
 def find_missing_ranks(calls: pd.DataFrame) -> Hang:
     """Return a verdict on a hanging job from the table of `read_flight_recorder`.
 
-    A rank is behind only if its dump is recent enough to prove that. Otherwise, the verdict is
-    inconclusive, except when the ranks made different calls earlier.
+    The verdict is the first of these findings:
 
-    If there are several groups, the verdict covers a group with a missing rank that isn't waiting
-    anywhere. If all ranks are waiting for each other, the verdict covers the group of the rank that
-    left the other ranks' path. Sends and receives count as groups of two ranks.
+    - The ranks of a group call different collectives, or use different sizes.
+    - Ranks haven't made a call in which other ranks wait. Ranks that wait themselves, for example
+      in another group, aren't blamed. If all ranks wait for each other, the verdict blames those
+      that went from one call to another in a different order than the majority.
+    - A rank made a call after the timeout of the other ranks.
 
-    The table describes each rank of the chosen group. `dump` is `<NA>` if the rank has no dump.
-    `number`, `call`, `elements` and `line` describe the rank's last call. `after_ns` is the time
-    from the first rank's call with the same number to this rank's call.
+    A rank is blamed for a missing call only if its dump is recent enough. Otherwise, the verdict is
+    inconclusive.
+
+    The table describes the last call of each rank. `dump` is `<NA>` if the rank has no dump.
+    `after_ns` is the time from the first rank's call with the same number to this rank's call.
     """
-    # The table contains whole paths, but sentences contain only file names.
-    short = {"path": calls["line"], "line": _short(calls["line"])}
-    calls = calls.assign(**short, stack=calls["stack"].fillna(""))
-    names = sorted({*calls.attrs["groups"], *calls.loc[~calls["message"], "group"]})
-    ages = DumpAges(calls)
-    groups = [_group(calls, name, ages, several=len(names) > 1) for name in names]
-    messages = pending_messages(calls, ages)
-    waits = [wait for group in groups for wait in group.waits()]
-    waits += [
-        _Wait(one.rank, {one.peer}, None, one.call)
-        for one in messages
-        if one.peer is not None and one.answer is False
-    ]
-    missing = {rank for wait in waits for rank in wait.others}
-    free = missing - {wait.rank for wait in waits}
-    hangs = {}
-    for group in groups:
-        # Leave out a group in which no rank made a call, unless it is the only one.
-        if any(group.last.values()) or not group.title:
-            elsewhere = {wait.rank for wait in waits if wait.group != group.name}
-            verdict = _verdict(group, elsewhere)
-            hangs[group.name] = _hang(verdict, calls, group.rows, group.ranks)
-    parted = [hang for hang in hangs.values() if hang.kind in (OTHER_CALL, OTHER_SIZE)]
-    skipped = [hang for hang in hangs.values() if hang.kind == SKIPPED]
-    # Check the most certain verdicts first. Calls that differ prove a fault if any rank waits. Next
-    # comes a rank that waits for no other rank. Compare the ranks' paths only if all ranks wait for
-    # each other.
-    if parted:
-        return min(parted, key=lambda one: (not one.ranks, KINDS.index(one.kind)))
-    ends = {wait.group for wait in waits if wait.others & free}
-    of_free = [hang for name, hang in hangs.items() if name in ends]
-    if of_free:
-        late = [hang for hang in of_free if hang.kind == LATE and free & {*hang.ranks}]
-        return _first(late or of_free)
-    if skipped and not free:
-        return _first(skipped)
-    if missing and not free:
-        return _circle(calls, groups, waits, missing)
-    if messages:
-        return _pending(calls, messages, free)
-    if hangs:
-        return _first(hangs.values())
-    return _hang(_inconclusive(_NO_CALL), calls, calls, calls.attrs["dumps"])
+    calls = _prepared(calls)
+    groups = list(_groups(calls))
+    verdicts = [_different_calls(group, calls) for group in groups]
+    differing = [one for one in verdicts if one and one.kind != UNKNOWN]
+    compared = [group for group, one in zip(groups, verdicts, strict=True) if one is None]
+    waits = [wait for group in compared for wait in _waits(group)] + list(_messages(calls))
+    late = (_late(group) for group in compared)
+    verdict = (
+        min(differing, key=lambda one: not one.blamed, default=None)
+        or _missing(calls, waits)
+        or next((one for one in late if one), None)
+        or next((one for one in verdicts if one), None)
+        or _nobody(calls, waits)
+    )
+    return Hang(verdict.kind, tuple(verdict.blamed), verdict.sentence, _last_calls(calls))
 
 
-def _first(found: Iterable[Hang]) -> Hang:
-    """Return the hang that comes first in the order of `KINDS`. On a tie, return the hang with the
-    latest last call.
+def _prepared(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return the calls with additional columns.
+
+    - path: the line with the whole path, which a sentence shortens.
+    - open: whether the call hasn't ended.
+    - waits: whether the rank may still wait in the call. After a timeout, a call has ended, but it
+      is still the rank's newest call.
+    - place: a description of the call.
     """
-    return min(found, key=lambda one: (KINDS.index(one.kind), -one.table.attrs["last_ns"]))
+    attrs, path = calls.attrs, calls["line"]
+    calls = calls.drop_duplicates(["rank", "record"]).sort_values(["rank", "record"])
+    newest = calls["record"] == calls.groupby("rank")["record"].transform("max")
+    unfinished = calls["state"] != "completed"
+    calls = calls.assign(
+        path=path,
+        line=path.str.replace(r"^.*/", "", regex=True),
+        stack=calls["stack"].fillna(""),
+        open=unfinished & ~calls["retired"],
+        waits=unfinished & (newest | ~calls["retired"]),
+    )
+    several = len({*attrs["groups"], *calls.loc[~calls["message"], "group"]}) > 1
+    collective = "collective " + calls["number"].astype("string")
+    collective += " of group " + calls["group"] if several else ""
+    call = calls["call"] + " at " + calls["line"]
+    calls["place"] = call.where(calls["message"], collective + ", " + call)
+    calls.attrs = attrs
+    return calls
 
 
-def _hang(verdict: _Verdict, calls: pd.DataFrame, rows: pd.DataFrame, ranks: Iterable[int]) -> Hang:
-    """Return the verdict together with a table of the ranks' last calls among these rows."""
-    ranks = sorted(ranks)
-    last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
-    # Keep integers even if another rank has no number.
-    last = last.drop(columns="line").rename(columns={"path": "line"}).astype({"number": "Int64"})
-    table = last.reindex(ranks)[["number", "call", "elements", "line", "called_ns"]]
-    first = rows.groupby("number")["called_ns"].min()
-    table["after_ns"] = table["called_ns"] - table["number"].map(first).astype("Int64")
-    table.insert(0, "dump", pd.array([calls.attrs["dumps"].get(rank) for rank in ranks], "string"))
-    table = table.drop(columns="called_ns").rename_axis("rank").reset_index()
-    table.attrs = {"last_ns": max(rows["called_ns"].dropna(), default=0)}
-    logs = _logs(calls, verdict.blamed) if verdict.kind in _SILENT else ""
-    return Hang(verdict.kind, tuple(verdict.blamed), f"{verdict.sentence}{logs}", table)
-
-
-def _logs(calls: pd.DataFrame, ranks: Iterable[int]) -> str:
-    """Return how the logs of these ranks end, or an empty string if there are no logs."""
-    logs = calls.attrs["logs"]
-    ends = "; ".join(logs[rank] for rank in [*ranks][:MOST_NAMED] if rank in logs)
-    return f" {ends}." * bool(ends)
-
-
-@dataclass(frozen=True)
-class _Group:
-    """The calls of one process group.
-
-    - calls: a table of the calls of all groups.
-    - title: the words ` of group 3`, or an empty string if there is only one group.
-    - rows: the rows of `calls` that belong to the group.
-    - of_rank: the calls of each rank that left a dump, by call number.
-    - silent: the ranks that left no dump.
-    """
-
-    calls: pd.DataFrame
-    ages: DumpAges
-    name: str
-    title: str
-    rows: pd.DataFrame
-    of_rank: dict[int, pd.DataFrame]
-    silent: list[int]
-
-    @property
-    def ranks(self) -> list[int]:
-        return [*self.of_rank, *self.silent]
-
-    @cached_property
-    def last(self) -> dict[int, int]:
-        return {rank: int(of.index.max()) if len(of) else 0 for rank, of in self.of_rank.items()}
-
-    @cached_property
-    def doubts(self) -> dict[int, str]:
-        """The reason for each rank whose dump can't prove that the rank is behind."""
-        whys = ((rank, self.ages.doubt(rank, self.name, last)) for rank, last in self.last.items())
-        return {rank: why for rank, why in whys if why}
-
-    def first_open(self, rank: int) -> int | None:
-        """Return the number of the first call that a rank is still inside, or None if the rank has
-        left all calls.
-
-        For example, a rank has left all calls after a timeout.
-        """
-        of = self.of_rank[rank]
-        still = of.index[~of["retired"] & (of["state"] != "completed")]
-        return int(still.min()) if len(still) else None
-
-    def at(self, number: int) -> pd.DataFrame:
-        """Return each rank's call with this number, for the ranks whose buffers contain the
-        call.
-        """
-        made = {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
-        return pd.DataFrame(made).T
-
-    def place(self, rank: int, number: int) -> str:
-        """Describe a rank's call."""
-        call = self.of_rank[rank].loc[number]
-        return f"collective {number}{self.title}, {call['call']} at {call['line']}"
-
-    def waits(self) -> Iterator[_Wait]:
-        """Yield the ranks that may be waiting in their last call in this group, and the ranks that
-        they wait for.
-        """
-        newest_record = self.calls.groupby("rank")["record"].max()
-        for rank, number in self.last.items():
-            if not number:
-                continue
-            call = self.of_rank[rank].loc[number]
-            # A call that was retired, for example by a timeout, is still open if the rank has made
-            # no later call in any group.
-            is_over = call["retired"] and call["record"] != newest_record[rank]
-            if call["state"] == "completed" or is_over:
-                continue
-            # A rank inside an earlier call isn't missing because it waits in that call.
-            behind = [one for one, last in self.last.items() if last < number]
-            others = {*self.silent, *(one for one in behind if self.first_open(one) is None)}
-            if self.late and self.late.number == number and rank not in self.late.ranks:
-                others |= {*self.late.ranks}
-            if others:
-                yield _Wait(rank, others, self.name, self.place(rank, number))
-
-    @cached_property
-    def late(self) -> _Late | None:
-        """The first late call, which is a call that a rank made after the timeout of the first rank
-        to make it.
-        """
-        times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()})
-        for number, called in times.dropna().astype("int64").iterrows():
-            first = called.idxmin()
-            limit_s = self.of_rank[first].loc[number, "timeout_ms"] / 1e3
-            after_s = (called - called[first]) / 1e9
-            late = after_s[after_s > limit_s]
-            if len(late):
-                how = f"{late.max():.1f} s after rank {first}'s call"
-                how += f", but the timeout is {limit_s:g} s"
-                return _Late(int(number), [int(rank) for rank in late.index], how)
-        return None
-
-
-def _group(calls: pd.DataFrame, name: str, ages: DumpAges, several: bool) -> _Group:
-    rows = calls[(calls["group"] == name) & ~calls["message"]]
+def _groups(calls: pd.DataFrame) -> Iterator[_Group]:
     dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
     everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
-    ranks = sorted({*groups.get(name, everybody - {*dumps}), *rows["rank"]})
     # The last record with a number is the end of a batch of collectives, which has the batch's
     # state.
-    ends = rows.drop_duplicates(["rank", "number"], keep="last").set_index("number")
-    of_rank = {rank: ends[ends["rank"] == rank] for rank in ranks if rank in dumps}
-    silent = [rank for rank in ranks if rank not in dumps]
-    return _Group(calls, ages, name, f" of group {name}" * several, rows, of_rank, silent)
-
-
-def _short(lines: pd.Series) -> pd.Series:
-    return lines.str.replace(r"^.*/", "", regex=True).replace("not recorded", "an unknown line")
-
-
-def _verdict(group: _Group, elsewhere: set[int]) -> _Verdict:
-    """Return the verdict on one group, based on its calls.
-
-    - elsewhere: the ranks that are waiting in another group.
-    """
-    numbers = [of.index for of in group.of_rank.values() if len(of)]
-    if not numbers:
-        return _inconclusive(_NO_CALL)
-    # The oldest call that every buffer may contain, and the last call that all ranks made.
-    oldest, end = max(int(own.min()) for own in numbers), min(group.last.values())
-    kept = group.calls.groupby("rank")["record"].min()
-    overwritten = bool(kept.reindex([*group.of_rank]).fillna(0).any())
-    if overwritten and end < oldest:
-        return _inconclusive(f"no call is in the buffers of all ranks anymore. {_LARGER}")
-    # Start with the oldest call because the first difference explains later ones.
-    parted = None
-    for number in sorted({int(one) for own in numbers for one in own if oldest <= one <= end}):
-        at = group.at(number)
-        lacking = [rank for rank in group.of_rank if rank not in at.index]
-        if lacking:
-            text = (
-                f"{_ranks(lacking, 'has', 'have')} no record of collective"
-                f" {number}{group.title}, although later collectives are recorded"
-            )
-            return _inconclusive(f"{text}. {_LARGER}")
-        found = _mismatch(f"{number}{group.title}", at)
-        differs = found or at["stack"].nunique() > 1
-        if differs and overwritten and number == oldest:
-            text = (
-                f"the ranks differ at collective {number}. It is the oldest collective in all"
-                " buffers. Earlier calls were"
-            )
-            return _inconclusive(f"{text} overwritten. {_LARGER}")
-        if found:
-            return found
-        parted = number if differs and parted is None else parted
-    return _at_the_end(group, parted, elsewhere)
+    collectives = calls[~calls["message"]].drop_duplicates(["group", "rank", "number"], keep="last")
+    for name in sorted({*groups, *collectives["group"]}):
+        rows = collectives[collectives["group"] == name]
+        ranks = {*groups.get(name, everybody - {*dumps}), *rows["rank"]}
+        last = dict.fromkeys(sorted(ranks & {*dumps}), 0)
+        last |= rows.groupby("rank")["number"].max().to_dict()
+        yield _Group(name, rows, last, sorted(ranks - {*dumps}))
 
 
 def _inconclusive(why: str) -> _Verdict:
     return _Verdict(UNKNOWN, [], f"Inconclusive: {why}")
 
 
-def _mismatch(number: str, at: pd.DataFrame) -> _Verdict | None:
-    """Return a verdict if ranks make different calls or use different sizes. Otherwise, return
-    None.
+def _different_calls(group: _Group, calls: pd.DataFrame) -> _Verdict | None:
+    """Return a verdict if ranks make different calls, use different sizes, or if their calls can't
+    be compared. Otherwise, return None.
 
     If the two largest sets of ranks that agree have the same size, the verdict doesn't blame any
     rank.
     """
-    sizes = at["call"] + " with " + at["elements"].astype(str) + " elements (" + at["types"] + ")"
-    same_size = at["call"].str.rpartition(":")[2].isin(SAME_SIZE).all()
-    kind, what = (OTHER_SIZE, sizes) if at["call"].nunique() == 1 else (OTHER_CALL, at["call"])
-    counts = Counter(what).most_common()
-    if len(counts) < 2 or (kind == OTHER_SIZE and not same_size):
+    kept = group.rows.groupby("rank")["number"].agg(["min", "max"])
+    if not len(kept):
         return None
-    sides = [[*what.index[what == side]] for side, _ in counts]
-    is_clear = counts[0][1] > counts[1][1]
-    blamed = [rank for side in sides[1:] for rank in side] if is_clear else []
+    # The oldest call that every buffer may contain, and the last call that all ranks made.
+    oldest, end = kept["min"].max(), min(group.last.values())
+    overwritten = (calls.groupby("rank")["record"].min() > 0).reindex(kept.index).any()
+    common = group.rows[group.rows["number"].between(oldest, end)]
+    lacking = common.groupby("number")["rank"].size() < len(group.last)
+    if lacking.any() or (overwritten and end < oldest):
+        return _inconclusive(f"some calls aren't in the buffers of all ranks. {_LARGER}")
+    sized = common["call"] + " with " + common["elements"] + " elements (" + common["types"] + ")"
+    common = common.assign(sized=sized.where(common["call"].str.contains(SAME_SIZE), common["call"]))
+    differs = common.groupby("number")["sized"].nunique() > 1
+    if not differs.any():
+        return None
+    number = differs.idxmax()
+    if overwritten and number == oldest:
+        text = f"the ranks differ at the oldest collective in all buffers, number {number}."
+        return _inconclusive(f"{text} Earlier calls were overwritten. {_LARGER}")
+    at = common[common["number"] == number].set_index("rank")
+    kind = OTHER_CALL if at["call"].nunique() > 1 else OTHER_SIZE
+    what = at["call" if kind == OTHER_CALL else "sized"]
+    counts = what.value_counts()
+    sides = [[*what.index[what == side]] for side in counts.index]
+    blamed = sorted({*what.index} - {*sides[0]}) if counts.iloc[0] > counts.iloc[1] else []
     shown = "; ".join(
         f"{_ranks(side, 'calls', 'call')} {what[side[0]]} at {at.loc[side[0], 'line']}"
         for side in sides
@@ -363,235 +219,231 @@ def _mismatch(number: str, at: pd.DataFrame) -> _Verdict | None:
     return _Verdict(kind, blamed, f"Collective {number} differs between ranks: {shown}. {who}.")
 
 
-def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> _Verdict:
-    """Return the verdict if all calls that the ranks have in common agree.
+def _waits(group: _Group) -> Iterator[_Wait]:
+    """Yield the calls in which ranks wait for ranks that made no such call.
 
-    The verdict names the ranks that left no dump, left the other ranks' path, are behind, or were
-    late.
-
-    - parted: the number of the first call that the ranks made from different places, or None if
-      there is no such call.
+    With RCCL, a host continues to make calls while an earlier call is open on its GPU. Therefore,
+    the ranks wait in the first open call. Without open calls, they wait in the newest call.
     """
-    newest = max(group.last.values())
-    # A rank that waits in another group is behind for that reason, so prefer other ranks.
-    behind = [rank for rank, last in group.last.items() if last < newest]
-    behind = [rank for rank in behind if rank not in elsewhere] or behind
-    waiting = [rank for rank, last in group.last.items() if last == newest]
-    place = group.place(waiting[0], newest)
-    called = f"The last call of {_named(waiting)} is {place}."
-    if group.silent:
-        return _without_dump(group, called)
-    if not behind:
-        return _nobody(group)
-    if parted is not None:
-        left = _left_the_path(group, parted, behind)
-        if left:
-            return left._replace(sentence=f"{left.sentence} {_BRANCH} {called}")
-    sure = [rank for rank in behind if rank not in group.doubts]
-    if not sure:
-        lines = (
-            f" The ranks have made calls from different lines since collective {parted}."
-            if parted
-            else ""
-        )
-        text = f"{group.doubts[behind[0]]}.{lines} {NEXT_STEP} {called}"
-        return _inconclusive(f"{text}{_logs(group.calls, behind)}")
-    # With RCCL, a host continues to make calls while an earlier call is open on its GPU. A rank
-    # inside a call has therefore only made fewer calls ahead.
-    inside = [number for rank in sure if (number := group.first_open(rank))]
-    if len(inside) == len(sure):
-        text = (
-            f"No rank is missing. All ranks are inside collective {min(inside)}{group.title} or"
-            " have made later calls. Look for the cause below PyTorch (network, driver, GPU)."
-        )
-        return _Verdict(NOBODY, [], text)
-    sure = [rank for rank in sure if not group.first_open(rank)]
-    number = group.last[sure[0]]
-    own = "the dump contains no calls"
-    if number:
-        line = group.of_rank[sure[0]].loc[number, "line"]
-        own = f"the last call is number {number} at {line}"
-    waits = f"{_ranks(waiting, 'waits', 'wait')} in {place}."
-    return _Verdict(BEHIND, sure, f"{_ranks(sure, 'is', 'are')} behind: {own}. {_LOOK}. {waits}")
+    is_open = group.rows["open"]
+    number = group.rows.loc[is_open if is_open.any() else slice(None), "number"]
+    number = number.min() if is_open.any() else number.max()
+    others = {*group.silent, *(rank for rank, last in group.last.items() if last < number)}
+    waiting = group.rows[(group.rows["number"] == number) & group.rows["waits"]]
+    if others:
+        yield from (_Wait(call, others) for call in waiting.to_dict("records"))
 
 
-def _left_the_path(group: _Group, parted: int, behind: list[int]) -> _Verdict | None:
-    """Return a verdict on the ranks that took a different path at call `parted`, or None if these
-    ranks are unclear.
+def _messages(calls: pd.DataFrame) -> Iterator[_Wait]:
+    """Yield the sends and receives that have started but not completed, with the rank that didn't
+    make the other end.
 
-    By default, the verdict blames the ranks that are behind. If a dump can't prove that its rank is
-    behind, the ranks' steps are compared instead. A step leads from one call to the next. A rank
-    left the path if it made a step that no other rank ever made. The rank must have made this step
-    only once, and the step must lead to a call that other ranks also make. Lines that only rank 0
-    runs, for example, don't count as a different path.
+    The first message of one end matches the first one of the other end, and so on. If a buffer has
+    lost its oldest calls, or if the dump doesn't name the other end, that rank isn't known. gloo
+    doesn't record messages. PyTorch names both ends by their numbers within the group, as in
+    `nccl:send 0->1` and `nccl:recv 1<-0`.
     """
-    at = group.at(parted)
-    suspects, doubtful = behind, not group.doubts.keys().isdisjoint(behind)
-    if doubtful:
-        odd = [rank for rank in at.index if rank in _deviations(group.calls)]
-        suspects = odd if len(odd) < len(at) else behind
-    others = [rank for rank in at.index if rank not in suspects]
-    first = max(others, key=lambda rank: group.last[rank])
-    usual, shared = at.loc[first], {*group.of_rank[first]["stack"]}
-    stacks = at["stack"].reindex(suspects)
-    left = [
-        rank
-        for rank, stack in stacks.items()
-        if stack != usual["stack"] and (not doubtful or stack in shared)
+    rows = calls[calls["message"]]
+    ends = rows["call"].str.extract(r":(send|recv) \d+(?:->|<-)(\d{1,9})$")
+    ranks_of = calls.attrs["groups"]
+    peers = [
+        None if pd.isna(peer) else dict(enumerate(ranks_of.get(group, []))).get(int(peer))
+        for group, peer in zip(rows["group"], ends[1], strict=True)
     ]
-    if not left:
+    rows = rows.assign(kind=ends[0].fillna(""), peer=pd.array(peers, "Int64"))
+    end = ["group", "rank", "peer", "kind"]
+    made = rows.groupby(end, dropna=False)["record"]
+    count, total = made.cumcount() + 1, made.size()
+    is_overwritten = (calls.groupby("rank")["record"].min() > 0).any()
+    pending = rows[(rows["state"] == "started") & rows["waits"]]
+    for call, own in zip(pending.to_dict("records"), count[pending.index], strict=True):
+        opposite = {"send": "recv", "recv": "send"}.get(call["kind"])
+        answers = total.get((call["group"], call["peer"], call["rank"], opposite), 0)
+        is_known = opposite and not pd.isna(call["peer"]) and not is_overwritten
+        yield _Wait(call, {call["peer"]} if is_known and answers < own else set())
+
+
+def _missing(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict | None:
+    """Return a verdict on the ranks that other ranks wait for, or None if there are none."""
+    waits = [wait for wait in waits if wait.others]
+    missing = {rank for wait in waits for rank in wait.others}
+    free = missing - {wait.call["rank"] for wait in waits}
+    absent = sorted(free - {*calls.attrs["dumps"]})
+    unreadable = calls.attrs["unreadable"]
+    if not missing:
         return None
-    here, there = _apart(at.loc[left[0]], usual)
-    text = (
-        f"{_ranks(left, 'takes', 'take')} a different path at collective {parted}{group.title}: the"
-        f" call is at {here}, but {_ranks(others, 'is', 'are').lower()} at {there}."
+    wait = next((wait for wait in waits if wait.others & free), waits[0])
+    others = sorted(one.call["rank"] for one in waits if one.call["place"] == wait.call["place"])
+    called = f"{_ranks(others, 'waits', 'wait')} in {wait.call['place']}."
+    if gone := [rank for rank in absent if rank not in unreadable]:
+        return _Verdict(NO_DUMP, gone, f"{_ranks(gone, 'left', 'left')} no dump. {_LOOK} {called}")
+    doubtful = {
+        rank: wait
+        for wait in waits
+        for rank in wait.others
+        if rank in unreadable or _is_doubtful(calls, rank, wait.call)
+    }
+    sure = sorted((free or missing) - {*doubtful})
+    if left := _left_the_path(calls, sure if free else []):
+        return left._replace(sentence=f"{left.sentence} {called}")
+    if absent and not sure:
+        return _inconclusive(f"a dump exists but isn't readable: {unreadable[absent[0]]}. {called}")
+    if not sure or (doubtful and not free):
+        rank, wait = next(iter(doubtful.items()))
+        return _inconclusive(
+            f"the dump of rank {rank} doesn't prove that the rank is missing from"
+            f" {wait.call['place']}, in which rank {wait.call['rank']} waits. The dump may be older"
+            " than this call, or the call hadn't waited for its timeout of"
+            f" {wait.call['timeout_ms'] / 1e3:g} s. {_NEXT_STEP}"
+        )
+    if not free:
+        told = "; ".join(
+            f"rank {wait.call['rank']} waits for {_named(wait.others)} in {wait.call['place']}"
+            for wait in waits[:MOST_NAMED]
+            if wait.call["rank"] in missing
+        )
+        text = f"{_ranks(sure, 'waits', 'wait')} for each other: {told}."
+        return _Verdict(CIRCLE, sure, text)
+    kind = BEHIND
+    if all(one.call["message"] for one in waits if one.others & free):
+        kind, called = MESSAGE, f"Rank {wait.call['rank']}'s {wait.call['place']} is pending."
+    own = calls[calls["rank"] == sure[0]].tail(1)
+    last = f"the last call is {own['place'].iloc[0]}" if len(own) else "the dump contains no calls"
+    text = f"{_ranks(sure, 'is', 'are')} behind: {last}. {_LOOK} {called}"
+    return _Verdict(kind, sure, text)
+
+
+def _is_doubtful(calls: pd.DataFrame, rank: int, call: dict[str, Any]) -> bool:
+    """Return True if a rank's dump can't prove that the rank is missing from another rank's call.
+
+    A dump doesn't contain the time when it was written. However, the dump must have been written
+    after its newest call and no later than its file time. A copy of a dump can only have a later
+    file time.
+    """
+    own = calls[calls["rank"] == rank]
+    last = own.loc[(own["group"] == call["group"]) & ~own["message"], "number"].max()
+    finished = calls[(calls["group"] == call["group"]) & (calls["state"] == "completed")]
+    finished = finished[~finished["message"] & finished["call"].str.contains(NEEDS_ALL)]
+    if (finished["number"] > (0 if pd.isna(last) else last)).any():
+        return True
+    has_states = (calls.loc[calls["rank"] == call["rank"], "state"] == "completed").any()
+    called_ns = call["called_ns"]
+    if pd.isna(called_ns):
+        return not has_states
+    # If a file is older than its own calls, its time comes from a different clock.
+    newest = calls.groupby("rank")["called_ns"].max()
+    age_s, own_age_s = (
+        (written - called_ns) / 1e9
+        if (written := calls.attrs["written_ns"].get(one)) is not None
+        and not written < newest.get(one, 0) - CLOCK_SKEW_S * 1e9
+        else float("nan")
+        for one in (call["rank"], rank)
     )
-    return _Verdict(SKIPPED, left, text)
+    if own_age_s < -CLOCK_SKEW_S:
+        return True
+    timeout_s = call["timeout_ms"] / 1e3
+    if has_states and call["retired"]:
+        return False
+    if age_s < timeout_s - CLOCK_SKEW_S:
+        return True
+    # gloo's states don't show which calls are pending. Then the files must date from the first
+    # minute after the timeout, or the rank must have made another call since.
+    is_recent = max(age_s, own_age_s) <= timeout_s + WRITING_S
+    went_on = newest.get(rank, 0) > called_ns + CLOCK_SKEW_S * 1e9
+    return not (has_states or is_recent or went_on)
+
+
+def _left_the_path(calls: pd.DataFrame, missing: list[int]) -> _Verdict | None:
+    """Return a verdict on the ranks that made a different call than the majority, although the
+    majority also makes this call earlier or later. Return None if there are no such ranks.
+
+    The calls of all groups are compared in order. Calls that only some ranks ever make, such as
+    those of rank 0, don't count. If two sides have the same size, the missing ranks are blamed. The
+    ranks of a pipeline take different paths, so jobs with messages aren't compared.
+    """
+    if calls["message"].any():
+        return None
+    calls = calls.assign(key=calls["call"] + "\n" + calls["stack"])
+    first = calls.groupby("rank")["record"].min()
+    paths = calls.pivot(index="record", columns="rank", values="key").loc[first.max() :]
+    for record, at in paths[paths.nunique(axis=1) > 1].iterrows():
+        counts = at.value_counts()
+        usual = counts.index[0]
+        if counts.iloc[0] == counts.iloc[1]:
+            sides = [key for key in counts.index if not {*at.index[at == key]} & {*missing}]
+            usual = sides[0] if len(sides) == 1 else ""
+        others = [*at.index[at == usual]]
+        shared = {*calls.loc[calls["rank"].isin(others), "key"]}
+        left = [rank for rank, key in at.dropna().items() if key != usual and key in shared]
+        if left and record == first.max() > 0:
+            return _inconclusive(f"the ranks differ in the oldest call of all buffers. {_LARGER}")
+        if left:
+            made = calls[calls["record"] == record].set_index("rank")
+            here, there = _apart(made.loc[left[0]], made.loc[others[0]])
+            text = (
+                f"{_ranks(left, 'takes', 'take')} a different path at {made.loc[left[0], 'place']}:"
+                f" the call is at {here}, but {_ranks(others, 'is', 'are').lower()} at {there}."
+                " Look for a branch there that skips or adds a call."
+            )
+            return _Verdict(SKIPPED, left, text)
+    return None
 
 
 def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
     """Return the source lines of two calls. If the lines are equal, return the first different
     lines in the calls' stacks.
     """
-    stacks = (pd.Series(call["stack"].split(" < ")[::-1]) for call in (one, other))
-    lines = one["line"], other["line"]
-    pairs = [lines, *zip(*map(_short, stacks), strict=False)]
-    return next((pair for pair in pairs if pair[0] != pair[1]), lines)
+    stacks = (call["stack"].split(" < ")[::-1] for call in (one, other))
+    pairs = [(one["line"], other["line"]), *zip(*stacks, strict=False)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
 
 
-def _without_dump(group: _Group, called: str) -> _Verdict:
-    """Return the verdict on ranks without a readable dump. A rank with an unreadable dump isn't
-    blamed.
-    """
-    unreadable = group.calls.attrs["unreadable"]
-    gone = [rank for rank in group.silent if rank not in unreadable]
-    there = [rank for rank in group.silent if rank in unreadable]
-    files = "; ".join(unreadable[rank] for rank in there[:MOST_NAMED])
-    broken = f"a dump exists but can't be read: {files}."
-    if not gone:
-        return _inconclusive(f"{broken} {called}")
-    also = f" For {_named(there)}, {broken}" if there else ""
-    text = f"{_ranks(gone, 'left', 'left')} no dump. {_LOOK}.{also} {called}"
-    return _Verdict(NO_DUMP, gone, text)
-
-
-def _nobody(group: _Group) -> _Verdict:
-    """Return the verdict if all ranks made the same calls. Either a rank is late or no rank is
-    missing.
-    """
-    late = group.late
-    if late:
-        line = group.of_rank[late.ranks[0]].loc[late.number, "line"]
-        at = f"collective {late.number}{group.title} at {line}"
-        text = f"{_ranks(late.ranks, 'was', 'were')} late: {at} came {late.how}."
-        return _Verdict(LATE, late.ranks, text)
-    timed = ", all before the timeout" if group.calls["called_ns"].notna().all() else ""
-    is_gloo = group.rows["call"].str.startswith("gloo").any()
-    gloo = ". Note that gloo doesn't record sends and receives" if is_gloo else ""
+def _late(group: _Group) -> _Verdict | None:
+    """Return a verdict on the ranks that first made a call after its timeout on another rank."""
+    called = group.rows.groupby("number")["called_ns"]
+    after_ns = group.rows["called_ns"] - called.transform("min")
+    late = group.rows[(after_ns > group.rows["timeout_ms"] * 1e6).fillna(False)]
+    late = late[late["number"] == late["number"].min()]
+    if not len(late):
+        return None
+    ranks, call = sorted(late["rank"]), late.iloc[0]
     text = (
-        f"No rank is missing. All ranks made the same calls{timed}. If the job hangs, look for the"
-        f" cause in the layers below PyTorch (network, driver) or outside of collectives{gloo}."
+        f"{_ranks(ranks, 'was', 'were')} late: {call['place']} came"
+        f" {after_ns[late.index].max() / 1e9:.1f} s after the first rank's call, but the timeout is"
+        f" {call['timeout_ms'] / 1e3:g} s."
     )
+    return _Verdict(LATE, ranks, text)
+
+
+def _nobody(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict:
+    if not len(calls):
+        return _inconclusive(
+            "the dumps contain no calls. Check that TORCH_FR_BUFFER_SIZE isn't 0."
+        )
+    if waits:
+        call = waits[0].call
+        text = f"Rank {call['rank']}'s {call['place']} is pending. {_BELOW}, or in the code before."
+        return _Verdict(MESSAGE, [], text)
+    text = f"No rank is missing. All ranks made the same calls. {_BELOW} or outside of collectives."
+    inside = calls.loc[calls["open"] & (calls["state"] == "started"), "place"]
+    if len(inside):
+        text += f" All ranks are inside {inside.iloc[0]}, or have made later calls."
+    elif calls["call"].str.startswith("gloo").any():
+        text += " gloo doesn't record sends and receives."
     return _Verdict(NOBODY, [], text)
 
 
-def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) -> Hang:
-    """Return the verdict on pending messages.
-
-    The verdict covers the messages whose other end is missing and isn't waiting anywhere. If there
-    are no such messages, the verdict covers all messages.
-    """
-    chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
-    blamed = sorted({one.peer for one in chosen if one.peer in missing})
-    texts = [f"Rank {one.rank}'s {one.call} is pending, {_told(calls, one)}" for one in chosen]
-    look = "Look for the cause below PyTorch (network, driver, GPU), or in the code before it."
-    if blamed:
-        look = f"{_LOOK}."
-    ends = {rank for one in chosen for rank in (one.rank, one.peer) if rank is not None}
-    verdict = _Verdict(MESSAGE, blamed, f"{' '.join(texts[:MOST_NAMED])} {look}")
-    if all(one.peer is not None and one.answer is None for one in chosen):
-        verdict = _inconclusive(f"{texts[0]} {NEXT_STEP}")
-    return _hang(verdict, calls, calls[calls["rank"].isin(ends)], ends)
-
-
-def _told(calls: pd.DataFrame, one: Message) -> str:
-    """Describe the state of a pending message's other end."""
-    if one.peer is None:
-        return "but the dump doesn't name its other end."
-    if why := calls.attrs["unreadable"].get(one.peer):
-        return f"and the dump of rank {one.peer} exists but can't be read: {why}."
-    if one.peer not in calls.attrs["dumps"]:
-        return f"and rank {one.peer} left no dump."
-    if one.answer is None:
-        return (
-            f"and the dump of rank {one.peer} doesn't show whether the rank made the matching"
-            " call. Either the dump is too old, or TORCH_FR_BUFFER_SIZE is too low."
-        )
-    if one.answer:
-        return f"but rank {one.peer} made the matching call."
-    of = calls[calls["rank"] == one.peer].sort_values("record")[["call", "line"]].to_numpy()
-    last = f"its last call is {' at '.join(of[-1])}" if len(of) else "it made no call"
-    return f"and rank {one.peer} hasn't made the matching call: {last}."
-
-
-def _circle(
-    calls: pd.DataFrame, groups: list[_Group], waits: list[_Wait], missing: set[int]
-) -> Hang:
-    """Return the verdict if every missing rank is also waiting.
-
-    If only some of the ranks left the other ranks' path, the verdict blames these ranks. Otherwise,
-    the verdict doesn't blame any of the ranks.
-    """
-    inside = [wait for wait in waits if wait.rank in missing]
-    ranks = sorted({wait.rank for wait in inside})
-    texts = [f"rank {one.rank} waits for {_named(one.others)} in {one.call}" for one in inside]
-    # If each rank did something that no other rank did, no rank left a common path.
-    has_messages = any(wait.group is None for wait in inside)
-    odd = {} if has_messages else _deviations(calls)
-    blamed = [rank for rank in ranks if rank in odd]
-    if blamed and len(blamed) < len(ranks):
-        first = blamed[0]
-        wanted = next(wait for wait in inside if first in wait.others)
-        text = (
-            f"{_ranks(blamed, 'is', 'are')} missing from {wanted.call}, in which rank"
-            f" {wanted.rank} waits, and took a different path: {odd[first]}."
-        )
-        of_first = zip(inside, texts, strict=True)
-        own = [f"R{told[1:]}." for wait, told in of_first if wait.rank == first]
-        group = next(group for group in groups if group.name == wanted.group)
-        verdict = _Verdict(SKIPPED, blamed, " ".join([text, _BRANCH, *own]))
-        return _hang(verdict, calls, group.rows, group.ranks)
-    told = "; ".join(texts[:MOST_NAMED])
-    text = (
-        f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each rank would"
-        " first have to make the call that another rank waits for."
-    )
-    doubts = [why for group in groups for rank, why in group.doubts.items() if rank in missing]
-    verdict = _Verdict(CIRCLE, ranks, text)
-    if doubts:
-        verdict = _inconclusive(f"{doubts[0]}. {NEXT_STEP}")
-    return _hang(verdict, calls, calls[calls["rank"].isin(ranks)], ranks)
-
-
-def _deviations(calls: pd.DataFrame) -> dict[int, str]:
-    """For each rank, describe the first step that the rank made only once and that no other rank
-    made. Ranks without such a step are left out.
-
-    A step leads from one call to the next.
-    """
-    made = calls.sort_values("record")
-    # Identify a call by its stack and its name without sizes and ranks.
-    made = made.assign(
-        key=made["call"].str.partition(" ")[0] + "\n" + made["stack"],
-        text=made["call"] + " of group " + made["group"] + " at " + made["line"],
-    )
-    before = made.groupby("rank")[["key", "text"]].shift()
-    made["before"], made["from"] = before["key"].fillna(""), before["text"].fillna("the start")
-    odd = made[~made.duplicated(["before", "key"], keep=False)].drop_duplicates("rank")
-    return {
-        row["rank"]: f"after {row['from']}, it calls {row['text']}, unlike any other rank"
-        for row in odd.to_dict("records")
-    }
+def _last_calls(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of the last call of each rank."""
+    dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
+    ranks = sorted({*dumps, *calls.attrs["unreadable"], *(r for of in groups.values() for r in of)})
+    first = calls.groupby(["message", "group", "number"])["called_ns"].transform("min")
+    last = calls.assign(after_ns=calls["called_ns"] - first)
+    last = last.drop(columns="line").rename(columns={"path": "line"}).astype({"number": "Int64"})
+    last = last.drop_duplicates("rank", keep="last").set_index("rank").reindex(ranks)
+    table = last[["group", "number", "call", "elements", "line", "after_ns"]]
+    table.insert(0, "dump", pd.array([dumps.get(rank) for rank in ranks], "string"))
+    return table.rename_axis("rank").reset_index()
 
 
 def _named(ranks: Iterable[int]) -> str:

@@ -20,6 +20,7 @@ def hang(options: Namespace) -> None:
     headings = {
         "rank": "rank",
         "dump": "dump",
+        "group": "group",
         "last": "number",
         "call": "call",
         "elements": "elements",
@@ -28,6 +29,8 @@ def hang(options: Namespace) -> None:
     if _named_by_rank(found.table):
         # The column would only repeat the ranks, and it would leave less space for other columns.
         del headings["dump"]
+    if found.table["group"].nunique() < 2:
+        del headings["group"]
     with showing(options):
         say(found.sentence, "bold")
         say("")

@@ -19,7 +19,7 @@ from tidyprof.errors import DAMAGED, MISSING, NO_FILE, ProfileReadError
 from tidyprof.io.byte_stream import is_pickle, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import converted, plain_objects
-from tidyprof.readers.flight_recorder.folder import MAX_DIGITS, TWO_RUNS, dumps_in
+from tidyprof.readers.flight_recorder.folder import TWO_RUNS, dumps_in
 from tidyprof.readers.python_frames import Frame, Int64, own_lines, python_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
@@ -60,7 +60,7 @@ class _Call(msgspec.Struct):
 
 class _Group(msgspec.Struct):
     name: str
-    ranks: str
+    ranks: Annotated[str, msgspec.Meta(pattern=r"^[^0-9]*([0-9]{1,9}([^0-9]+|$))*$")]
 
 
 class _Dump(msgspec.Struct):
@@ -110,8 +110,7 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
 
     - groups: ranks of each named group, if a dump lists them
     - dumps: dump file of each rank
-    - unreadable: unreadable dump file of each rank
-    - logs: end of each rank's log, if there are logs next to the dumps
+    - unreadable: file of each rank that is named like the dumps but isn't a dump
     - written_ns: last modification time of each rank's dump, in nanoseconds since 1970
 
     Raises ProfileReadError in these cases:
@@ -129,7 +128,7 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
         )
     dumps = dumps_in(folder)
     contents = {rank: _content(file) for rank, file in sorted(dumps.readable.items())}
-    stated = {rank: _groups(dumps.readable[rank], dump) for rank, dump in contents.items()}
+    stated = {rank: _groups(dump) for rank, dump in contents.items()}
     names = _names(folder, stated)
     rows = []
     for rank, dump in contents.items():
@@ -147,7 +146,6 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
         "groups": groups,
         "dumps": {rank: file.name for rank, file in files},
         "unreadable": dumps.unreadable,
-        "logs": dumps.logs,
         "written_ns": {rank: file.stat().st_mtime_ns for rank, file in files},
     }
     return table
@@ -175,14 +173,11 @@ def _content(file: Path) -> _Dump:
         raise ProfileReadError(file, f"the file isn't a {_WHAT} ({error})", *DAMAGED) from None
 
 
-def _groups(file: Path, dump: _Dump) -> _Groups:
-    groups = {}
-    for one in dump.pg_config.values():
-        ranks = re.findall(r"[0-9]+", one.ranks)
-        if any(len(rank) > MAX_DIGITS for rank in ranks):
-            raise ProfileReadError(file, "pg_config contains a number that is no rank", *DAMAGED)
-        groups[one.name] = tuple(sorted({int(rank) for rank in ranks}))
-    return groups
+def _groups(dump: _Dump) -> _Groups:
+    return {
+        one.name: tuple(sorted(map(int, {*re.findall(r"[0-9]+", one.ranks)})))
+        for one in dump.pg_config.values()
+    }
 
 
 def _names(folder: Path, stated: dict[int, _Groups]) -> dict[tuple[str, tuple[int, ...]], str]:
