@@ -195,7 +195,8 @@ def _different_calls(group: _Group, calls: pd.DataFrame) -> _Verdict | None:
     if lacking.any() or (overwritten and end < oldest):
         return _inconclusive(f"some calls aren't in the buffers of all ranks. {_LARGER}")
     sized = common["call"] + " with " + common["elements"] + " elements (" + common["types"] + ")"
-    common = common.assign(sized=sized.where(common["call"].str.contains(SAME_SIZE), common["call"]))
+    fixed_size = common["call"].str.contains(SAME_SIZE)
+    common = common.assign(sized=sized.where(fixed_size, common["call"]))
     differs = common.groupby("number")["sized"].nunique() > 1
     if not differs.any():
         return None
@@ -417,9 +418,7 @@ def _late(group: _Group) -> _Verdict | None:
 
 def _nobody(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict:
     if not len(calls):
-        return _inconclusive(
-            "the dumps contain no calls. Check that TORCH_FR_BUFFER_SIZE isn't 0."
-        )
+        return _inconclusive("the dumps contain no calls. Check that TORCH_FR_BUFFER_SIZE isn't 0.")
     if waits:
         call = waits[0].call
         text = f"Rank {call['rank']}'s {call['place']} is pending. {_BELOW}, or in the code before."
