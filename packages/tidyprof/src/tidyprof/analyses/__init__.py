@@ -19,7 +19,7 @@ from tidyprof.analyses.modules import modules
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.analyses.selection import select_steps, select_time_range
+from tidyprof.analyses.selection import select_steps
 from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.analyses.steps import phases, steps
 
@@ -45,7 +45,6 @@ __all__ = [
     "roofline_ceilings",
     "roofline_points",
     "select_steps",
-    "select_time_range",
     "speed_of_light",
     "step_budget",
     "steps",

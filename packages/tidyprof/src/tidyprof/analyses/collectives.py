@@ -149,12 +149,11 @@ def collectives(
     - `exit_skew_ns`: the median exit skew of the synchronizing collectives.
     - `clocks`: a sentence that summarizes these findings.
 
-    Raises ValueError if there is only one rank. If there are several profiles or files, also raises
+    Raises ValueError if there is only one rank. If there are several profiles, also raises
     ValueError if one of them doesn't state its rank or if two have the same rank.
     """
     if isinstance(profiles, pd.DataFrame):
         entries = profiles
-        require_own_ranks(entries)
     else:
         entries = joined_entries(map(collective_entries, each(profiles)))
     ranks = len(entries[_PARTICIPANT].drop_duplicates())
@@ -198,27 +197,6 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
             )
         seen |= own
     return join(tables)
-
-
-def require_own_ranks(table: pd.DataFrame) -> None:
-    """Raise ValueError if files of a table share a rank, or if a file doesn't state its rank.
-
-    The check applies only to tables from several files, which have a column `file` (see
-    `tidyprof.parallel`). The devices of one rank may be spread over several files.
-    """
-    if "file" not in table.columns or table["file"].nunique() < 2:
-        return
-    nameless = table["rank"].isna()
-    if nameless.any():
-        raise ValueError(
-            f"{table.loc[nameless, 'file'].iloc[0]} is one of several files but doesn't state its"
-            " rank; read this file with rank=..."
-        )
-    files = table.groupby(_PARTICIPANT, dropna=False)["file"].unique()
-    for (rank, _), names in files[files.str.len() > 1].items():
-        raise ValueError(
-            f"rank {rank} is in both {names[0]} and {names[1]}; pass each rank only once"
-        )
 
 
 def match(entries: pd.DataFrame) -> pd.DataFrame:

@@ -1,20 +1,13 @@
-"""Launch delays of device work, and the operators that launched it."""
+"""Launch delays of device work, and the work that a call launched."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import (
-    by_device,
-    host_events,
-    launch_times,
-    result,
-    start_and_end,
-)
+from tidyprof.analyses.common import by_device, launch_times, result, start_and_end
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.launches import innermost
 
 
 def launches(profile: Profile) -> pd.DataFrame:
@@ -71,36 +64,3 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
             last = summed[np.searchsorted(launch, end[rows], side="right")]
             total[rows] = last - summed[np.searchsorted(launch, start[rows])]
     return total
-
-
-def launching_operators(profile: Profile) -> pd.Series:
-    """Return the name of the operator that launched each device event. The names are strings, and
-    unknown names are `<NA>`.
-
-    If the file states the operator, this operator is used. Otherwise, the result is the innermost
-    operator that was running on the launching thread at that time.
-    """
-    work = profile.device_events
-    names = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
-    calls = host_events(profile, "operator")
-    if "launch_thread" not in work.columns or not len(calls):
-        return names
-    asked = work[names.isna() & (launch_times(work) != ABSENT) & work["launch_thread"].notna()]
-    launch = asked["launch_ns"].to_numpy(np.int64)
-    around = innermost(
-        start_and_end(calls),
-        _threads(calls, "thread"),
-        (launch, launch),
-        _threads(asked, "launch_thread"),
-    )
-    # `innermost` returns -1 for a launch outside of all operators, which selects the last name.
-    names[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
-    return names
-
-
-def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:
-    rank, number = (
-        events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT)
-        for column in ("rank", thread)
-    )
-    return rank, number

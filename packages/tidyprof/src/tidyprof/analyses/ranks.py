@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tidyprof.analyses.collectives import (
-    collective_entries,
-    collectives,
-    joined_entries,
-    require_own_ranks,
-)
+from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries
 from tidyprof.analyses.common import COLUMNS, PLACE, each, join, percent
 from tidyprof.analyses.device_time import overlap
 from tidyprof.tables.contract import Profile
@@ -91,12 +86,9 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     """Return the table of `ranks`, based on the tables of `overlap` and `collective_entries` for
     all ranks.
 
-    Use this function for profiles that were reduced elsewhere (see `tidyprof.parallel`). Raises
-    ValueError if one of several files (column `file`) doesn't state its rank or if two of them have
-    the same rank.
+    Use this function for profiles that were reduced elsewhere (see `tidyprof.parallel`). Each file
+    must have its own rank.
     """
-    for part in (overlaps, entries):
-        require_own_ranks(part)
     place = list(PLACE)
     several = len(entries[place].drop_duplicates()) != 1
     table = overlaps.set_index(pd.MultiIndex.from_frame(overlaps[place].astype("Int64")))

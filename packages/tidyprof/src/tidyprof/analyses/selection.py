@@ -1,4 +1,4 @@
-"""Selection of parts of a profile, by time or by steps. Every analysis accepts such parts."""
+"""Selection of steps from a profile. Every analysis accepts such parts."""
 
 from __future__ import annotations
 
@@ -16,23 +16,6 @@ from tidyprof.analyses.common import (
 )
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
-
-
-def select_time_range(
-    profile: Profile, start_ns: int | None = None, end_ns: int | None = None
-) -> Profile:
-    """Return a profile with the events that start in [`start_ns`, `end_ns`) and the samples from
-    that time.
-
-    Times are in nanoseconds, as in `events["start_ns"]`. None means that there is no limit. Events
-    are never cut. An event that started earlier is left out, even if it continues in the range. An
-    event that starts in the range may end after `end_ns`. The result can therefore contain GPU work
-    without its launch and operators without their callers. `meta` stays the same as for the whole
-    profile. Raises ValueError if the range ends before it starts.
-    """
-    if start_ns is not None and end_ns is not None and end_ns < start_ns:
-        raise ValueError(f"the time range ends {start_ns - end_ns} ns before it starts")
-    return _part(profile, *(_inside(times, start_ns, end_ns) for times in _times(profile)))
 
 
 def select_steps(
@@ -66,8 +49,8 @@ def select_steps(
     # Select by number, not by time, because GPU work runs later than its step on the host.
     wanted = number.between(first, last).fillna(False)
     start, end = start_and_end(marked[marked["step"].between(first, last)])
-    _, sampled = _times(profile)
-    return _part(profile, wanted, _inside(sampled, start.min(), end.max()))
+    sampled = profile.counters["time_ns"].between(start.min(), end.max(), inclusive="left")
+    return _part(profile, wanted, sampled)
 
 
 def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
@@ -92,19 +75,6 @@ def _numbers(own: pd.DataFrame, times: np.ndarray) -> pd.arrays.IntegerArray:
     """For each time, return the number of the step that contains it."""
     # step_of_time returns -1 for a time outside of all steps, which selects the last number.
     return pd.array([*own["step"], pd.NA], dtype="Int64")[step_of_time(own, times)]
-
-
-def _times(profile: Profile) -> tuple[pd.Series, pd.Series]:
-    return profile.events["start_ns"], profile.counters["time_ns"]
-
-
-def _inside(times: pd.Series, start: int | None, end: int | None) -> pd.Series:
-    inside = pd.Series(True, times.index)
-    if start is not None:
-        inside &= times >= start
-    if end is not None:
-        inside &= times < end
-    return inside
 
 
 def _part(profile: Profile, kept: pd.Series, sampled: pd.Series) -> Profile:

@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof.analyses.collectives import (
-    collective_entries,
-    collectives,
-)
+from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.common import COLUMNS, join
-from tidyprof.analyses.device_time import overlap
-from tidyprof.analyses.ranks import compare_ranks, ranks
+from tidyprof.analyses.ranks import ranks
 from tidyprof.plots import describe
 from tidyprof.plots.ranks import collectives as plot_collectives
 from tidyprof.readers.torch.reader import read_torch_trace
@@ -71,42 +67,6 @@ class TestCollectives:
         nameless = Profile(one.events.assign(rank=pd.array([pd.NA], dtype="Int32")))
         with pytest.raises(ValueError, match="rank="):
             collectives([one, nameless])
-
-    def test_tables_of_several_files_need_ranks_of_their_own(self):
-        """What `map_profiles` gives: the tables with the column `file` in front."""
-
-        def tables(*rank_of_file):
-            parts = [
-                (
-                    f"{place}.json",
-                    Profile(
-                        profile_of(entry(0, 0, 10)).events.assign(rank=pd.array([rank], "Int32"))
-                    ),
-                )
-                for place, rank in enumerate(rank_of_file)
-            ]
-            return [
-                pd.concat(
-                    [reduce(profile).assign(file=file) for file, profile in parts],
-                    ignore_index=True,
-                )
-                for reduce in (overlap, collective_entries)
-            ]
-
-        assert len(compare_ranks(*tables(0, 1))) == 2
-        for files, match in (
-            ((0, 1, 0, 1), r"rank 0 is in .*0\.json and .*2\.json"),
-            ((0, None), r"1\.json.*rank="),
-        ):
-            overlaps, entries = tables(*files)
-            good_overlaps, good_entries = tables(0, 1)
-            for compare in (
-                lambda: collectives(entries),  # noqa: B023
-                lambda: compare_ranks(good_overlaps, entries),  # noqa: B023
-                lambda: compare_ranks(overlaps, good_entries),  # noqa: B023
-            ):
-                with pytest.raises(ValueError, match=match):
-                    compare()
 
     def test_devices_stand_for_unknown_ranks(self):
         profile = profile_of(

@@ -55,7 +55,6 @@ two.
 
 OF_MORE_THAN_A_PROFILE = {
     "DeviceTime",
-    "select_time_range",
     "select_steps",
     "budget_parts",
     "compare",
