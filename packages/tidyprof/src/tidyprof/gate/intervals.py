@@ -92,14 +92,6 @@ def differs(over: Sequence[float], under: Sequence[float], paired: bool, error: 
     return bool(2 * extreme <= error * (len(gains) + 1))
 
 
-def fewest_runs(error: float, paired: bool) -> int:
-    """Return the minimum number of runs per version for which `differs` can return True."""
-    runs = LEAST_REPEATS
-    while error * (2**runs if paired else comb(2 * runs, runs)) < 2:
-        runs += 1
-    return runs
-
-
 def _exchanged_totals(over: np.ndarray, under: np.ndarray, paired: bool) -> tuple[np.ndarray, ...]:
     """Return the total of the exchanged values of each version, for each exchange."""
     moved = _exchanges(len(over), len(under), paired)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
-from tidyprof.gate.metrics import METRICS, SCALES, Metric
+from tidyprof.gate.metrics import METRICS, STEP
 from tidyprof.gate.verdict import Verdict, least_difference
 
 ROWS = 5
@@ -27,52 +27,46 @@ UNPAIRED = (
 benchmarks/bench_gate.py; see docs/gate.md.
 """
 
+_SCALES = {"ms": 1e6, "s": 1e9}
+"""Nanoseconds in each unit."""
+
+
+def _unit(verdict: Verdict) -> str:
+    return "ms" if verdict.metric == STEP else "s"
+
 
 def headline(verdict: Verdict) -> str:
     """Return the verdict and its interval in one sentence."""
     if not verdict.ratio:
         return f"{verdict.word}: {verdict.reason}"
-    words, level = METRICS[verdict.metric].words, 100 * verdict.ratio.level
+    words, level = METRICS[verdict.metric].lower(), 100 * verdict.ratio.level
     change, low, high = (100 * (ratio - 1) for ratio in verdict.ratio[:3])
-    more, less = ("larger", "smaller") if verdict.unit == "bytes" else ("longer", "shorter")
     interval = f"({level:.1f}% interval {low:+,.1f}% to {high:+,.1f}%)"
-    found = f"{abs(change):,.1f}% {more if change >= 0 else less} {interval}"
-    return f"{verdict.word}: the {words[0].lower()}{words[1:]} is {found}"
+    found = f"{abs(change):,.1f}% {'longer' if change >= 0 else 'shorter'} {interval}"
+    return f"{verdict.word}: the {words} is {found}"
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Return lines with the values, the medians if they lead to another verdict, and the reason."""
-    metric = METRICS[verdict.metric]
-    lines = [f"{metric.words}: {_before_and_now(metric, verdict.base_value, verdict.new_value)}."]
-    if verdict.median_word:
-        other = verdict.median_word != verdict.word
-        alone = f"By the median alone: {verdict.median_word}, but the" if other else "The"
-        lines.append(f"Median: {_before_and_now(metric, *verdict.medians)}. {alone} mean decides.")
+    """Return lines with the values and the reason."""
+    unit = _unit(verdict)
+    before, now = (value / _SCALES[unit] for value in (verdict.base_value, verdict.new_value))
+    times, how = (now / before, "long") if now > before else (before / now, "fast")
+    change = f"{before:,.2f} {unit} before, {now:,.2f} {unit} now ({times:,.2f} times as {how})"
+    lines = [f"{METRICS[verdict.metric]}: {change}."]
     return [*lines, verdict.reason] if verdict.ratio else lines
-
-
-def _before_and_now(metric: Metric, *values: float) -> str:
-    before, now = (value / SCALES[metric.unit] for value in values)
-    how = "large" if metric.unit == "MiB" else "long" if now > before else "fast"
-    times = before / now if how == "fast" else now / before
-    change = f"{times:,.2f} times as {how}"
-    return f"{before:,.2f} {metric.unit} before, {now:,.2f} {metric.unit} now ({change})"
 
 
 def footnote(verdict: Verdict) -> list[str]:
     """Return lines that explain the numbers in the report."""
-    few = min(map(len, verdict.values)) < verdict.fewest_runs
-    needed = f", which takes {verdict.fewest_runs} runs of each version" if few else ""
-    per = "per step, and of the job per run" if len(verdict.job) else "per step"
     lines = []
     if len(verdict.parts) or len(verdict.job):
         lines.append(
-            f"Tables show means {per}. A part is confident if its difference is beyond doubt and"
-            f" exceeds the noise{needed}."
+            "Tables show means per step, and of the job per run. A part is confident if its"
+            " difference is beyond doubt and exceeds the noise, which takes up to nine runs."
         )
-    unit = METRICS[verdict.metric].unit
+    unit = _unit(verdict)
     for side, values in zip(("before", "now"), verdict.values, strict=True):
-        shown = ", ".join(four_digits(value / SCALES[unit]) for value in values)
+        shown = ", ".join(four_digits(value / _SCALES[unit]) for value in values)
         lines.append(f"Runs {side}, {unit}: {shown}")
     return lines if verdict.paired else [*lines, UNPAIRED]
 
@@ -130,18 +124,17 @@ def kernel_table(verdict: Verdict) -> tuple[dict[str, list[str]], str]:
 
 def _cells(nanoseconds: Iterable[float], heading: str, unit: str) -> list[str]:
     sign = "+" if heading == "change" else ""
-    return [f"{value / SCALES[unit]:{sign},.3f}" for value in nanoseconds]
+    return [f"{value / _SCALES[unit]:{sign},.3f}" for value in nanoseconds]
 
 
 def as_json(verdict: Verdict) -> str:
-    """Return the verdict as JSON. Values are in `unit`. Times of parts and kernels are in ns."""
-    names = ["fails", "reason", "metric", "unit", "limit", "paired", "base_value", "new_value"]
-    names += ["values", "medians", "origins", "ignored"]
+    """Return the verdict as JSON. All times are in ns."""
+    names = ["fails", "reason", "metric", "limit", "paired", "base_value", "new_value"]
+    names += ["values", "origins", "ignored"]
     facts = {
         "verdict": verdict.word,
         **{name: getattr(verdict, name) for name in names},
         "ratio": verdict.ratio._asdict() if verdict.ratio else None,
-        "median_verdict": verdict.median_word or verdict.word,
         **{name: getattr(verdict, name).to_dict("records") for name in ("parts", "job", "kernels")},
     }
     return json.dumps(facts, indent=1) + "\n"

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.gate.intervals import (
-    CONFIDENCE,
-    LEAST_REPEATS,
-    Ratio,
-    differs,
-    fewest_runs,
-    ratio_of_totals,
-)
-from tidyprof.gate.metrics import JOB, METRICS
+from tidyprof.gate.intervals import CONFIDENCE, LEAST_REPEATS, Ratio, differs, ratio_of_totals
 from tidyprof.gate.runs import NOTHING, RunTimes
 
 PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns", "confident")
@@ -29,7 +20,6 @@ KERNEL_COLUMNS = (
     "base_ns",
     "new_ns",
     "difference_ns",
-    "more_calls_ns",
     "blame",
     "full_name",
 )
@@ -40,9 +30,9 @@ SMALL = 0.1
 DEFAULT_LIMIT = 0.05
 """The largest slowdown that the gate allows by default, as a fraction."""
 
-SAME_WORK = DEFAULT_LIMIT
+SAME_WORK = 0.05
 """The largest relative difference in the number of steps or samples between runs that did the same
-work. This threshold applies even if the limit of the gate is larger.
+work.
 """
 
 INCONCLUSIVE = "inconclusive"
@@ -54,13 +44,11 @@ class Verdict:
     comes first.
 
     - paired: whether runs with the same name were compared with each other.
-    - word: the verdict, which is slower, faster, no difference or inconclusive. For memory, the
-      words are larger and smaller instead of slower and faster.
+    - word: the verdict, which is slower, faster, no difference or inconclusive.
     - fails: whether the gate fails.
     - reason: the reason for the verdict, as a sentence.
     - ratio: the new value divided by the base value, or None if there are too few runs or the runs
       did different work.
-    - median_word: the verdict based on median steps alone, or "" if it agrees with the mean.
     - parts, job: the tables of `parts_to_blame` for a step and for the job. The job table is empty
       unless all runs recorded job times.
     - kernels: the table of `kernels_to_blame`.
@@ -74,7 +62,6 @@ class Verdict:
     fails: bool
     reason: str
     ratio: Ratio | None
-    median_word: str
     parts: pd.DataFrame
     job: pd.DataFrame
     kernels: pd.DataFrame
@@ -85,13 +72,8 @@ class Verdict:
         return self.base[0].metric
 
     @property
-    def unit(self) -> str:
-        """The unit of the values, either ns or bytes."""
-        return "bytes" if METRICS[self.metric].unit == "MiB" else "ns"
-
-    @property
     def values(self) -> list[list[float]]:
-        """The value of each run."""
+        """The value of each run in ns."""
         return [[run.value for run in side] for side in (self.base, self.new)]
 
     @property
@@ -103,18 +85,6 @@ class Verdict:
     def new_value(self) -> float:
         """The mean value of the new runs."""
         return float(np.mean(self.values[1]))
-
-    @property
-    def medians(self) -> list[float]:
-        """The median step time of each version, as a mean over its runs."""
-        sides = self.base, self.new
-        return [float(np.mean([run.median for run in side])) for side in sides]
-
-    @property
-    def fewest_runs(self) -> int:
-        """The minimum number of runs per version for any part to be confident."""
-        error = min(_error_per_part(table) for table in (self.parts, self.job))
-        return fewest_runs(error, self.paired)
 
     @property
     def origins(self) -> list[str]:
@@ -154,90 +124,51 @@ def judge(
         raise ValueError("each version needs at least one run")
     if len({run.profiled for run in (*base, *new)}) > 1:
         raise ValueError("only some runs were profiled, and profiling makes steps longer")
-    if len({run.metric for run in (*base, *new)}) > 1:
-        raise ValueError("only some runs used GPU memory")
     if paired:
         base, new = _pairs(base, new)
-    word, ratio, median_word = INCONCLUSIVE, None, ""
-    reason = _other_work(base, new, limit) or _too_few(base, new)
+    ratio, word = None, INCONCLUSIVE
+    reason = _other_work(base, new) or _too_few(base, new)
     if not reason:
-        word, reason, ratio, median_word = _compared(base, new, limit, paired)
-    fails = ratio is not None and ratio.low > 1 + limit
-    parts = parts_to_blame([run.parts for run in base], [run.parts for run in new], paired)
+        ratio = ratio_of_totals([run.value for run in new], [run.value for run in base], paired)
+        word, reason = _decided(ratio, limit, paired)
     known = all(len(run.job) for run in (*base, *new))
-    jobs = [[run.job if known else NOTHING for run in side] for side in (base, new)]
-    job, kernels = parts_to_blame(jobs[0], jobs[1], paired), kernels_to_blame(base, new)
-    for table in (parts, job):
-        table["confident"] &= ratio is not None
+    job = [[run.job if known else NOTHING for run in side] for side in (base, new)]
+    parts = [[run.parts for run in side] for side in (base, new)]
     return Verdict(
-        base, new, limit, paired, word, fails, reason, ratio, median_word, parts, job, kernels
+        base,
+        new,
+        limit,
+        paired,
+        word,
+        ratio is not None and ratio.low > 1 + limit,
+        reason,
+        ratio,
+        parts_to_blame(*parts, paired, known=ratio is not None),
+        parts_to_blame(*job, paired, known=ratio is not None),
+        kernels_to_blame(base, new),
     )
-
-
-def _compared(
-    base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float, paired: bool
-) -> tuple[str, str, Ratio, str]:
-    """Return the verdict, its reason, the ratio, and the verdict based on medians if it differs."""
-    ratio, typical = (
-        ratio_of_totals(
-            *([getattr(run, name) for run in side] for side in (new, base)), paired=paired
-        )
-        for name in ("value", "median")
-    )
-    metric = METRICS[base[0].metric]
-    word, median_word = (_word(found, limit, metric.unit) for found in (ratio, typical))
-    if median_word == word and ratio.low <= typical.ratio <= ratio.high:
-        median_word = ""
-    reason = _reason(ratio, limit)
-    if word == INCONCLUSIVE:
-        if median_word not in ("", word):
-            reason = "A few long steps decide the mean."
-        reason += f" {'Record' if paired else 'Use --paired, or record'} more and longer runs."
-    elif ratio.low <= 1 and metric.column != JOB:
-        reason += f" Steps rarer than 1 in {_rarest(base, new):,} may not have occurred."
-    return word, reason, ratio, median_word
-
-
-def _by_name(side: Sequence[RunTimes]) -> dict[str, RunTimes]:
-    return {Path(run.path).name: run for run in side}
 
 
 def _pairs(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> list[list[RunTimes]]:
-    sides = [_by_name(side) for side in (base, new)]
+    sides = [{Path(run.path).name: run for run in side} for side in (base, new)]
     if lonely := sorted(sides[0].keys() ^ sides[1].keys()):
         raise ValueError(f"only one version has a run {lonely[0]}, so the runs aren't paired")
     return [[side[name] for name in sides[0]] for side in sides]
 
 
-def _word(ratio: Ratio, limit: float, unit: str) -> str:
-    more, less = ("larger", "smaller") if unit == "MiB" else ("slower", "faster")
-    if ratio.low > 1:
-        return more
-    if ratio.high < 1:
-        return less
-    return "no difference" if ratio.high <= 1 + limit else INCONCLUSIVE
-
-
-def _reason(ratio: Ratio, limit: float) -> str:
+def _decided(ratio: Ratio, limit: float, paired: bool) -> tuple[str, str]:
+    """Return the verdict for a ratio, and its reason."""
     percent = f"the limit of {100 * limit:g}%"
     if ratio.low > 1 + limit:
-        return f"Even the low end of the interval exceeds {percent}."
+        return "slower", f"Even the low end of the interval exceeds {percent}."
     if ratio.low > 1:
-        return f"The gate passes, because the interval extends below {percent}."
+        return "slower", f"The gate passes, because the interval extends below {percent}."
     if ratio.high < 1:
-        return "The whole interval is below 0%."
+        return "faster", "The whole interval is below 0%."
     if ratio.high <= 1 + limit:
-        return f"The interval excludes an increase above {percent}."
-    return f"The interval contains both 0% and {percent}."
-
-
-def _rarest(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> int:
-    """Return N such that the runs contain a step that occurs once in N steps with 95% probability.
-
-    According to the rule of three, N is one third of the number of steps per rank.
-    """
-    steps = [sum(run.steps // max(1, len(run.lanes)) for run in side) for side in (base, new)]
-    return max(1, min(steps) // 3)
+        return "no difference", f"The interval excludes an increase above {percent}."
+    more = f"{'Record' if paired else 'Use --paired, or record'} more and longer runs."
+    return INCONCLUSIVE, f"The interval contains both 0% and {percent}. {more}"
 
 
 def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
@@ -248,26 +179,20 @@ def _too_few(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
     return f"one version has only {runs} run{'s' * (runs > 1)}. {least}"
 
 
-def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes], limit: float) -> str:
-    """Return a sentence if the work of any two runs differs by more than the limit or SAME_WORK,
-    otherwise an empty string. If a run doesn't report some kind of work, that work isn't compared.
+def _other_work(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> str:
+    """Return a sentence if the work of any two runs differs by more than SAME_WORK, otherwise an
+    empty string. If a run doesn't report some kind of work, that work isn't compared.
     """
-    for name in base[0].work:
-        before, now = ([run.work.get(name, np.nan) for run in side] for side in (base, new))
-        least, most = np.min(before + now), np.max(before + now)
-        if most - least > min(limit, SAME_WORK) * least:
-            found = f"the runs did different work, {_span(before)} {name} each before and"
-            return f"{found} {_span(now)} now. Record runs with the same work."
+    work = pd.DataFrame([run.work for run in (*base, *new)])
+    least, most = work.min(skipna=False), work.max(skipna=False)
+    for name in work.columns[most > (1 + SAME_WORK) * least]:
+        found = f"the runs did different work, {least[name]:,.10g} to {most[name]:,.10g} {name}."
+        return f"{found} Record runs with the same work."
     return ""
 
 
-def _span(numbers: list[float]) -> str:
-    ends = sorted({min(numbers), max(numbers)})
-    return " to ".join(f"{end:,.10g}" for end in ends)
-
-
 def parts_to_blame(
-    base: Sequence[pd.Series], new: Sequence[pd.Series], paired: bool
+    base: Sequence[pd.Series], new: Sequence[pd.Series], paired: bool, *, known: bool = True
 ) -> pd.DataFrame:
     """Return the parts in PART_COLUMNS, with the largest difference first.
 
@@ -277,25 +202,24 @@ def parts_to_blame(
     at most 5% of comparisons contain a confident part.
 
     - base, new: the time in ns of each part, for each run.
+    - known: whether the runs can be compared. Otherwise, no part is confident.
     """
     sides = [pd.concat(side, axis=1) for side in (base, new)]
     names = sides[0].index.union(sides[1].index, sort=False)
     sides = [side.reindex(names).fillna(0) for side in sides]
     means = dict(zip(("base_ns", "new_ns"), (side.mean(axis=1) for side in sides), strict=True))
     table = pd.DataFrame(means).assign(difference_ns=means["new_ns"] - means["base_ns"])
-    error = _error_per_part(table)
-    least_ns = least_difference([side.sum() for side in sides], paired)
-    large = table["difference_ns"].abs() >= least_ns
-    table["confident"] = (min(len(base), len(new)) >= LEAST_REPEATS) & large
-    for name in names[table["confident"]]:
-        beyond_doubt = differs(sides[1].loc[name], sides[0].loc[name], paired, error)
-        table.loc[name, "confident"] = beyond_doubt
+    tested = (table[["base_ns", "new_ns"]] != 0).any(axis=1).sum()
+    error = (1 - CONFIDENCE) / max(1, int(tested))
+    large = table["difference_ns"].abs() >= least_difference([one.sum() for one in sides], paired)
+    table["confident"] = [
+        known
+        and min(len(base), len(new)) >= LEAST_REPEATS
+        and large[name]
+        and differs(sides[1].loc[name], sides[0].loc[name], paired, error)
+        for name in names
+    ]
     return _largest_first(table.rename_axis("part").reset_index()[list(PART_COLUMNS)])
-
-
-def _error_per_part(parts: pd.DataFrame) -> float:
-    tested = (parts[["base_ns", "new_ns"]] != 0).any(axis=1).sum()
-    return (1 - CONFIDENCE) / max(1, int(tested))
 
 
 def least_difference(totals: Sequence[Sequence[float]], paired: bool) -> float:
@@ -321,48 +245,33 @@ def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.Da
 
     Calls and times (in ns) are per step, as means over the runs.
 
-    - more_calls_ns: the part of the difference that comes from a different number of calls, based
-      on the old time per call.
-    - blame: the kind of change, which is new, gone, more calls, fewer calls, longer or shorter.
+    - blame: the kind of change, which is new, gone, more calls, fewer calls, longer or shorter. The
+      number of calls is to blame if, at the old time per call, it explains most of the difference.
     - kernel: the short kernel name.
     - full_name: the tool's name for the kernel, preferably from the new version.
     """
     sides = [
-        _per_run(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
-        for name, side in (("base", base), ("new", new))
+        pd.concat([run.kernels[["calls", "total_ns"]] for run in side]).groupby(level=0).sum()
+        / len(side)
+        for side in (base, new)
     ]
     table = pd.concat(sides, axis=1).fillna(0).astype(float)
-    table = table[(table != 0).any(axis=1)]
+    table.columns = pd.Index(["base_calls", "base_ns", "new_calls", "new_ns"])
     table["difference_ns"] = table["new_ns"] - table["base_ns"]
-    mean_ns = (table["base_ns"] / table["base_calls"]).where(table["base_calls"] > 0, 0)
-    table["more_calls_ns"] = (table["new_calls"] - table["base_calls"]) * mean_ns
-    table["blame"] = [_blame(row) for row in table.itertuples()]
-    table["full_name"] = (
-        pd.concat([run.kernels["full_name"] for run in (*new, *base)]).groupby(level=0).first()
+    base_calls, new_calls = table["base_calls"], table["new_calls"]
+    by_calls = (new_calls - base_calls) * (table["base_ns"] / base_calls).where(base_calls > 0, 0)
+    by_length = table["difference_ns"] - by_calls
+    table["blame"] = np.select(
+        [base_calls == 0, new_calls == 0, by_calls > abs(by_length), -by_calls > abs(by_length)],
+        ["new", "gone", "more calls", "fewer calls"],
+        np.where(by_length > 0, "longer", "shorter"),
     )
+    names = pd.concat([run.kernels["full_name"] for run in (*new, *base)])
+    table["full_name"] = names.groupby(level=0).first()
     return _largest_first(table.rename_axis("kernel").reset_index()[list(KERNEL_COLUMNS)])
 
 
-def _per_run(side: Sequence[RunTimes]) -> pd.DataFrame:
-    """Return calls and total_ns by kernel, as means over the runs.
-
-    If a run doesn't contain a kernel, its values are 0.
-    """
-    runs = pd.concat([run.kernels[["calls", "total_ns"]] for run in side])
-    return runs.groupby(level=0).sum() / len(side)
-
-
-def _blame(row: Any) -> str:
-    if not row.base_calls:
-        return "new"
-    if not row.new_calls:
-        return "gone"
-    by_duration = row.difference_ns - row.more_calls_ns
-    if abs(row.more_calls_ns) > abs(by_duration):
-        return "more calls" if row.more_calls_ns > 0 else "fewer calls"
-    return "longer" if by_duration > 0 else "shorter" if by_duration < 0 else "the same"
-
-
 def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
-    order = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
-    return table.loc[order].reset_index(drop=True)
+    return table.sort_values(
+        "difference_ns", key=abs, ascending=False, kind="stable", ignore_index=True
+    )

@@ -58,19 +58,17 @@ def test_nearly_empty_polls_are_no_faster_steps(
     polls = ([0.0001] * 36 + [0.062]) * 31
     code, said = verdict_of(capsys, base, write_side(tmp_path / "polls", polls), *how)
     assert (code, said.startswith("inconclusive: ")) == (0, True)
-    assert "32 steps each before and 1,148 now" in said
-    code, said = verdict_of(capsys, str(tmp_path / "polls"), base, *how)
-    assert (code, "1,148 steps each before and 32 now" in said) == (0, True)
+    assert "32 to 1,148 steps" in said
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("new", "more", "found"),
     [
-        ([0.020] * 50, {}, "101 steps each before and 51 now"),  # twice the batch
-        ([0.010] * 107, {}, "101 steps each before and 108 now"),
-        ([0.005] * 100, {"ranks": 2}, "101 steps each before and 202 now"),
-        ([0.005] * 100, {"samples": 16}, "3,232 samples each before and 1,616"),
+        ([0.020] * 50, {}, "51 to 101 steps"),  # twice the batch
+        ([0.010] * 107, {}, "101 to 108 steps"),
+        ([0.005] * 100, {"ranks": 2}, "101 to 202 steps"),
+        ([0.005] * 100, {"samples": 16}, "1,616 to 3,232 samples"),
     ],
 )
 def test_different_work_is_named(
@@ -93,7 +91,7 @@ def test_one_run_that_ended_early_is_named(tmp_path: Path, capsys: pytest.Captur
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:30]))
     code, said = verdict_of(capsys, *sides, "--paired")
     assert (code, said.startswith("inconclusive")) == (0, True)
-    assert "42 steps each before and 30 to 42 now" in said
+    assert "30 to 42 steps" in said
 
 
 def test_work_that_one_version_does_not_state_is_not_compared(
@@ -106,7 +104,6 @@ def test_work_that_one_version_does_not_state_is_not_compared(
         file.write_text(file.read_text().replace("}", ', "samples": 7}', 3))
     sides = [base, faster, "--paired"]
     assert verdict_of(capsys, *sides)[1].startswith("faster")
-    assert verdict_of(capsys, *sides, "--fail-above", "3%")[1].startswith("inconclusive")
 
 
 EACH_FOURTH = [0.045, 0.045, 0.045, 0.2] * 10
@@ -115,32 +112,19 @@ EACH_TENTH = ([0.02] * 9 + [0.22]) * 4
 
 @BOTH
 @pytest.mark.parametrize(
-    ("base", "new", "change", "by_median"),
+    ("base", "new", "change"),
     [
-        ([0.050] * 40, EACH_FOURTH, 0.675, "faster"),
-        (EACH_FOURTH, [0.050] * 40, -0.403, "slower"),
-        ([0.020] * 40, EACH_TENTH, 1, "no difference"),
-        (EACH_TENTH, [0.020] * 40, -0.5, "no difference"),
-        ([0.02] * 40, [0.02, 0.22, 0.22] * 13 + [0.02], 6.5, "slower"),
-        ([0.226] * 40, [0.07, 0.07, 0.158] * 13 + [0.07], -0.565, "faster"),
+        ([0.050] * 40, EACH_FOURTH, 0.675),
+        (EACH_FOURTH, [0.050] * 40, -0.403),
+        ([0.020] * 40, EACH_TENTH, 1),
     ],
 )
-def test_the_whole_run_decides(how, base, new, change, by_median, tmp_path: Path, judged: Judged):
+def test_the_whole_run_decides(how, base, new, change, tmp_path: Path, judged: Judged):
     sides = write_side(tmp_path / "base", base, 0.001), write_side(tmp_path / "changed", new, 0.001)
     code, told = judged(*sides, *how)
     assert (code, told["verdict"]) == ((1, "slower") if change > 0 else (0, "faster"))
-    assert told["median_verdict"] == by_median
     assert told["ratio"]["ratio"] == pytest.approx(1 + change, rel=0.01)
     assert told["new_value"] == pytest.approx(1e9 * np.mean(new), rel=0.01)
-    assert told["medians"] == pytest.approx([1e9 * np.median(base), 1e9 * np.median(new)], rel=0.01)
-
-
-@BOTH
-def test_the_median_is_shown_only_if_it_differs(
-    how, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    sides = [write_side(tmp_path / name, EACH_TENTH) for name in ("base", "changed")]
-    assert "Median: " not in verdict_of(capsys, *sides, *how)[1]
 
 
 @BOTH

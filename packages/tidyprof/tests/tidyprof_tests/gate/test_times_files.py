@@ -39,7 +39,6 @@ def test_a_run_is_its_steady_steps_over_all_ranks(tmp_path: Path):
     run = run_times(write_times(tmp_path / "run", ranks=2))
     assert (run.steps, run.profiled, len(run.kernels)) == (8, False, 0)
     assert run.value == pytest.approx(56e6)  # four of 40, four of 70, and 4 more of each rank
-    assert run.median == pytest.approx((44e6 + 70e6) / 2)
     assert run.parts.to_dict() == pytest.approx({"device": 10e6, "forward": 45e6, "log": 1e6})
     assert str(run.origin) == "recorded: machine not stated"
     one = run_times(tmp_path / "run/times_rank0.jsonl")
@@ -59,7 +58,6 @@ def test_parts_of_rare_long_steps_add_up_to_the_mean_step(tmp_path: Path):
         {"forward": 10e6, "log": 2.5e6, "backward": 2.5e6, "data": 50e6}
     )
     assert run.parts.sum() == pytest.approx(run.value)
-    assert run.median == pytest.approx(15e6)
 
 
 def test_a_killed_job_leaves_half_a_line(tmp_path: Path):
@@ -90,7 +88,7 @@ def test_a_killed_job_leaves_half_a_line(tmp_path: Path):
         ('{"rank": 0, "step": 0, "forward": 1' + 400 * "0" + "}\n", "line 1 isn't a step"),
         ('{"rank": 0, "step": 0, "for\\nward": 1}\n', "line 1 isn't a step"),
         ('{"rank": 0, "forward": 1.0}\n', "line 1 isn't a step"),
-        ("[" * 100_000 + "\n", "nested too deeply"),
+        ("[" * 100_000 + "\n", "line 1 isn't a step"),
         ("[]\n", "line 1 isn't a step"),
         ("\udcff\n", "line 1 isn't a step"),
     ],
