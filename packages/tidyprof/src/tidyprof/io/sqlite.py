@@ -8,16 +8,15 @@ from __future__ import annotations
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import (
     MAXIMUM_BYTES,
     SQLITE_MAGIC,
@@ -26,14 +25,11 @@ from tidyprof.io.byte_stream import (
     head_or_nothing,
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, by_code, shape_codes
-from tidyprof.tables.contract import is_identifier
 from tidyprof.tables.records import TEXT_COLUMNS
 
 LONGEST_TEXT = 2**24
 """Maximum length of a string or blob in bytes. Kernel names have up to a few thousand bytes."""
 
-_HEADER_BYTES = 100
-_JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _PRAGMAS = ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON")
 _VALUE_COMPLAINTS = (
     "NULL value in ",
@@ -84,6 +80,7 @@ class Database:
 
     - path: the path that the user passed.
     - tables: the names of the columns of each ordinary table.
+    - names: the names of all tables and views.
     - warnings: sentences about values that have the wrong type.
     """
 
@@ -96,7 +93,7 @@ class Database:
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         self._checked: set[str] = set()
         self._row_ids: dict[str, str] = {}
-        self._names: list[str] = []
+        self.names: list[str] = []
         self._connection: sqlite3.Connection | None = None
         self._arrow_connection: Any = None
 
@@ -106,7 +103,7 @@ class Database:
         found = self.rows(
             "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
         )
-        self._names = [name for name, _ in found]
+        self.names = [name for name, _ in found]
         for name, is_table in found:
             if is_table:
                 columns = self.rows(f"PRAGMA table_info({quoted(name)})")
@@ -122,17 +119,17 @@ class Database:
                 connection.close()
 
     def require(self, table: str, columns: Iterable[str]) -> None:
-        """Raise ProfileReadError if the table or one of these columns doesn't exist. The error
-        names the most similar table or column.
-        """
-        if table not in self.tables:
-            raise self._lacking(f"there is no table {table}", table, self.tables)
-        present = {column.lower() for column in self.tables[table]}
-        for column in columns:
-            if column.lower() not in present:
-                raise self._lacking(
-                    f"there is no column {column} in table {table}", column, self.tables[table]
-                )
+        """Raise ProfileReadError if the table or one of these columns doesn't exist."""
+        present = self.tables.get(table)
+        lacking = [column for column in columns if column not in (present or ())]
+        if present is None or lacking:
+            what = f"column {lacking[0]} in table {table}" if present else f"table {table}"
+            raise ProfileReadError(
+                self.path,
+                f"there is no {what} (the file has {', '.join(sorted(present or self.tables))})",
+                "a different tool or version wrote the file, or the file is damaged",
+                "check which tool and version recorded the file",
+            )
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query that has few rows."""
@@ -156,8 +153,8 @@ class Database:
         - `kind` is the int8 position in `KINDS`, or -1.
         - `value` is float64, with NaN for anything but a finite number.
 
-        An integer column may contain any value. Values that aren't integers become `ABSENT`. If the
-        column contains identifiers, `warnings` gets a sentence about these values.
+        An integer column may contain any value. Values that aren't integers become `ABSENT`, and
+        `warnings` gets a sentence about them.
         """
         self._check(table for table in self.tables if table in sql)
         names = [column[0] for column in self._connection.execute(f"{sql}\nLIMIT 0").description]
@@ -168,10 +165,7 @@ class Database:
             # The driver infers types from the first rows and fails if a later value has another
             # type, so SQLite must check each value.
             integers = [name for name in names if type_of(name) == "integer"]
-            identifiers = [
-                name for name in integers if is_identifier(name) or name.endswith("_string")
-            ]
-            self._note_misread(sql, identifiers)
+            self._note_misread(sql, integers)
             found = self._arrays(
                 sql, chosen | {name: _INTEGER.format(name) for name in integers}, texts
             )
@@ -201,7 +195,7 @@ class Database:
 
     def _note_misread(self, sql: str, columns: Sequence[str]) -> None:
         strange = ", ".join(f"sum(typeof({name}) NOT IN ('integer', 'null'))" for name in columns)
-        (counts,) = self.rows(f"SELECT {strange} FROM ({sql})") if strange else ((),)
+        (counts,) = self.rows(f"SELECT {strange} FROM ({sql})")
         self.warnings += [
             f"{self.path.name}: {count:,} values for the column {name.removesuffix('_string')}"
             " aren't integers, so they were left out. Likely cause: the file is damaged, or another"
@@ -272,44 +266,6 @@ class Database:
                 "read the files individually",
             )
 
-    def doubts(self, optional: Mapping[str, Iterable[str]], others: Iterable[str]) -> list[str]:
-        """Return warnings about optional tables and columns that are probably in the file under
-        another name.
-
-        A table or column is probably in the file if the file has a view with its name, or a name
-        that differs by one character. The names of `others` and of other columns don't count.
-        """
-        unknown = {*self._names} - {*others, *optional}
-        similar = []
-        for table, columns in optional.items():
-            if table not in self.tables:
-                if table in self._names:
-                    similar.append(f"the table {table} (the file has a view of this name)")
-                similar += [
-                    f"the table {table} (the file has {near!r})" for near in _near(table, unknown)
-                ]
-                continue
-            present = {*self.tables[table]}
-            similar += [
-                f"the column {column} of {table} (the file has {near!r})"
-                for column in {*columns} - present
-                for near in _near(column, present - {*columns})
-            ]
-        return [
-            f"{self.path.name}: {what} is missing, so its content was left out. Likely cause: the"
-            " file is damaged, or another program changed it."
-            for what in similar
-        ]
-
-    def _lacking(self, finding: str, name: str, candidates: Iterable[str]) -> ProfileReadError:
-        near = get_close_matches(name, list(candidates), n=1, cutoff=0.7)
-        return ProfileReadError(
-            self.path,
-            finding + (f", only {near[0]!r}" if near else f" (the file has {_some(candidates)})"),
-            "a different tool or version wrote the file, or writing ended early",
-            "check which tool and version recorded the file",
-        )
-
 
 NOT_KEPT = -1
 """The kind of events that aren't work, such as barriers."""
@@ -358,15 +314,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _near(name: str, candidates: Iterable[str]) -> list[str]:
-    """Return a candidate that differs from the name by one character, if there is one. Upper and
-    lower case count as equal.
-    """
-    by_lower = {candidate.lower(): candidate for candidate in candidates}
-    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=1 - 1.01 / len(name))
-    return [by_lower[lower] for lower in found]
-
-
 def _connected(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
@@ -396,83 +343,31 @@ def _plain_file(path: Path, maximum_bytes: int, stack: ExitStack) -> Path:
     removed when `stack` is closed.
     """
     stream = ByteStream(path, maximum_bytes)
-    _refuse_other_content(path, stream.head(_HEADER_BYTES))
+    if not stream.head(1):
+        raise ProfileReadError(path, *EMPTY)
     with path.open("rb") as file:
         compressed = compression_of(file.read(4)) != "none"
-    if compressed:
-        plain = (
-            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidyprof-")))
-            / "unpacked.db"
-        )
-        _unpack(stream, plain)
-    else:
-        plain = path
+    if not compressed:
         _refuse_unfinished(path)
-    _refuse_truncated(path, plain)
+        return path
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidyprof-"))
+    plain = Path(folder) / "unpacked.db"
+    with plain.open("wb") as file:
+        file.writelines(stream.chunks())
     return plain
-
-
-def _unpack(stream: ByteStream, target: Path) -> None:
-    try:
-        with target.open("wb") as file:
-            for chunk in stream.chunks():
-                file.write(chunk)
-    except OSError as error:
-        raise ProfileReadError(
-            stream.path,
-            f"unpacking to {target.parent} failed ({error.strerror})",
-            "the disk with the temporary folder is full",
-            "set TMPDIR to a folder with more space, or unpack the file yourself",
-        ) from None
-
-
-def _refuse_other_content(path: Path, head: bytes) -> None:
-    if not head:
-        raise ProfileReadError(path, *EMPTY)
-    if not head.startswith(SQLITE_MAGIC) or len(head) < _HEADER_BYTES:
-        raise ProfileReadError(
-            path,
-            f"the file isn't an SQLite database (it starts with {head[:24]!r})",
-            "another tool or a converter wrote the file, or its beginning is damaged",
-            "pass the original database file from the profiler",
-        )
 
 
 def _refuse_unfinished(path: Path) -> None:
     """Raise ProfileReadError if the latest changes are still in a separate file. A read-only reader
     can't apply such changes.
     """
-    log, journal = (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal"))
-    try:
-        pending = log.is_file() and log.stat().st_size > 0
-        if journal.is_file():
-            with journal.open("rb") as file:
-                pending = pending or file.read(len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
-    except OSError:
-        pending = True
-    if pending:
+    beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
+    if any(file.is_file() and file.stat().st_size for file in beside):
         raise ProfileReadError(
             path,
             "the latest changes are still in a separate file next to it (-wal or -journal)",
             "the program is still running, or it was killed while the profiler was writing",
             f"when it has ended, run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'",
-        )
-
-
-def _refuse_truncated(path: Path, plain: Path) -> None:
-    """Raise ProfileReadError if the file is shorter than its header states (fileformat2.html,
-    sections 1.3.2 and 1.3.8).
-    """
-    with plain.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    page_bytes = int.from_bytes(header[16:18], "big")
-    page_bytes = 2**16 if page_bytes == 1 else page_bytes
-    pages = int.from_bytes(header[28:32], "big")
-    stated = header[24:28] == header[92:96]
-    size = plain.stat().st_size
-    if stated and size < page_bytes * pages:
-        raise ProfileReadError(
-            path, f"the file has only {size} of {page_bytes * pages} bytes", *CUT_SHORT
         )
 
 
@@ -483,11 +378,6 @@ def _damaged(path: Path, finding: str) -> ProfileReadError:
         "the copy is incomplete, or several processes wrote to it over a network file system",
         "copy it again, or record one file per rank on a local disk",
     )
-
-
-def _some(names: Iterable[str]) -> str:
-    names = sorted(names)
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") if names else "nothing"
 
 
 NAMELESS = "whose name is missing from the file"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,9 @@ class Schema:
     - required, optional: the columns of each table that the reader uses.
     - filled: the optional columns that a table with rows must have, because its rows are useless
       without them.
-    - links: for each table, the columns that refer to the `id` of another table: column, target,
-      what the target contains, and `vital` if a file is useless without nearly all of these rows.
+    - links: for each table, the columns that refer to other tables: column, query for the valid
+      identifiers, the problem of rows with another identifier, and `vital` if a file is useless
+      without nearly all of these rows.
     - unique: the column of each table that identifies its rows.
     - strings: the table to which the columns `NAME_string` of the queries refer.
     """
@@ -68,7 +70,6 @@ class Tables:
 
     - suffix: the end of each table's name in the file.
     - others: tables in the file that take the place of missing ones.
-    - known: columns that have already been read completely, by table and column.
     """
 
     def __init__(
@@ -79,7 +80,6 @@ class Tables:
         others: Mapping[str, str] | None = None,
     ) -> None:
         self.database, self.schema, self.suffix = database, schema, suffix
-        self.known: dict[tuple[str, str], np.ndarray] = {}
         self._others = {
             name: other for name, other in (others or {}).items() if name not in database.tables
         }
@@ -146,57 +146,51 @@ class Tables:
 
     def doubts(self) -> list[str]:
         """Return warnings about values of the wrong type, and about optional tables and columns
-        that seem to be missing.
+        that are probably in the file under a name that differs by one character, or as a view.
         """
-        optional = {self.name(table): columns for table, columns in self.schema.optional.items()}
-        named = self.database.doubts(optional, map(self.name, self.schema.required))
-        warnings, self.database.warnings = [*named, *self.database.warnings], []
+        database, optional = self.database, self.schema.optional
+        used = {self.name(table) for table in (*self.schema.required, *optional)}
+        lacking = []
+        for table, columns in optional.items():
+            present = database.tables.get(self.name(table))
+            if present is None:
+                views = {self.name(table)} & {*database.names}
+                lacking.append((self.name(table), ({*database.names} - used) | views))
+            else:
+                others = {*present} - {*columns}
+                lacking += [(column, others) for column in columns if column not in present]
+        found = [
+            f"{database.path.name}: {name!r} is missing, so its content was left out, but the file"
+            f" has {near!r}. Likely cause: another program changed the file, or it is damaged."
+            for name, others in lacking
+            for near in get_close_matches(name, others, 1, 1 - 1.01 / len(name))
+        ]
+        warnings, database.warnings = [*found, *database.warnings], []
         return warnings
 
-    def losses(self, cause: str, *further: tuple[int, int, str, bool]) -> list[str]:
-        """Return a warning about all broken references, if there are any.
-
-        - further: numbers of other lost rows and of all rows, the problem, and whether the file is
-          useless if nearly all rows are lost.
+    def losses(self, cause: str) -> list[str]:
+        """Return a warning about all references to missing rows, if there are any.
 
         Raises ProfileReadError if nearly all references of a vital link are broken.
         """
-        told = []
-        for count, total, problem, is_vital in [*further, *self._broken_links()]:
-            if count:
-                told.append(f"{count:,} of {total:,} rows of {problem}")
-            if count and is_vital and count >= MAX_BROKEN_LINKS_SHARE * total:
-                raise ProfileReadError(
-                    self.database.path, told[-1], cause, "copy it again, or record again"
-                )
-        lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
-        return [f"{self.database.path.name}: {'; '.join(told)}. {lost}"] if told else []
-
-    def _broken_links(self) -> Iterator[tuple[int, int, str, bool]]:
-        """Yield the numbers of broken and of all references for each link, the problem, and whether
-        the link is vital.
-        """
+        found = []
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
-            there = [link for link in links if link[0] in present and self.has(link[1])]
-            found = self.integers(source, *(column for column, *_ in there))
-            for column, target, what, *vital in there:
-                named = found[column][found[column] != ABSENT]
-                identifiers = self.integers(target, "id")["id"]
-                self.known[target, "id"] = identifiers
-                broken = int((~np.isin(named, identifiers)).sum())
-                problem = f"{self.name(source)} refer to missing {what}"
-                yield broken, len(named), problem, bool(vital)
-        self.known.clear()
-
-    def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
-        """Return columns of a table as int64. Only columns that aren't `known` are read."""
-        found = {name: self.known[table, name] for name in columns if (table, name) in self.known}
-        unknown = [name for name in columns if name not in found]
-        if unknown:
-            query = self.sql(f"SELECT {', '.join(unknown)} FROM {table}")
-            found |= self.database.columns(query, Codes())
-        return found
+            for column, identifiers, problem, *vital in links:
+                if column not in present:
+                    continue
+                ((broken, total),) = self.rows(
+                    f"SELECT sum({column} NOT IN ({identifiers})), count({column}) FROM {source}"
+                )
+                if not broken:
+                    continue
+                found.append(f"{broken:,} of {total:,} rows of {self.name(source)} {problem}")
+                if vital and broken >= MAX_BROKEN_LINKS_SHARE * total:
+                    raise ProfileReadError(
+                        self.database.path, found[-1], cause, "copy it again, or record again"
+                    )
+        lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
+        return [f"{self.database.path.name}: {'; '.join(found)}. {lost}"] if found else []
 
     def texts(self, table: str, identifiers: np.ndarray, texts: Codes) -> np.ndarray:
         """Return int32 codes of the strings of a table with these identifiers."""

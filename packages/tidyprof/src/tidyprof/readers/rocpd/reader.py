@@ -147,10 +147,6 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
         ]
     )
     launches = link(records, is_call)
-    events = tables.integers("rocpd_event", "id")["id"]
-    named = tables.columns("named_events", texts)["event_id"]
-    alone = int((~np.isin(events, named)).sum())
-    problem = f"{tables.name('rocpd_event')} belong to no dispatch, copy, call or other record"
     pids, ranks = _processes(tables)
     return Part(
         path,
@@ -162,7 +158,7 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
         processes=pids,
         shared_launches=launches.shared,
         warnings=[
-            *tables.losses(_LOST, (alone, len(events), problem, True)),
+            *tables.losses(_LOST),
             *_warnings(path, found["kernels"], found["copies"]),
             *cut_hip_overlaps(path, records),
             *tables.doubts(),

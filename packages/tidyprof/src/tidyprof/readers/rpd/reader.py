@@ -106,7 +106,6 @@ def read_calls(tables: Tables, texts: Codes) -> Records:
     row's identifier.
     """
     columns = tables.columns("calls", texts)
-    tables.known["rocpd_api", "id"] = columns["correlation_id"]
     call, operator = columns.pop("call"), columns["operator"]
     arguments = tables.texts("rocpd_ustring", columns.pop("arguments_id"), texts)
     columns["arguments_text"] = arguments
@@ -152,7 +151,6 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Recor
     """
     path = tables.database.path
     columns = tables.columns("operations", texts)
-    tables.known["rocpd_op", "id"] = columns["id"]
     category = columns["source_category"]
     columns["name"] = np.where(columns["name"] == texts[""], category, columns["name"])
     columns["kind"] = by_code(map(_operation_kind, texts), category, NOT_KEPT, np.int8)
@@ -197,8 +195,6 @@ def _add_launches(tables: Tables, records: Records, calls: Records, texts: Codes
     launches = tables.columns("launches", texts)
     call = first_equal(calls["correlation_id"], launches["correlation_id"])
     operation = launches.pop("op_id")
-    tables.known["rocpd_api_ops", "op_id"] = operation
-    tables.known["rocpd_api_ops", "api_id"] = launches["correlation_id"]
     if (operation[1:] <= operation[:-1]).any():
         order = np.lexsort((taken(calls["start_ns"], call, LATEST_START_NS), operation))
         operation, call = operation[order], call[order]
