@@ -47,6 +47,7 @@ class Schema:
       identifiers, the problem of rows with another identifier, and `vital` if a file is useless
       without nearly all of these rows.
     - unique: the column of each table that identifies its rows.
+    - versions: the versions of the schema that the reader supports.
     - strings: the table to which the columns `NAME_string` of the queries refer.
     """
 
@@ -59,6 +60,7 @@ class Schema:
         self.links: dict[str, list[list[str]]] = parsed["links"]
         self.unique: dict[str, str] = parsed["unique"]
         self.strings: str = parsed.get("strings", "")
+        self.versions: list[str] = parsed.get("versions", [])
 
     def query(self, name: str) -> str:
         """Return the SQL of a file in the reader's folder."""
@@ -91,6 +93,25 @@ class Tables:
     def has(self, table: str) -> bool:
         """Return True if the file has this table."""
         return self.name(table) in self.database.tables
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the values in rocpd_metadata by tag.
+
+        Raises ProfileReadError if the file has another schema.
+        """
+        self.database.require(self.name("rocpd_metadata"), ("tag", "value"))
+        rows = self.rows("SELECT tag, value FROM rocpd_metadata")
+        stated = {str(tag): value for tag, value in rows}
+        version = str(stated.get("schema_version", ""))
+        if version.partition(".")[0] not in self.schema.versions:
+            raise ProfileReadError(
+                self.database.path,
+                f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
+                "this reader doesn't support the version of the profiler",
+                f"use a version of the profiler with schema {' or '.join(self.schema.versions)}",
+            )
+        self.require()
+        return stated
 
     def require(self) -> None:
         """Raise ProfileReadError if required tables or columns are missing, or if identifiers of

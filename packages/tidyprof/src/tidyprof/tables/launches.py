@@ -4,6 +4,7 @@ thread.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,6 @@ import pandas as pd
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, ON_DEVICE, first_equal, taken
 from tidyprof.tables.contract import is_one_of, whole_numbers
 from tidyprof.tables.records import PlainColumns, Records
-
-_Threads = tuple[np.ndarray, np.ndarray]
 
 
 def callers(
@@ -40,37 +39,27 @@ def callers(
     return order, caller
 
 
-def innermost(
-    outer: tuple[np.ndarray, np.ndarray],
-    outer_threads: _Threads,
-    inner: tuple[np.ndarray, np.ndarray],
-    inner_threads: _Threads,
-) -> np.ndarray:
+def innermost(outer: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> np.ndarray:
     """For each inner interval, return the row of the shortest outer interval that encloses it on
     the same thread, or -1 if there is none.
 
-    - outer, inner: the starts and ends in nanoseconds.
-    - outer_threads, inner_threads: the process and thread of each interval.
+    - outer, inner: the starts, ends, processes and threads of the intervals. Times are in
+      nanoseconds.
 
     The outer intervals of a thread must be nested like calls. An interval may enclose an interval
     with equal times.
     """
-    start, end = (np.concatenate(times) for times in zip(outer, inner, strict=True))
-    owners = pd.DataFrame(
-        dict(enumerate(map(np.concatenate, zip(outer_threads, inner_threads, strict=True))))
-    )
-    thread = owners.groupby([0, 1], sort=False).ngroup().to_numpy()
+    start, end, *owner = map(np.concatenate, zip(outer, inner, strict=True))
+    thread = pd.DataFrame(dict(enumerate(owner))).groupby([0, 1], sort=False).ngroup().to_numpy()
     # At equal times, the outer interval comes first. Intervals without a length enclose each other.
     order, around = callers(start, np.maximum(end, start + 1), thread)
-    is_outer = order < len(outer[0])
-    end = end[order]
+    is_outer, end = order < len(outer[0]), end[order]
     wrong = asked = np.flatnonzero(~is_outer)
     while len(wrong := wrong[around[wrong] >= 0]):
-        tried = around[wrong]
-        wrong = wrong[~is_outer[tried] | (end[tried] < end[wrong])]
+        wrong = wrong[~is_outer[around[wrong]] | (end[around[wrong]] < end[wrong])]
         around[wrong] = around[around[wrong]]
-    found = np.full(len(inner[0]), -1, np.int64)
-    found[order[asked] - len(outer[0])] = np.where(around[asked] >= 0, order[around[asked]], -1)
+    found = np.empty(len(inner[0]), np.int64)
+    found[order[asked] - len(outer[0])] = taken(order, around[asked], -1)
     return found
 
 

@@ -119,9 +119,8 @@ def test_innermost_enclosing_call(threads, asked):
     outer = [(begin, finish, thread) for thread, own in enumerate(threads) for begin, finish in own]
     start, end, thread = np.array(outer, np.int64).reshape(-1, 3).T
     inner_thread, inner_start = np.array(asked, np.int64).T
-    inner = (inner_start, inner_start + 3)
-    same = np.zeros(len(start), np.int64), np.zeros(len(asked), np.int64)
-    found = innermost((start, end), (same[0], thread), inner, (same[1], inner_thread))
+    inner = [inner_start, inner_start + 3, np.zeros(len(asked), np.int64), inner_thread]
+    found = innermost([start, end, np.zeros(len(start), np.int64), thread], inner)
     for row, (number, begin) in zip(found.tolist(), asked, strict=True):
         around = [b - a for a, b, t in outer if t == number and a <= begin and begin + 3 <= b]
         assert (end[row] - start[row] == min(around)) if around else row == -1

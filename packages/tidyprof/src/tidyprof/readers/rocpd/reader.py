@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import NothingRecordedError, ProfileReadError
+from tidyprof.errors import NothingRecordedError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import NAMELESS, Database, open_database
@@ -41,11 +41,6 @@ from tidyprof.tables.profiles import (
 from tidyprof.tables.records import Records, joined
 
 SCHEMA = Schema(__package__)
-SCHEMA_MAJOR = "3"
-"""Major version of the schema that this reader supports. Schema version 4 stores tracks
-differently.
-"""
-
 KIND_OF_QUERY = {
     "kernels": "kernel",
     "copies": "copy",
@@ -93,7 +88,7 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
     """Read the data of every process in one file."""
     with open_database(path, maximum_bytes) as database:
         found = [Tables(database, SCHEMA, suffix) for suffix in process_suffixes(database)]
-        stated = [_metadata(tables) for tables in found]
+        stated = [tables.metadata() for tables in found]
         parts = [_read(*process, texts) for process in zip(found, stated, strict=True)]
     if not any(part.records.total for part in parts):
         raise NothingRecordedError(
@@ -103,24 +98,6 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
             "record with rocprofv3 --runtime-trace",
         )
     return parts
-
-
-def _metadata(tables: Tables) -> dict[str, Any]:
-    """Return the entries of rocpd_metadata. Raises ProfileReadError if this reader doesn't support
-    the version of the schema, or if tables or columns are missing.
-    """
-    tables.database.require(tables.name("rocpd_metadata"), ("tag", "value"))
-    stated = dict(tables.rows("SELECT tag, value FROM rocpd_metadata"))
-    version = str(stated.get("schema_version", ""))
-    if version.partition(".")[0] != SCHEMA_MAJOR:
-        raise ProfileReadError(
-            tables.database.path,
-            f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
-            "this reader doesn't support the profiler's ROCm version yet",
-            "convert the file (rocpd convert -i FILE -f csv), and read the CSV files",
-        )
-    tables.require()
-    return stated
 
 
 def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import NothingRecordedError, ProfileReadError
+from tidyprof.errors import NothingRecordedError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import NAMELESS, NOT_KEPT, open_database
-from tidyprof.io.text_cells import whole_number
 from tidyprof.readers.databases import Schema, Tables, read_databases, samples_of
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import (
@@ -41,9 +40,6 @@ from tidyprof.tables.profiles import (
 from tidyprof.tables.records import Records, joined
 
 SCHEMA = Schema(__package__)
-SCHEMA_VERSIONS = ("2", "3")
-"""Schema versions that this reader supports, from 2024 and 2026."""
-
 OPERATIONS = SCHEMA.query("operations") + SCHEMA.query("launches")
 """The queries for the work on the GPUs, and for the calls that launched it."""
 
@@ -69,35 +65,19 @@ def _read_facts(tables: Tables) -> dict[str, Any]:
     """Return the `Profile.meta` entries from rocpd_metadata. Raises ProfileReadError if the schema
     isn't from rpd.
     """
-    database = tables.database
-    database.require("rocpd_metadata", ("tag", "value"))
-    stated = dict(database.rows("SELECT tag, value FROM rocpd_metadata"))
-    version = str(stated.get("schema_version", ""))
-    if version not in SCHEMA_VERSIONS:
-        raise ProfileReadError(
-            database.path,
-            f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
-            "this reader doesn't support the version of rocmProfileData",
-            f"use a version with schema {' or '.join(SCHEMA_VERSIONS)}",
-        )
-    tables.require()
+    stated = tables.metadata()
+    version = stated["schema_version"]
     facts: dict[str, Any] = {
         "tool": "rocmProfileData",
         "tool_version": f"schema version {version}",
         "schema_version": int(version),
         "clock": "monotonic clock of the node",
+        "unfinished": any(
+            tag.startswith(_ACTIVE_LOCK) and str(value) != "0" for tag, value in stated.items()
+        ),
     }
     if origin := stated_origin(stated.get(MARK)):
         facts["origin"] = origin
-    for tag, key in (("session_count", "sessions"), ("gpu_stride", "node_stride")):
-        text = str(stated.get(tag, ""))
-        if text.isdecimal() and (number := whole_number(text)) is not None:
-            facts[key] = number
-    facts["unfinished"] = sorted(
-        tag.removeprefix(_ACTIVE_LOCK)
-        for tag, value in stated.items()
-        if str(tag).startswith(_ACTIVE_LOCK) and str(value) != "0"
-    )
     return facts
 
 
@@ -131,24 +111,18 @@ def read_calls(tables: Tables, texts: Codes) -> Records:
 
 def _operators_of_calls(calls: Records) -> np.ndarray:
     """Return the name code of the innermost operator around each runtime call, or -1."""
-    names = np.full(len(calls), -1, np.int32)
+    times = (calls["start_ns"], calls["start_ns"] + calls["duration_ns"])
+    columns = (*times, calls["process"], calls["thread"])
     outer = np.flatnonzero(calls["kind"] == KIND_CODE["operator"])
     inner = np.flatnonzero(calls["kind"] == KIND_CODE["runtime"])
-    if len(outer) and len(inner):
-        start, end = calls["start_ns"], calls["start_ns"] + calls["duration_ns"]
-        process, thread = calls["process"], calls["thread"]
-        found = innermost(
-            (start[outer], end[outer]), (process[outer], thread[outer]),
-            (start[inner], end[inner]), (process[inner], thread[inner]),
-        )  # fmt: skip
-        names[inner[found >= 0]] = calls["name"][outer[found[found >= 0]]]
+    found = innermost([values[outer] for values in columns], [values[inner] for values in columns])
+    names = np.full(len(calls), NO_TEXT, np.int32)
+    names[inner] = taken(calls["name"][outer], found, NO_TEXT)
     return names
 
 
-def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Records, int]:
-    """Return the GPU work with `id` and the columns of the event table. Also return the number of
-    calls that launched several operations, such as hipGraphLaunch.
-    """
+def read_operations(tables: Tables, calls: Records, texts: Codes) -> Records:
+    """Return the GPU work with the columns of the event table."""
     path = tables.database.path
     columns = tables.columns("operations", texts)
     category = columns["source_category"]
@@ -185,7 +159,7 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> tuple[Recor
     nameless = is_kernel & (records["name"] == records["source_category"]) & (launched >= 0)
     records["name"] = np.where(nameless, launched, records["name"])
     records["kind"] = refined(records["kind"], records["name"], texts)
-    return records, int((np.bincount(call[call >= 0], minlength=1) > 1).sum())
+    return records
 
 
 def _add_launches(tables: Tables, records: Records, calls: Records, texts: Codes) -> np.ndarray:
@@ -235,43 +209,33 @@ def _device_numbering(tables: Tables, device: np.ndarray) -> dict[str, str]:
     dictionary if this is uncertain.
 
     Since June 2024 (commit 194259a of rocmProfileData), rpd numbers GPUs, starting with 0. Earlier
-    versions number ROCm agents, and agent 0 is a CPU. Some columns are newer than this change: the
-    columns of the view `top` (f90a3a6) and the domain of calls (a8b269d). A file without these
-    columns may be older or newer than the change, because the schema version stayed the same.
+    versions number ROCm agents, and agent 0 is a CPU. The column for the domain of calls is newer
+    than this change (a8b269d).
     """
-    known = device[device >= 0]
-    database = tables.database
-    view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
-    is_newer = "domain_id" in database.tables["rocpd_api"] or any(
-        "TotalDuration_us" in str(sql) for (sql,) in view
-    )
-    return {"device_numbering": "index"} if len(known) and (is_newer or (known == 0).any()) else {}
+    is_newer = "domain_id" in tables.database.tables["rocpd_api"]
+    is_index = (device >= 0).any() and (is_newer or (device == 0).any())
+    return {"device_numbering": "index"} if is_index else {}
 
 
 def _warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:
     """Return warnings about suspicious contents."""
     found = []
-    if not len(operations):
+    if not np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"])).any():
+        what = "copies but no kernels" if len(operations) else "no GPU operations"
         found.append(
-            f"{path.name}: the file has no GPU operations. Likely cause: the program didn't use a"
-            " GPU, or another profiler (torch.profiler, rocprofv3) ran at the same time and"
-            " received the GPU's records."
-        )
-    elif not np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"])).any():
-        found.append(
-            f"{path.name}: the file has copies but no kernels. Likely cause: recording stopped"
-            " before the first kernel ended, or rpd_trim removed the kernels."
+            f"{path.name}: the file has {what}. Likely cause: the program didn't use a GPU,"
+            " recording stopped too early, or another profiler (torch.profiler, rocprofv3) ran at"
+            " the same time and received the GPU's records."
         )
     if facts.pop("unfinished"):
         found.append(
             f"{path.name}: the tracer was not shut down properly. The last records may be missing."
-            " Likely cause: the program was killed, or it is still running."
         )
     return found
 
 
-def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
-    """Read one file. Also return the number of calls that launched several operations.
+def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
+    """Read one file.
 
     - texts: collects the names and their codes
     """
@@ -279,7 +243,7 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]
         tables = Tables(database, SCHEMA, others={"rocpd_ustring": "rocpd_string"})
         facts = _read_facts(tables)
         calls = read_calls(tables, texts)
-        operations, shared = read_operations(tables, calls, texts)
+        operations = read_operations(tables, calls, texts)
         if not operations.total and not calls.total:
             raise NothingRecordedError(
                 path,
@@ -306,7 +270,7 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]
     for _, lost in samples:
         records.dropped += lost
     warnings += cut_hip_overlaps(path, records)
-    return Part(path, records, [table for table, _ in samples], facts, warnings=warnings), shared
+    return [Part(path, records, [table for table, _ in samples], facts, warnings=warnings)]
 
 
 def _forget_false_devices(path: Path, operations: Records, texts: Codes) -> list[str]:
@@ -366,26 +330,19 @@ def read_rpd(
     `meta` contains the common entries and these, if known:
 
     - schema_version: version of the file's schema
-    - sessions: number of recording sessions
     - clock: name of the clock
     - device_numbering: `index`, if it is certain that the numbers count GPUs. Files from before
       June 2024 contain the numbers of ROCm agents instead, but they don't say so.
-    - node_stride: factor for the node number. In schema 3, the device number is
-      `node * node_stride + GPU`.
-    - calls_with_several_operations: number of calls that launched several operations
 
     Raises ProfileReadError if a file can't be read.
     """
-    shared: list[int] = []
-
-    def read_parts(file: Path, texts: Codes) -> list[Part]:
-        part, several = _read_file(file, texts, maximum_bytes)
-        shared.append(several)
-        return [part]
-
-    meta = {"calls_with_several_operations": 0}
-    profile = read_databases(
-        Path(path), is_rpd, PATTERNS, "rpd files", read_parts, rank, meta, origin
+    return read_databases(
+        Path(path),
+        is_rpd,
+        PATTERNS,
+        "rpd files",
+        lambda file, texts: _read_file(file, texts, maximum_bytes),
+        rank,
+        {},
+        origin,
     )
-    profile.meta["calls_with_several_operations"] = sum(shared)
-    return profile
