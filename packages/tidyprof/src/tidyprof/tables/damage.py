@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT, KIND_CODE, KINDS, ON_DEVICE
 from tidyprof.tables.launches import begins
 from tidyprof.tables.records import Records
 
@@ -25,10 +25,18 @@ MAXIMUM_SILENT = 0.01
 """Maximum share of a file's events that may be left out without a warning."""
 
 LATEST_START_NS = 2**62
-LONGEST_NS = 2**53
-"""Smallest start and smallest duration that count as damage, in nanoseconds. The start is 146 years
-after the start of the clock, and the duration is 104 days. Below these limits, the end of an event
-fits into 64 bits.
+"""Smallest start that counts as damage, which is 146 years after the start of the clock."""
+
+_LONGEST_NS = np.full(len(KINDS), 24 * 3600 * 10**9)
+_LONGEST_NS[ON_DEVICE] = 3600 * 10**9
+_LONGEST_NS[[KIND_CODE["annotation"], KIND_CODE["sample"]]] = 2**53
+"""Smallest duration of each kind that counts as damage: one hour on a device, one day for calls and
+operators, and 104 days for ranges that a program marked and for samples.
+
+One wrong digit in a start time can turn microseconds into days. A collective waits for another rank
+for up to 30 minutes (the longest default of `timeout` in
+https://docs.pytorch.org/docs/stable/distributed.html). In the available public traces, all events
+are shorter than one minute.
 """
 
 UNFINISHED = "unfinished when the trace ended"
@@ -42,23 +50,8 @@ _INCOMPLETE = (UNFINISHED, NO_TIMES, AT_ZERO)
 REPEATED = "that occur twice"
 """Reason to drop an event that has the same values as an earlier event in all columns."""
 
-OUTLYING = "that last a thousand times as long as the rest of the trace"
-"""Reason to drop an event that is extremely long in comparison with the rest of the trace (see
-`outlying`).
-"""
-
-OUTLYING_FACTOR = 1000
-OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
-"""Shortest durations that can be outliers, which are one hour on a device and one day on the
-host.
-"""
-
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
 _NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
-_MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
-"""Minimum number and minimum share (one in N) of matching events that rule out coincidence. The row
-and record numbers of matching events may differ.
-"""
 _MIXING = 0x9E3779B97F4A7C15
 """Odd multiplier that spreads numbers that are close to each other (the golden ratio, as in Knuth's
 multiplicative hashing).
@@ -76,8 +69,8 @@ traces, the overlap is at most 34 microseconds, and no kernel outlasts the next 
 """
 
 OTHER_UNIT = 10
-"""Ratio of a stream's total kernel time to its span. Above this ratio, durations and starts
-evidently have different units.
+"""Ratio of the typical kernel's duration to the time until the next kernel starts. Above this
+ratio, durations and starts evidently have different units.
 """
 
 CAUSE = "the profiler lost times or records, or the file was damaged"
@@ -110,86 +103,52 @@ def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     return np.where(unknown, ABSENT, end_ns - start_ns)
 
 
-def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
+def time_faults(
+    start_ns: np.ndarray, duration_ns: np.ndarray, kind: np.ndarray
+) -> dict[str, np.ndarray]:
     """Return a mask of the affected events for each reason to leave out events.
 
     A duration of 0 isn't a reason because profilers lose kernel times, and `Profile.meta` contains
     a warning about that. Profilers write start 0 for an event whose time is unknown
     (https://github.com/pytorch/pytorch/issues/188481), and end 0 for an event that didn't end.
     """
+    too_late = (start_ns >= LATEST_START_NS) | (duration_ns >= _LONGEST_NS[kind])
     return {
         NO_TIMES: (start_ns == ABSENT) | (duration_ns == ABSENT),
         AT_ZERO: start_ns <= 0,
         UNFINISHED: duration_ns == -start_ns,
         "with negative duration": duration_ns < 0,
-        "with an impossible time": (start_ns >= LATEST_START_NS) | (duration_ns >= LONGEST_NS),
+        "with an impossible time": too_late,
     }
 
 
-def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
-    """Return a mask of the valid events that are much longer than the rest of the trace. These
-    events last `OUTLYING_FACTOR` times as long as the rest together, and at least `OUTLYING_NS`.
-
-    One wrong digit in a start time can turn microseconds into days, but a valid event can also be
-    far longer than the rest of the trace. For example, a collective waits for another rank for up
-    to 30 minutes (the longest default of `timeout` in
-    https://docs.pytorch.org/docs/stable/distributed.html). A call on the host can last for the
-    whole job. In the available public traces, all events are shorter than one minute. Samples and
-    ranges that a program marked may have any duration.
-    """
-    on_device = ON_DEVICE[records["kind"]]
-    is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
-    duration = records["duration_ns"]
-    long = (
-        sound
-        & is_measured
-        & (duration >= np.where(on_device, OUTLYING_NS["device"], OUTLYING_NS["host"]))
-    )
-    rest = sound & ~long
-    if not long.any() or not rest.any():
-        return np.zeros(len(long), bool)
-    start, end = records["start_ns"][rest], records["start_ns"][rest] + duration[rest]
-    return long & (duration // OUTLYING_FACTOR >= end.max() - start.min())
-
-
 def repeated(records: Records) -> np.ndarray:
-    """Return a mask of the records that repeat an earlier record in all columns except row numbers
-    and record numbers (`_NUMBERS_OF_ROWS`).
+    """Return a mask of the records that repeat an earlier record in all columns except row numbers.
 
-    Records that also have the same identifier, such as a correlation id, can't match by
-    coincidence. Other records, especially records without a duration, can match by coincidence
-    because some clocks count microseconds. Such records count as repeated only if many of them
-    match (see `_MANY_ALIKE`), except for work on a device. In the available public traces, events
-    with a duration never match, and one in forty events without a duration matches another event.
-    Samples never count as repeated because a recursive function has one frame for each of its
-    calls.
+    Work on a device counts as repeated even if its identifiers differ, because a device never runs
+    the same work twice at the same time. Other records can match by coincidence, because some
+    clocks count microseconds. They count as repeated only if they have the same identifier, such as
+    a correlation id. Samples never count as repeated because a recursive function has one frame for
+    each of its calls.
     """
-    is_sample = records["kind"] == KIND_CODE["sample"]
-    numbered, alike = np.zeros(len(records), bool), np.zeros(len(records), bool)
     # Nearly all records differ in their times alone. Sorting takes a fifth of the time of a hash
     # table.
     start, duration = (records[name].astype(np.uint64) for name in ("start_ns", "duration_ns"))
     key = start * np.uint64(_MIXING) ^ duration
     in_order = np.sort(key)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
+    found = np.zeros(len(records), bool)
     if not len(twice):
-        return alike
-    candidates = np.flatnonzero(pd.Series(key).isin(twice) & ~is_sample)
-    table = pd.DataFrame({name: values[candidates] for name, values in records.columns.items()})
-    for mask, left_out in ((numbered, ["row"]), (alike, list(_NUMBERS_OF_ROWS))):
-        mask[candidates] = table.drop(columns=left_out, errors="ignore").duplicated()
-    # Records without identifiers can be equal by chance.
-    numbers = [records.get(name) for name in _IDENTIFIERS]
-    numbered &= np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
-    # A device never runs the same work twice at the same time.
-    on_device = (records["duration_ns"] > 0) & ON_DEVICE[records["kind"]]
-    lasting = (records["duration_ns"] > 0) & ~on_device
-    instant = records["duration_ns"] == 0
-    for among, (least, part) in zip((lasting, instant), _MANY_ALIKE.values(), strict=True):
-        among = among & ~is_sample
-        if (alike & among).sum() < max(least, int(among.sum()) // part):
-            alike &= ~among
-    return numbered | alike
+        return found
+    rows = np.flatnonzero(pd.Series(key).isin(twice) & (records["kind"] != KIND_CODE["sample"]))
+    table = pd.DataFrame({name: values[rows] for name, values in records.columns.items()})
+    works = ON_DEVICE[table["kind"]] & (table["duration_ns"] > 0)
+    numbers = table.reindex(columns=[*_IDENTIFIERS], fill_value=0)
+    is_numbered = ((numbers != ABSENT) & (numbers != 0)).any(axis="columns")
+    same = table.drop(columns="row", errors="ignore").duplicated()
+    alike = table.drop(columns=[*_NUMBERS_OF_ROWS], errors="ignore").duplicated()
+    found[rows] = (same & is_numbered) | (alike & works)
+    return found
 
 
 def without_damage(
@@ -204,8 +163,8 @@ def without_damage(
     sound = np.ones(len(records), bool)
     on_device = ON_DEVICE[records["kind"]]
     counts: dict[str, Counter[str]] = {"device events": Counter(), "host events": Counter()}
-    reasons = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
-    reasons[OUTLYING] = outlying(records, sound & ~np.any([*reasons.values()], axis=0))
+    times = (records["start_ns"], records["duration_ns"], records["kind"])
+    reasons = time_faults(*times) | (faults or {})
     reasons[REPEATED] = repeated(records)
     # An event with several faults counts only for the first one.
     for reason, affected in reasons.items():
@@ -321,8 +280,7 @@ def cut_overlaps(
     - streams: the columns that together identify an event's stream. `stream` is `ABSENT` if the
       stream is unknown.
 
-    Raises ProfileReadError if most kernels of a stream last too long and their total time is at
-    least `OTHER_UNIT` times the stream's span.
+    Raises ProfileReadError if durations and starts evidently have different units.
     """
     streams = {"stream": records.get("stream")} if streams is None else streams
     is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
@@ -350,7 +308,15 @@ def cut_overlaps(
     over &= (end > limit + ROUNDING_NS) & (limit > start[first])
     if not over.any():
         return None
-    _refuse_other_unit(path, start[rows], duration[rows], number, np.isin(rows, first[over]))
+    excess = np.median(duration[first] / np.maximum(limit - start[first], 1))
+    if excess >= OTHER_UNIT:
+        raise ProfileReadError(
+            path,
+            f"a typical kernel lasts {excess:,.0f} times as long as the time until the next kernel"
+            " on its stream starts",
+            "durations and starts have different units because another tool changed the file",
+            "export it again with both ts and dur in microseconds",
+        )
     longest = (end - limit)[over].max() / 1e6
     duration[first[over]] = (limit - start[first])[over]
     return (
@@ -358,28 +324,3 @@ def cut_overlaps(
         " the start of the next kernel on their stream. These kernels were cut there because a"
         " stream runs one kernel at a time."
     )
-
-
-def _refuse_other_unit(
-    path: Path, start: np.ndarray, duration: np.ndarray, stream: np.ndarray, over: np.ndarray
-) -> None:
-    """Raise ProfileReadError if the durations and starts of a stream evidently have different
-    units.
-
-    - stream: a number for the stream of each kernel.
-    - over: a mask of the kernels that last too long.
-    """
-    table = pd.DataFrame({"start": start, "duration": duration, "over": over})
-    of_stream = table.groupby(stream)
-    span = (of_stream["start"].max() - of_stream["start"].min()).clip(lower=1)
-    ratio = of_stream["duration"].sum() / span
-    # The last kernel has no next kernel that it could overlap.
-    most = 2 * of_stream["over"].sum() >= of_stream.size() - 1
-    wrong = ratio[most & (ratio >= OTHER_UNIT)]
-    if len(wrong):
-        raise ProfileReadError(
-            path,
-            f"kernels of one stream last {wrong.iloc[0]:,.0f} times the stream's span",
-            "durations and starts have different units because another tool changed the file",
-            "export it again with both ts and dur in microseconds",
-        )
