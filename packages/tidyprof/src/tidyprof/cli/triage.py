@@ -28,16 +28,19 @@ from tidyprof.errors import ProfileReadError, UserError, one_line
 from tidyprof.parallel import ENDED, map_profiles, processors
 from tidyprof.readers.registry import ReadOptions, read, together
 from tidyprof.readers.torch.reader import (
-    Member,
     left_out,
-    member_of,
-    refuse_mixed_ranks,
     traces_of_ranks,
     warnings_of,
 )
 from tidyprof.running.report import Run, details_of, notes_of, read_run
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.profiles import ignored_lines, rank_in_name
+from tidyprof.tables.profiles import (
+    Extent,
+    extent_of_profile,
+    ignored_lines,
+    rank_in_name,
+    refuse_mixed_ranks,
+)
 from tidyprof.triage.printers import as_json, report
 from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
 from tidyprof.triage.verdict import (
@@ -67,7 +70,7 @@ class ReadFile:
 
     recording: Recording
     error: str
-    member: Member | None
+    member: Extent | None
     files: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -130,7 +133,7 @@ def _of_folder(
     found = [*_read(files, mark, jobs, broken, root=folder).values()]
     members = [one.member for one in found]
     refuse_mixed_ranks(folder, members)
-    ranks = [rank for member in members for rank in member.extent.ranks]
+    ranks = [rank for member in members for rank in member.ranks]
     # Several files of one rank form a single timeline, so read the folder as a whole.
     if len(set(ranks)) < len(ranks):
         return [*_read([folder], mark, 1, {}).values()]
@@ -138,7 +141,7 @@ def _of_folder(
     warnings = tuple(warnings_of(members))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
     files_read: list[ReadFile] = []
-    for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
+    for one in sorted(found, key=lambda one: min(one.member.ranks)):
         kind = one.recording.kind._replace(host_events=host_events)
         recording = replace(one.recording, kind=kind, ignored=ignored)
         # The warnings apply to the folder, so attach them only to its first file.
@@ -194,7 +197,7 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
         recording = recording_of(profile, kind, kind.has_timeline or kind.on_host, mark)
     except ValueError as refused:
         recording, error = recording_of(profile, kind, False, mark), str(refused)
-    member = member_of(profile) if len(profile.meta.get("files", ())) == 1 else None
+    member = extent_of_profile(profile) if len(profile.meta.get("files", ())) == 1 else None
     files, warnings = (tuple(profile.meta.get(key, ())) for key in ("files", "warnings"))
     return result(
         [{"recording": ReadFile(recording, error, member, files, warnings)}],

@@ -25,6 +25,7 @@ from tidyprof.tables.profiles import (
     rank_in_name,
     read_recorded,
     refuse_mixed_ranks,
+    refuse_overlap,
     selected_rank,
 )
 
@@ -262,12 +263,13 @@ def read_databases(
     texts = Codes()
     of_files, nothing = read_recorded(files, lambda file: list(read_file(file, texts)))
     parts = [part for of_file in of_files for part in of_file]
-    _refuse_same_run(path, parts)
     for part in parts:
         part.rank = rank_in_name(part.path, path) if part.rank is None else part.rank
     on_gpu = [ON_DEVICE[part.records["kind"]].any() for part in parts]
-    named = [(part.path.name, part.rank) for part in parts]
-    refuse_mixed_ranks(path, [name for name, is_used in zip(named, on_gpu, strict=True) if is_used])
+    extents = [part.extent() for part, is_used in zip(parts, on_gpu, strict=True) if is_used]
+    refuse_mixed_ranks(path, extents)
+    runs = [(part.facts.pop(RUN, None) or number, part) for number, part in enumerate(parts)]
+    refuse_overlap(path, [(f"run {run}", *part.extent().span, part.path) for run, part in runs])
     for part, is_used in zip(parts, on_gpu, strict=True):
         # Helper processes, such as data loader workers, don't use a GPU.
         if any(on_gpu) and not is_used:
@@ -275,16 +277,3 @@ def read_databases(
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = nothing | dict.fromkeys(ignored, FOREIGN)
     return profile_of(parts, texts, meta, origin)
-
-
-def _refuse_same_run(path: Path, parts: Sequence[Part]) -> None:
-    runs = [part.facts.pop(RUN, None) or number for number, part in enumerate(parts)]
-    run, count = Counter(runs).most_common(1)[0]
-    if count > 1:
-        names = (repr(part.path.name) for part, own in zip(parts, runs, strict=True) if own == run)
-        raise ProfileReadError(
-            path,
-            f"the folder contains the same profile {count} times ({', '.join(names)})",
-            "a file was copied into the folder",
-            "keep each file once",
-        )

@@ -65,18 +65,15 @@ def innermost(outer: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> np.nd
 
 @dataclass(frozen=True)
 class Launches:
-    """The calls that launched events, and counts that show how reliable their correlation ids are.
+    """The calls that launched events.
 
     - call: the row of the call that launched each event. The row is -1 for host events and for
       events without a known call.
-    - shared: the number of calls that have the same correlation id as an enclosing call. The
-      enclosing call counts as the launch.
     - repeated: the number of calls with a reused id. An earlier call that had already ended, or a
       call in another process, used the same id.
     """
 
     call: np.ndarray
-    shared: int
     repeated: int
 
 
@@ -89,8 +86,8 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
 
     The launch is the outermost call with the event's correlation id, because the HIP runtime calls
     itself. For example, hipMemsetAsync and an inner call can have the same start and id. If an id
-    was reused later or in another process, the launch is the last such call that started before the
-    event. If a record itself contains values about its launch, these values are kept.
+    was reused later or in another process, the launch is unknown. If a record itself contains
+    values about its launch, these values are kept.
     """
     on_device = ON_DEVICE[records["kind"]]
     key, has_id = _keys(records["correlation_id"], group)
@@ -132,21 +129,11 @@ def _launches(
     latest = pd.Series(end[rows]).groupby(owner).cummax().shift(fill_value=0).to_numpy()
     outer = rows[begins([owner]) | (start[rows] >= latest)]
     outer = outer[np.lexsort((start[outer], key[outer]))]
-    found = taken(outer, first_equal(key[outer], key[events]), -1)
-    repeated = len(outer) - int(begins([key[outer]]).sum())
-    if repeated:
-        calls = pd.DataFrame({"time": start[outer], "key": key[outer], "call": outer})
-        wanted = pd.DataFrame({"time": start[events], "key": key[events], "call": found})
-        before = pd.merge_asof(
-            wanted.sort_values("time", kind="stable").reset_index(),
-            calls.sort_values("time", kind="stable"),
-            on="time",
-            by="key",
-        ).set_index("index")
-        found = before["call_y"].fillna(before["call_x"]).sort_index().to_numpy(np.int64)
+    is_first = begins([key[outer]])
+    alone = outer[is_first & np.append(is_first[1:], True)[: len(outer)]]
     call = np.full(len(records), -1, np.int64)
-    call[events] = found
-    return Launches(call, len(rows) - len(outer), repeated)
+    call[events] = taken(alone, first_equal(key[alone], key[events]), -1)
+    return Launches(call, len(outer) - int(is_first.sum()))
 
 
 def unlaunched(records: Records) -> int:

@@ -7,15 +7,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import NOTHING, OWN, SAME, NothingRecordedError, ProfileReadError
+from tidyprof.errors import NOTHING, NothingRecordedError, ProfileReadError
 from tidyprof.names.short_names import short_name
 from tidyprof.tables.codes import (
     ABSENT,
@@ -40,23 +40,25 @@ from tidyprof.tables.contract import (
     empty_counters,
 )
 from tidyprof.tables.damage import damage_warnings
+from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.records import Records, joined, no_records, nothing
 
 _File = TypeVar("_File")
 _Content = TypeVar("_Content")
 
-_NUMBER = r"[-_.=\[(]?(\d{1,9})(?!\d)"
-_RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
-_EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
-"""Names of traces from AMD's example trainer: `trace_{epoch}_{step}_{rank}.json`."""
-
-
-_SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
-"""Names of traces from SGLang, such as `{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`
-(scheduler_profiler_mixin.py in https://github.com/sgl-project/sglang). If the name contains
-pipeline stages (`PP-`), several ranks have the same number.
-"""
+_RANKS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # AMD's example trainer: trace_{epoch}_{step}_{rank}.json
+        r"^trace_\d+_\d+_(\d{1,9})\.",
+        r"(?:^|[^a-z])rank[-_.=\[(]?(\d{1,9})(?!\d)",
+        # SGLang: {time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz (scheduler_profiler_mixin.py in
+        # https://github.com/sgl-project/sglang). If the name contains pipeline stages (PP-),
+        # several ranks have the same number.
+        r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)",
+    )
+)
 
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
@@ -66,18 +68,10 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
     The accepted forms are `rank2`, `rank_2`, `rank-2`, `rank.2` and `rank[2]`. The word must not
     start in the middle of another word, so `frank2` isn't a rank.
     """
-    if found := _EXAMPLE_TRACE.match(path.name):
-        return int(found[1])
-    if (found := _SGLANG.search(path.name)) and not _RANK.search(path.name):
-        return int(found[1])
-    folders = [
-        folder for folder in path.parents if root is not None and folder.is_relative_to(root)
-    ]
-    for name in (path.name, *(folder.name for folder in folders)):
-        found = _RANK.search(name)
-        if found:
-            return int(found[1])
-    return None
+    folders = path.parents if root is not None else ()
+    names = [path.name, *(folder.name for folder in folders if folder.is_relative_to(root))]
+    found = (pattern.search(name) for name in names for pattern in _RANKS)
+    return next((int(match[1]) for match in found if match), None)
 
 
 def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
@@ -92,32 +86,23 @@ def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
         )
 
 
-def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) -> None:
-    """Raise ProfileReadError if there are several files in a folder and some of them don't state a
-    rank or state the same rank.
-
-    - files: the name and the rank of each file.
+def refuse_mixed_ranks(folder: Path, extents: Sequence[Extent]) -> None:
+    """Raise ProfileReadError if one of several files in a folder has no rank, or if two files of
+    the same rank or of the same run of a profiler overlap in time.
     """
-    if len(files) < 2:
-        return
-    unknown = [name for name, rank in files if rank is None]
-    if unknown:
+    unknown = [within(folder, one.path) for one in extents if None in one.ranks]
+    if unknown and len(extents) > 1:
         raise ProfileReadError(
             folder,
-            f"{len(files)} files, of which {len(unknown)} have no rank (for example"
+            f"{len(extents)} files, including {len(unknown)} without a rank (such as"
             f" {unknown[0]!r})",
-            "the files come from separate runs, or their names don't contain the rank",
-            "read the files individually, or put rank0, rank1, ... into their names",
+            "the files come from separate runs, or they don't contain the rank",
+            "read each file separately, or add rank0, rank1, ... to the file names",
         )
-    for rank, count in Counter(rank for _, rank in files).items():
-        if count > 1:
-            names = ", ".join(repr(name) for name, stated in files if stated == rank)
-            raise ProfileReadError(
-                folder,
-                f"{count} files of rank {rank} ({names})",
-                "the folder contains a copy of a file, or files of several runs",
-                "keep only one run in the folder, and only one copy of each file",
-            )
+    refuse_overlap(
+        folder,
+        [(f"rank {rank}", *one.span, one.path) for one in extents for rank in one.ranks],
+    )
 
 
 def within(folder: Path, file: Path) -> str:
@@ -164,26 +149,20 @@ ABOUT_RUN = re.compile(r"run(_rank\d+)?\.json")
 
 
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
-    """Return a line about `ignored_files` in `Profile.meta`, which names the first files for each
-    reason.
+    """Return a line about `ignored_files` in `Profile.meta`, which names the first files.
 
-    If no files were ignored, the list is empty. Files with the reason `SAME` come first in the
-    line. The line doesn't mention a model's marker because the marker is part of the origin. The
-    line also omits the files in which `tidyprof run` describes a run, because these files aren't
-    profiles.
+    If no files were ignored, the list is empty. The line doesn't mention a model's marker because
+    the marker is part of the origin. The line also omits the files in which `tidyprof run`
+    describes a run, because these files aren't profiles.
     """
-    by_reason: dict[str, list[str]] = {}
-    for file, reason in meta.get("ignored_files", {}).items():
-        name = Path(file).name
-        if not name.endswith(f"{MARK}.json") and not ABOUT_RUN.fullmatch(name):
-            kind = "separate profiles by other tools" if reason.startswith(OWN) else reason
-            by_reason.setdefault(kind, []).append(name)
-    if not by_reason:
-        return []
-    ordered = sorted(by_reason.items(), key=lambda one: one[0] != SAME)
-    listed = "; ".join(f"{_some(names)} ({reason})" for reason, names in ordered)
-    number = sum(map(len, by_reason.values()))
-    return [f"not read ({number} in total): {listed}" if number > 1 else f"not read: {listed}"]
+    names = {file: Path(file).name for file in meta.get("ignored_files", {})}
+    listed = [
+        f"{name} ({meta['ignored_files'][file]})"
+        for file, name in names.items()
+        if not name.endswith(f"{MARK}.json") and not ABOUT_RUN.fullmatch(name)
+    ]
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return [f"not read: {', '.join(listed[:_SHOWN])}{more}"] if listed else []
 
 
 def warning_lines(meta: Mapping[str, Any]) -> list[str]:
@@ -191,12 +170,6 @@ def warning_lines(meta: Mapping[str, Any]) -> list[str]:
     files that weren't read.
     """
     return [*meta.get("warnings", []), *ignored_lines(meta)]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (
-        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    )
 
 
 _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
@@ -298,7 +271,6 @@ class Part:
     - processes: the process numbers, including processes without events.
     - total: the number of events in the file, if the file has more events than the records.
     - by_category: the number of events in the file for each category.
-    - shared_launches: the number of calls that have the same correlation id as another call.
     """
 
     path: Path
@@ -311,7 +283,6 @@ class Part:
     processes: list[int] = field(default_factory=list)
     total: int | None = None
     by_category: Counter[str] | None = None
-    shared_launches: int = 0
     warnings: list[str] = field(default_factory=list)
 
     def ranks(self) -> set[int | None]:
@@ -325,7 +296,9 @@ class Part:
     def extent(self) -> Extent:
         """Return the ranks and times of the part's events."""
         return extent_of(
-            self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns"))
+            self.path,
+            self.ranks(),
+            *(self.records[name] for name in ("kind", "start_ns", "duration_ns")),
         )
 
 
@@ -383,7 +356,9 @@ def profile_of(
     # `meta` comes first so that its entries are in front, and again last so that they override
     # others.
     facts = meta | stated | _sources(parts) | _counts(parts, texts) | meta
-    facts["warnings"] = [warning for part in parts for warning in part.warnings]
+    facts["warnings"] = [
+        warning for part in parts for warning in (*part.warnings, *_instant_kernels(part))
+    ]
     facts["warnings"] += suspicions(part.extent() for part in parts)
     facts["warnings"] += damage_warnings(facts["repairs"], facts["events_total"])
     if origin is not None:
@@ -404,6 +379,19 @@ def profile_of(
     return Profile(event_table(records, texts), counters, facts)
 
 
+def _instant_kernels(part: Part) -> list[str]:
+    """Return a warning if kernels have no duration."""
+    kind, duration = part.records["kind"], part.records["duration_ns"]
+    lasting = duration[(kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])]
+    instant = int((lasting == 0).sum())
+    if not instant:
+        return []
+    return [
+        f"{part.path.name}: {instant:,} of {len(lasting):,} kernels last 0 ns because their times"
+        " weren't recorded."
+    ]
+
+
 _NEVER_ZERO = re.compile(
     r"(SQ_(WAVES|WAVE_CYCLES|CYCLES|BUSY_CYCLES|BUSY_CU_CYCLES)|GRBM_(COUNT|GUI_ACTIVE))(_sum|_avr)?"
     r"|Wavefronts"
@@ -416,20 +404,13 @@ def impossible_zeros(counters: pd.DataFrame) -> list[str]:
     if "kernel" not in counters:
         return []
     names = [name for name in counters["name"].cat.categories if _NEVER_ZERO.fullmatch(name)]
-    own = counters[counters["name"].isin(names)]
-    zeros = own[own["value"] == 0]["name"].value_counts()
-    total = own["name"].value_counts()
-    listed = ", ".join(
-        f"{name} in {count:,} of {total[name]:,} dispatches"
-        for name, count in zeros.items()
-        if count
-    )
-    if not listed:
+    zeros = counters["name"][counters["name"].isin(names) & (counters["value"] == 0)]
+    if not len(zeros):
         return []
     return [
-        f"some counters are 0, although this is impossible for a kernel that ran ({listed}). The"
-        " other counters may also be wrong. Likely cause: this ROCm release doesn't support these"
-        " counters on this GPU."
+        f"{len(zeros):,} values of {', '.join(sorted(set(zeros)))} are 0, although this is"
+        " impossible for a kernel that ran. The other counters may also be wrong. Likely cause:"
+        " this ROCm release doesn't support these counters on this GPU."
     ]
 
 
@@ -480,82 +461,75 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
         "events_by_category": dict(sorted(sum(categories, Counter()).items())),
         "not_kept": dict(sorted(not_kept.items())),
         "device_events_without_launch": sum(unlaunched(part.records) for part in parts),
-        "shared_launch_records": sum(part.shared_launches for part in parts),
         "repairs": {f"dropped events {reason}": count for reason, count in dropped.items()},
     }
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Values from one file or process that are compared with all other files and processes.
+    """Facts about one file or process, for comparison with the other files of a run.
 
     - ranks: the ranks of the events, with None for an unknown rank.
     - span: the first start and the last end of the events in nanoseconds, or (0, 0) if there are no
       events.
     - device: the first start and the last end of the device events, or None if there are no device
       events.
-    - kernels: the number of kernels.
-    - instant: the number of kernels without a duration.
+    - world_size: the number of ranks in the run, if known.
+    - warnings: the warnings about the file itself.
     """
 
+    path: Path
     ranks: frozenset[int | None]
     span: tuple[int, int]
     device: tuple[int, int] | None
-    kernels: int
-    instant: int
+    world_size: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def extent_of(
-    ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray
+    path: Path,
+    ranks: Iterable[int | None],
+    kind: np.ndarray,
+    start_ns: np.ndarray,
+    duration_ns: np.ndarray,
 ) -> Extent:
     """Return the extent of the events with these kinds (positions in `KINDS`) and times."""
-    is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
     on_device, end = ON_DEVICE[kind], start_ns + duration_ns
     return Extent(
+        path,
         frozenset(ranks),
-        _span(start_ns, end) if len(start_ns) else (0, 0),
-        _span(start_ns[on_device], end[on_device]) if on_device.any() else None,
-        int(is_kernel.sum()),
-        int((duration_ns[is_kernel] == 0).sum()),
+        _span(start_ns, end) or (0, 0),
+        _span(start_ns[on_device], end[on_device]),
     )
 
 
-def _span(start: np.ndarray, end: np.ndarray) -> tuple[int, int]:
-    return int(start.min()), int(end.max())
+def _span(start: np.ndarray, end: np.ndarray) -> tuple[int, int] | None:
+    return (int(start.min()), int(end.max())) if len(start) else None
 
 
 def extent_of_profile(profile: Profile) -> Extent:
-    """Return the extent of a profile that is part of a run."""
-    events = profile.events
-    ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()] or [
-        profile.meta.get("rank")
-    ]
+    """Return the extent of a profile that was read from one file of a run."""
+    events, meta = profile.events, profile.meta
+    ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()]
     start, duration = (events[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns"))
-    return extent_of(ranks, categorical_of(events["kind"]).codes, start, duration)
+    kind = categorical_of(events["kind"]).codes
+    extent = extent_of(Path(meta["files"][0]), ranks or [meta.get("rank")], kind, start, duration)
+    warnings = tuple(meta.get("warnings", ()))
+    return replace(extent, world_size=meta.get("world_size"), warnings=warnings)
 
 
 def suspicions(extents: Iterable[Extent]) -> list[str]:
-    """Return sentences that explain why otherwise valid events are doubtful. They apply to all
-    formats.
-    """
-    found, kernels, instant = [], 0, 0
-    spans: dict[Any, tuple[int, int]] = {}
-    for extent in extents:
-        kernels, instant = kernels + extent.kernels, instant + extent.instant
-        if extent.device:
-            # Files of one rank may follow each other. Each file without a rank counts separately.
-            owner = extent.ranks - {None} or len(spans)
-            first, last = spans.get(owner, extent.device)
-            spans[owner] = (min(first, extent.device[0]), max(last, extent.device[1]))
-    if instant:
-        found.append(
-            f"{instant} of {kernels} kernels last 0 ns because their times weren't recorded."
-        )
-    in_order = sorted(spans.values())
-    latest = list(accumulate((end for _, end in in_order), max))
-    if any(start >= end for (start, _), end in zip(in_order[1:], latest, strict=False)):
-        found.append(
-            "not all processes overlap in time. Either the processes come from separate runs, or"
-            " the clocks of their nodes differ (times count from the start of each node)."
-        )
-    return found
+    """Return a warning if the ranks of a run didn't use their devices at the same time."""
+    # Files of one rank may follow each other. Each file without a rank counts separately.
+    rows = [
+        (str(extent.ranks - {None} or number), *extent.device)
+        for number, extent in enumerate(extents)
+        if extent.device
+    ]
+    spans = pd.DataFrame(rows, columns=["owner", "start", "end"]).groupby("owner")
+    if len(Intervals.union(spans["start"].min(), spans["end"].max())) < 2:
+        return []
+    return [
+        "not all processes overlap in time. Either the processes come from separate runs, or the"
+        " clocks of their nodes differ (times count from the start of each node)."
+    ]

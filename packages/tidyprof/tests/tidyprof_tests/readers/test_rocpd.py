@@ -62,7 +62,7 @@ def test_two_gpu_processes_must_state_their_ranks(tmp_path):
 def test_a_copy_of_a_database_is_not_counted_twice(tmp_path):
     path = small_database(tmp_path / "rank0_results.db")
     (tmp_path / "rank1_results.db").write_bytes(path.read_bytes())
-    with pytest.raises(ProfileReadError, match="2 times"):
+    with pytest.raises(ProfileReadError, match="both cover run"):
         read_rocpd(tmp_path)
 
 

@@ -133,7 +133,7 @@ def read_memory_snapshot(
     texts = Codes({None: NO_TEXT})
     read = [_part(file, path, texts, maximum_bytes) for file in files]
     if path.is_dir():
-        refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
+        refuse_mixed_ranks(path, [part.extent() for part in read])
     read[0].ignored = dict.fromkeys(ignored, FOREIGN)
     chosen = selected_rank(path, read, rank)
     lists = {

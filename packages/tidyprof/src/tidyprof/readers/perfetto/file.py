@@ -91,7 +91,7 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
     tool = tool_of(records, labels)
     places = locate(records, tracks, labels)
     _leave_out_repeated_calls(records, labels)
-    shared = link(records, is_launching(records, labels), records["process"]).shared
+    link(records, is_launching(records, labels), records["process"])
     add_nesting(records)
     records.dropped += decoder.dropped
     records.not_kept += +decoder.not_kept
@@ -106,7 +106,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
         [counters],
         facts,
         processes=list(facts.get("commands", {})),
-        shared_launches=shared,
         warnings=warnings,
     )
 

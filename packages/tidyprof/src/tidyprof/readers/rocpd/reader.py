@@ -123,7 +123,7 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
             for query, part in found.items()
         ]
     )
-    launches = link(records, is_call)
+    link(records, is_call)
     pids, ranks = _processes(tables)
     return Part(
         path,
@@ -133,7 +133,6 @@ def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
         # A merged file can contain several ranks. In that case, the rank is unknown.
         rank=ranks.pop() if len(ranks) == 1 else None,
         processes=pids,
-        shared_launches=launches.shared,
         warnings=[
             *tables.losses(_LOST),
             *_warnings(path, found["kernels"], found["copies"]),

@@ -129,7 +129,7 @@ class Collected(Part):
         is_launching = (text.upper().startswith(_LAUNCHING) for text in texts)
         of_library = by_code(is_launching, records.get("source_category"), False)
         is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
-        self.shared_launches = link(records, is_call).shared
+        link(records, is_call)
         self.processes = [] if self.process is None else [self.process]
         self.warnings += left_out(self.path, +Counter({**records.not_kept, BARRIER: 0}))
         self.warnings += cut_hip_overlaps(self.path, records)

@@ -162,7 +162,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     if launches.repeated:
         warnings.append(
             f"{path.name}: {launches.repeated:,} calls share a correlation ID with another call."
-            " The nearest call before a device event counts as its launch, which may be wrong."
+            " The launches of their device events are unknown."
             " Likely cause: the file contains traces of several processes. Next step: read the"
             " trace of each process separately."
         )
@@ -180,7 +180,6 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         rank=None if len(records) else rank,
         total=total,
         by_category=by_category,
-        shared_launches=launches.shared,
         warnings=warnings,
         base_ns=base,
         window=window,

@@ -39,8 +39,6 @@ projects onto kernels.
   devices. The other value is `index`.
 - untraced: each rank's times before the trace, which `meta.untraced` describes. The key is None if
   the rank is unknown.
-- shared_launch_records: number of calls that share a correlation ID with an enclosing call. The
-  enclosing call counts as the launch.
 
 `meta` can also contain `device_properties`, `distributed`, `world_size`, `rank`, `ranks`,
 `hip_runtime_version`, `options`, `base_time_ns`, `record_window_ns`, `events_total`,
@@ -51,7 +49,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -65,44 +62,21 @@ from tidyprof.readers.torch.recognition import candidates, is_json, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
     Extent,
-    extent_of_profile,
     profile_of,
     rank_in_name,
-    refuse_overlap,
+    refuse_mixed_ranks,
     selected_rank,
     suspicions,
-    within,
 )
 
 
-@dataclass(frozen=True)
-class Member:
-    """Data about one trace, for comparison with the other traces in its folder.
-
-    - warnings: warnings about the file itself
-    """
-
-    path: Path
-    extent: Extent
-    world_size: int | None = None
-    warnings: tuple[str, ...] = ()
-
-
-def member_of(profile: Profile) -> Member:
-    """Return the data about a profile that was read from one file in a folder."""
-    extent, size = extent_of_profile(profile), profile.meta.get("world_size")
-    of_all = [*suspicions([extent]), *missing_ranks(extent.ranks, size)]
-    own = tuple(warning for warning in profile.meta.get("warnings", ()) if warning not in of_all)
-    return Member(Path(profile.meta["files"][0]), extent, size, own)
-
-
-def warnings_of(members: Sequence[Member]) -> list[str]:
+def warnings_of(extents: Sequence[Extent]) -> list[str]:
     """Return the warnings about a folder of traces."""
-    own = [warning for member in members for warning in member.warnings]
-    ranks = {rank for member in members for rank in member.extent.ranks}
-    sizes = {member.world_size for member in members}
+    own = [warning for extent in extents for warning in extent.warnings]
+    ranks = {rank for extent in extents for rank in extent.ranks}
+    sizes = {extent.world_size for extent in extents}
     size = sizes.pop() if len(sizes) == 1 else None
-    return [*own, *suspicions(member.extent for member in members), *missing_ranks(ranks, size)]
+    return [*own, *suspicions(extents), *missing_ranks(ranks, size)]
 
 
 def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list[str]:
@@ -167,27 +141,6 @@ def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
     return dict.fromkeys(others, FOREIGN) | no_files([folder])
 
 
-def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
-    """Raise ProfileReadError if a trace in a folder of several traces has no rank, or if two traces
-    of the same rank overlap in time.
-    """
-    if len(members) == 1:
-        return
-    unknown = [within(folder, member.path) for member in members if None in member.extent.ranks]
-    if unknown:
-        raise ProfileReadError(
-            folder,
-            f"the folder has {len(members)} traces, including {len(unknown)} without a rank"
-            f" (such as {unknown[0]!r})",
-            "the traces come from separate runs, or they were recorded without a process group",
-            "read each trace separately, or add rank0, rank1, ... to the file names",
-        )
-    spans = [
-        (f"rank {rank}", *one.extent.span, one.path) for one in members for rank in one.extent.ranks
-    ]
-    refuse_overlap(folder, spans)
-
-
 @guarded
 def read_torch_trace(
     path: str | PathLike[str],
@@ -225,7 +178,7 @@ def read_torch_trace(
             part.records.columns.pop("rank", None)
             part.rank = rank_in_name(part.path, path if root is None else Path(root))
     if path.is_dir():
-        refuse_mixed_ranks(path, [Member(part.path, part.extent()) for part in parts])
+        refuse_mixed_ranks(path, [part.extent() for part in parts])
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
     profile = profile_of(parts, readable(texts), _meta(parts), origin)
