@@ -4,7 +4,6 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,30 +36,6 @@ def callers(
     while (wrong := np.flatnonzero((caller >= 0) & (end[caller] <= start))).size:
         caller[wrong] = caller[caller[wrong]]
     return order, caller
-
-
-def innermost(outer: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> np.ndarray:
-    """For each inner interval, return the row of the shortest outer interval that encloses it on
-    the same thread, or -1 if there is none.
-
-    - outer, inner: the starts, ends, processes and threads of the intervals. Times are in
-      nanoseconds.
-
-    The outer intervals of a thread must be nested like calls. An interval may enclose an interval
-    with equal times.
-    """
-    start, end, *owner = map(np.concatenate, zip(outer, inner, strict=True))
-    thread = pd.DataFrame(dict(enumerate(owner))).groupby([0, 1], sort=False).ngroup().to_numpy()
-    # At equal times, the outer interval comes first. Intervals without a length enclose each other.
-    order, around = callers(start, np.maximum(end, start + 1), thread)
-    is_outer, end = order < len(outer[0]), end[order]
-    wrong = asked = np.flatnonzero(~is_outer)
-    while len(wrong := wrong[around[wrong] >= 0]):
-        wrong = wrong[~is_outer[around[wrong]] | (end[around[wrong]] < end[wrong])]
-        around[wrong] = around[around[wrong]]
-    found = np.empty(len(inner[0]), np.int64)
-    found[order[asked] - len(outer[0])] = taken(order, around[asked], -1)
-    return found
 
 
 @dataclass(frozen=True)

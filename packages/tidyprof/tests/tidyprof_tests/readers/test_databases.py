@@ -1,4 +1,4 @@
-"""What the readers of SQLite files share: opening, columns of numbers, matching, nesting."""
+"""What the readers of SQLite files share: opening, columns of numbers, matching."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tidyprof.io.sqlite import open_database
 from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, taken
-from tidyprof.tables.launches import innermost
 from tidyprof.tables.profiles import event_table
 from tidyprof.tables.records import Records, joined
 
@@ -77,7 +76,7 @@ def test_texts_are_codes(tmp_path, texts):
     assert [labels[code] for code in found["operator"]] == [*texts, None][1 : len(texts) + 1]
 
 
-# Matching and nesting
+# Matching
 
 NUMBERS = st.lists(st.integers(-5, 5) | st.integers(-(2**62), 2**62), max_size=20)
 
@@ -94,37 +93,6 @@ def test_first_equal(identifiers, wanted):
 def test_taken(values):
     rows = np.array([*range(len(values)), -1], np.int64)
     assert taken(np.array(values, np.int64), rows).tolist() == [*values, ABSENT]
-
-
-@st.composite
-def calls(draw, start: int = 0, end: int = 64, depth: int = 0) -> list[tuple[int, int]]:
-    """Nested intervals, as calls of one thread are: siblings do not overlap."""
-    found = []
-    while start < end and draw(st.booleans()):
-        begin = draw(st.integers(start, end))
-        finish = draw(st.integers(begin, end))
-        found.append((begin, finish))
-        if depth < 4:
-            found += draw(calls(begin, finish, depth + 1))
-        start = finish + 1
-    return found
-
-
-@settings(max_examples=200)
-@given(
-    threads=st.lists(calls(), min_size=1, max_size=3),
-    asked=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), min_size=1),
-)
-def test_innermost_enclosing_call(threads, asked):
-    outer = [(begin, finish, thread) for thread, own in enumerate(threads) for begin, finish in own]
-    start, end, thread = np.array(outer, np.int64).reshape(-1, 3).T
-    inner_thread, inner_start = np.array(asked, np.int64).T
-    inner = [inner_start, inner_start + 3, np.zeros(len(asked), np.int64), inner_thread]
-    found = innermost([start, end, np.zeros(len(start), np.int64), thread], inner)
-    for row, (number, begin) in zip(found.tolist(), asked, strict=True):
-        around = [b - a for a, b, t in outer if t == number and a <= begin and begin + 3 <= b]
-        assert (end[row] - start[row] == min(around)) if around else row == -1
-        assert row < 0 or (thread[row] == number and start[row] <= begin and begin + 3 <= end[row])
 
 
 @settings(max_examples=50)

@@ -33,7 +33,7 @@ from tidyprof.tables.codes import (
 )
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
 from tidyprof.tables.damage import LATEST_START_NS, cut_hip_overlaps, left_out, without_damage
-from tidyprof.tables.launches import innermost
+from tidyprof.tables.launches import callers
 from tidyprof.tables.profiles import (
     Part,
 )
@@ -111,13 +111,19 @@ def read_calls(tables: Tables, texts: Codes) -> Records:
 
 def _operators_of_calls(calls: Records) -> np.ndarray:
     """Return the name code of the innermost operator around each runtime call, or -1."""
-    times = (calls["start_ns"], calls["start_ns"] + calls["duration_ns"])
-    columns = (*times, calls["process"], calls["thread"])
-    outer = np.flatnonzero(calls["kind"] == KIND_CODE["operator"])
-    inner = np.flatnonzero(calls["kind"] == KIND_CODE["runtime"])
-    found = innermost([values[outer] for values in columns], [values[inner] for values in columns])
+    threads = pd.DataFrame({name: calls[name] for name in ("process", "thread")})
+    thread = threads.groupby(["process", "thread"], sort=False).ngroup().to_numpy()
+    start, end = calls["start_ns"], calls["start_ns"] + calls["duration_ns"]
+    order, caller = callers(start, np.maximum(end, start + 1), thread)
+    kind, name, end = calls["kind"][order], calls["name"][order], end[order]
+    rows = inner = np.flatnonzero(kind == KIND_CODE["runtime"])
+    # If the caller isn't an operator, or ends too early, its own caller is tried, and so on.
+    while len(rows := rows[caller[rows] >= 0]):
+        is_operator = kind[caller[rows]] == KIND_CODE["operator"]
+        rows = rows[~is_operator | (end[caller[rows]] < end[rows])]
+        caller[rows] = caller[caller[rows]]
     names = np.full(len(calls), NO_TEXT, np.int32)
-    names[inner] = taken(calls["name"][outer], found, NO_TEXT)
+    names[order[inner]] = taken(name, caller[inner], NO_TEXT)
     return names
 
 
