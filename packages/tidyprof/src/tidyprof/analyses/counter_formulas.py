@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tidyprof.analyses.common import table_of
 from tidyprof.analyses.gpu_peaks import Architecture, memory_bandwidth
@@ -27,15 +26,6 @@ FORMULAS = table_of("counter_formulas.toml")
 _KEY = ["device", "dispatch_id", "kernel"]
 
 
-def holds_metrics(profile: Profile) -> bool:
-    """Return True if the file contains evaluated metrics instead of counters, as in an analysis
-    database.
-
-    An analysis database contains metrics for each kernel, but no counters for each dispatch.
-    """
-    return "metric_id" in profile.counters
-
-
 class DispatchCounters:
     """The counters of a profile's dispatches, which can be looked up by name.
 
@@ -45,39 +35,26 @@ class DispatchCounters:
       the first run.
     """
 
-    def __init__(self, profile: Profile, kernel: str | None = None) -> None:
-        """Read the counters.
-
-        - kernel: a string that selects the kernels with this string in their name.
-
-        Raises ValueError if the profile has no raw counters, or if no kernel has this string in its
-        name.
-        """
+    def __init__(self, profile: Profile) -> None:
+        """Read the counters. Raises ValueError if the profile has no raw counters."""
         if "dispatch_id" not in profile.counters:
             raise ValueError(
-                "the profile has no hardware counters; read the output folder of"
-                " `rocprof-compute profile`"
+                "the profile has no hardware counters of single dispatches; read the output folder"
+                " of `rocprof-compute profile`"
             )
         # Merge names as plain objects because counters and events have different categories.
         counters = profile.counters.astype({"kernel": object, "name": object})
         # Keep the dispatches that have counters, with or without times.
         known = counters[_KEY].drop_duplicates()
-        if kernel is not None:
-            known = known[_has_text(known["kernel"], kernel)]
         timed = profile.events[["device", "dispatch_id", "name", DURATION]]
         timed = timed.set_axis([*_KEY, DURATION], axis="columns").astype({"kernel": object})
         known = known.merge(timed, how="left", on=_KEY).reset_index(names="row")
-        self._values = counters.merge(known[["row", *_KEY]], on=_KEY).sort_values(
-            "replay_pass", kind="stable"
-        )
+        values = counters.merge(known[["row", *_KEY]], on=_KEY)
+        values = values.sort_values("replay_pass", kind="stable").drop_duplicates(["row", "name"])
+        values = values.pivot(index="row", columns="name", values="value")
         self.kernel = known["kernel"]
-        self.first = self._by_dispatch(self._values).reindex(known.index)
+        self.first = values.reindex(known.index)
         self.first[DURATION] = known[DURATION].astype("float64")
-
-    @staticmethod
-    def _by_dispatch(values: pd.DataFrame) -> pd.DataFrame:
-        first = values.drop_duplicates(["row", "name"])
-        return first.pivot(index="row", columns="name", values="value")
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the counters that are missing from all dispatches."""
@@ -86,31 +63,14 @@ class DispatchCounters:
             known.remove(DURATION)
         return [name for name in dict.fromkeys(names) if name not in known]
 
-    def weighted_sum(self, weights: Mapping[str, float], run_of: str | None = None) -> np.ndarray:
+    def weighted_sum(self, weights: Mapping[str, float]) -> np.ndarray:
         """Return the weighted sum of the counters for each dispatch. The sum is NaN if one of the
         counters is missing.
-
-        - run_of: the name of a counter. If a counter was collected in several runs, the value is
-          from the run that also collected `run_of`.
         """
-        values = self.first
-        if run_of is not None:
-            runs = self._values.loc[self._values["name"] == run_of, ["row", "replay_pass"]]
-            values_of_runs = self._values.merge(runs.drop_duplicates())
-            same = values_of_runs[values_of_runs["name"].isin(list(weights))]
-            values = self._by_dispatch(same).combine_first(values)
-        total = np.zeros(len(values))
+        total = np.zeros(len(self.first))
         for name, weight in weights.items():
-            total = total + weight * values[name].to_numpy()
+            total = total + weight * self.first[name].to_numpy()
         return total
-
-
-def _has_text(kernels: pd.Series, text: str) -> pd.Series:
-    has_text = kernels.str.contains(text, regex=False, na=False)
-    if not has_text.any():
-        shown = "; ".join(name[:60] for name in sorted(kernels.dropna().unique())[:5])
-        raise ValueError(f"no kernel has {text!r} in its name. Kernels: {shown}")
-    return has_text
 
 
 @dataclass(frozen=True)
@@ -122,7 +82,6 @@ class Metric:
     - denominator: the weight of each counter.
     - peak: the peak value, or None if there is none.
     - needs: the missing sysinfo entries that are required for the peak.
-    - run_of: see `DispatchCounters.weighted_sum`.
     """
 
     name: str
@@ -131,13 +90,10 @@ class Metric:
     denominator: Mapping[str, float]
     peak: float | None = None
     needs: str | None = None
-    run_of: str | None = None
 
 
 def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield all metrics in the order of the profiler's table. "Active CUs" isn't included because
-    it isn't a ratio.
-    """
+    """Yield all metrics in the order of the profiler's table."""
     facts = _facts(architecture, sysinfo)
     for entry in FORMULAS["metrics"]:
         if "type" not in entry or entry["type"] in architecture.matrix:
@@ -147,7 +103,6 @@ def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[
                 _weights(entry["sum"], facts),
                 _weights(entry.get("per", {DURATION: 1}), facts),
                 *_peak(entry, facts, sysinfo),
-                entry.get("run_of"),
             )
 
 

@@ -13,7 +13,6 @@ from tidyprof.analyses.counter_formulas import (
     DURATION,
     FORMULAS,
     DispatchCounters,
-    holds_metrics,
     quantities,
 )
 from tidyprof.analyses.gpu_peaks import (
@@ -68,96 +67,42 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     dispatch, the values cover all of its dispatches. Values that can't be computed are `<NA>`. For
     these values, `missing` lists the counters that each dispatch would need.
 
-    An analysis database doesn't contain operations by type. In this case, the bytes are derived
-    from the profiler's intensities if the intensities are reliable.
-
     The byte formulas follow rocprof-compute's tables. For the vector L1, whole cache lines are
     counted. The bytes between L1 and L2 follow the table "16.3 L1-L2 BW", in which a read transfers
     one line, and a write or an atomic transfers 64 B. The bytes on the fabric follow "L2-Fabric
     Read BW" and "Write BW". The bytes in the local data share follow "Theoretical LDS Bandwidth".
     The formulas are in `counter_formulas`.
 
-    `table.attrs["above_roof"]` contains a sentence for each point above a ceiling of
-    `roofline_ceilings`. Raises ValueError if the profile has no sysinfo or an unknown architecture.
+    Raises ValueError if the profile has no sysinfo, an unknown architecture or no raw counters,
+    such as an analysis database.
     """
-    architecture = architecture_of(profile)
-    is_database = holds_metrics(profile)
-    rows = list(
-        _points_of_database(profile) if is_database else _points_of_counters(profile, architecture)
-    )
+    rows = list(_points_of_counters(profile, architecture_of(profile)))
     short = unique_short_names(row["name"] for row in rows)
     rows.sort(key=lambda row: (-(row["duration_ns"] or 0), row["name"]))
-    table = result(
-        [row | {"short_name": short[row["name"]]} for row in rows],
-        "roofline_points",
-        profile,
-    )
-    table.attrs["above_roof"] = list(_above(table, profile))
-    return table
+    rows = [row | {"short_name": short[row["name"]]} for row in rows]
+    return result(rows, "roofline_points", profile)
 
 
-def roof_shares(point: Mapping[str, Any], roofs: Mapping[str, float]) -> dict[str, float]:
-    """Return which share of each known ceiling a row of `roofline_points` reaches. A share of 1
-    means that the row reaches the ceiling.
+def largest_roof_share(profile: Profile) -> float | None:
+    """Return which share of its nearest ceiling the first row of `roofline_points` reaches, or None
+    if unknown. A share of 1 means that the kernel reaches the ceiling.
 
-    The ceilings are the bandwidths of the row's memory levels and the rate of its main type.
-
-    - roofs: the value of each ceiling of `roofline_ceilings`, by name.
+    The ceilings are the bandwidths of the memory levels and the rate of the kernel's main type.
+    Raises ValueError under the same conditions as `roofline_points` and `roofline_ceilings`.
     """
-    amounts = {level.upper(): point[f"{level}_bytes"] for level in LEVELS}
-    if not pd.isna(point["main_type"]):
-        amounts[point["main_type"]] = point[column_of(point["main_type"])]
-    known = {
-        name: amount for name, amount in amounts.items() if name in roofs and not pd.isna(amount)
-    }
-    return {
-        name: float(1e9 * amount / point["duration_ns"] / roofs[name])
-        for name, amount in known.items()
-    }
-
-
-def l1_shares_by_access_bytes(profile: Profile, shares: Mapping[str, float]) -> dict[str, float]:
-    """Return the same shares, but compare L1 with the bytes that its accesses can return.
-
-    In contrast, `roofline_points` counts whole cache lines for L1.
-    """
-    part = L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
-    return {
-        name: share * part if name == "L1" and _is_measured(profile) else share
-        for name, share in shares.items()
-    }
-
-
-def _is_measured(profile: Profile) -> bool:
-    """Return True if the ceilings were measured by a benchmark.
-
-    A benchmark counts the bytes that arrive. In contrast, published peaks and `roofline_points`
-    count whole lines.
-    """
-    return bool(profile.meta.get("roofline")) and profile.origin.kind != "modeled"
-
-
-_ABOVE = {
-    "HBM": "the Infinity Cache serves part of the traffic before it reaches the memory",
-    "L1": "l1_bytes counts whole cache lines, but an access returns at most 64 B",
-}
-"""Possible reasons why a point is above a ceiling."""
-
-
-def _above(table: pd.DataFrame, profile: Profile) -> Iterator[str]:
-    """Yield a sentence for each point above a ceiling. If no ceilings are known, yield nothing."""
-    try:
-        roofs = roofline_ceilings(profile).set_index("name")["value"].to_dict()
-    except ValueError:
-        return
-    for point in table[table["duration_ns"] > 0].to_dict("records"):
-        for name, share in roof_shares(point, roofs).items():
-            if share > 1:
-                cause = _ABOVE.get(name, "the ceiling is for a different clock or a different run")
-                yield (
-                    f"{point['short_name']} reaches {share:.2f} times the {name} ceiling. Likely"
-                    f" cause: {cause}."
-                )
+    roofs = roofline_ceilings(profile).set_index("name")["value"]
+    for point in roofline_points(profile).head(1).to_dict("records"):
+        amounts = {level.upper(): point[f"{level}_bytes"] for level in LEVELS}
+        if profile.meta.get("roofline") and profile.origin.kind != "modeled":
+            # A benchmark counts the bytes that arrive, but published peaks and `l1_bytes` count
+            # whole lines.
+            amounts["L1"] *= L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
+        if not pd.isna(point["main_type"]):
+            amounts[point["main_type"]] = point[column_of(point["main_type"])]
+        rates = 1e9 * pd.Series(amounts, dtype="float64") / point["duration_ns"]
+        shares = (rates / roofs).dropna()
+        return float(shares.max()) if len(shares) and point["duration_ns"] > 0 else None
+    return None
 
 
 def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterator[dict[str, Any]]:
@@ -201,30 +146,6 @@ def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:
         largest = max(counted, key=lambda name: row[name])
         found["main_type"] = next(name for name in OPERATION_TYPES if column_of(name) == largest)
     return found
-
-
-def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
-    durations = profile.events.groupby(profile.events["name"].astype(object))[DURATION]
-    rates = {entry["kernel"]: entry for entry in profile.meta.get("kernel_rates", [])}
-    # A database contains rates but no counts. Compute flops as rate times duration (GFLOP/s times
-    # ns), and bytes as flops divided by intensity.
-    for kernel, total in durations.sum().astype(float).items():
-        rate = rates.get(kernel, {})
-        row = {"name": kernel, "calls": len(durations.get_group(kernel)), DURATION: total}
-        missing = ["operations by type"]
-        gflops = rate.get("gflops_per_second")
-        if gflops is None:
-            missing.append("FLOP rate")
-        else:
-            row |= {"flops_per_second": gflops * 1e9, "flops": gflops * total}
-        for level in ("hbm", "l2", "l1"):
-            intensity = rate.get(f"{level}_intensity")
-            if intensity and row.get("flops"):
-                row[f"{level}_intensity"] = intensity
-                row[f"{level}_bytes"] = row["flops"] / intensity
-            else:
-                missing.append(f"{level} bytes")
-        yield row | {"missing": ", ".join(missing)}
 
 
 def roofline_ceilings(profile: Profile) -> pd.DataFrame:

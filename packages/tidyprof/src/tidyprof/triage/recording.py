@@ -14,12 +14,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import equal, event_arrays, plain_events, plain_host_events
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.roofline import (
-    l1_shares_by_access_bytes,
-    roof_shares,
-    roofline_ceilings,
-    roofline_points,
-)
+from tidyprof.analyses.roofline import largest_roof_share
 from tidyprof.analyses.steps import marks_to_try, plain_steps
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
@@ -247,14 +242,9 @@ def _roof_share(profile: Profile) -> float | None:
     `roofline_ceilings` provide the operations, bytes and limits.
     """
     try:
-        points, ceilings = roofline_points(profile), roofline_ceilings(profile)
+        return largest_roof_share(profile)
     except ValueError:
         return None
-    top = points.head(1)
-    for point in top[top["duration_ns"] > 0].to_dict("records"):
-        shares = roof_shares(point, ceilings.set_index("name")["value"].to_dict())
-        return max(l1_shares_by_access_bytes(profile, shares).values(), default=None)
-    return None
 
 
 def files_of_ranks(profile: Profile) -> dict[int, str]:

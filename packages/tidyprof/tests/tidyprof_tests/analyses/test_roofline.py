@@ -19,7 +19,6 @@ from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, write_fo
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"
 MONTE_CARLO = "rocprof-compute-mi308x-montecarlo"
-DATABASE = "rocprof-compute-db-mi350-montecarlo"
 ORIGIN = Origin("recorded", "published by AMD")
 
 
@@ -29,9 +28,7 @@ def profile_of(recordings: Path):
 
     def read(name: str) -> Profile:
         if name not in cache:
-            path = recordings / name
-            path = next(path.glob("*.db")) if name == DATABASE else path
-            cache[name] = read_rocprof_compute(path, origin=ORIGIN)
+            cache[name] = read_rocprof_compute(recordings / name, origin=ORIGIN)
         return cache[name]
 
     return read
@@ -72,47 +69,13 @@ def test_uncoalesced_access_moves_more_for_the_same_copy(profile_of):
     assert bad["main_type"] == "vector fp32"
 
 
-def test_two_machines_agree_on_one_program(profile_of):
-    """The same Monte Carlo kernels on MI308X (counters) and MI350 (the tool's own figures)."""
-    ours, theirs = roofline_points(profile_of(MONTE_CARLO)), roofline_points(profile_of(DATABASE))
-    for part in ("generate_sobol_kernel", "generate_xorwow"):
-        first, second = (
-            table[table["name"].str.contains(part)].iloc[0] for table in (ours, theirs)
-        )
-        assert first["flops"] == pytest.approx(second["flops"])
-        assert first["hbm_bytes"] == pytest.approx(second["hbm_bytes"], rel=0.01)
-        assert first["hbm_intensity"] == pytest.approx(second["hbm_intensity"], rel=0.01)
-    sobol = [
-        table[table["name"].str.contains("generate_sobol")].iloc[0] for table in (ours, theirs)
-    ]
-    assert sobol[0]["l1_bytes"] == pytest.approx(sobol[1]["l1_bytes"]), "lines of 128 B on both"
-
-
-def test_points_of_a_database_fit_its_raw_counters(profile_of):
-    profile = profile_of(DATABASE)
-    point = roofline_points(profile).iloc[0]
-    raw = profile.counters[
-        (profile.counters["kernel"] == point["name"]) & (profile.counters["statistic"] == "Avg")
-    ]
-    raw = raw.drop_duplicates("name").set_index(raw.drop_duplicates("name")["name"].astype(str))[
-        "value"
-    ]
-    assert point["l1_bytes"] == pytest.approx(128 * raw["TCP_TOTAL_CACHE_ACCESSES"], rel=1e-5)
-    reads = 128 * raw["TCC_EA0_RDREQ_128B"] + 64 * raw["TCC_EA0_RDREQ_64B"]
-    assert point["hbm_bytes"] == pytest.approx(reads + 64 * raw["TCC_EA0_WRREQ_64B"], rel=1e-3)
-    assert pd.isna(point["l2_bytes"])
-    assert "l2 bytes" in point["missing"]
-    assert point["duration_ns"] == 802_489
-
-
 def test_kernels_are_in_order_with_distinct_names(profile_of):
-    for name in (MONTE_CARLO, DATABASE):
-        table = roofline_points(profile_of(name))
-        assert table["duration_ns"].is_monotonic_decreasing
-        assert not table["short_name"].duplicated().any()
-        assert {column: str(dtype) for column, dtype in table.dtypes.items()} == COLUMNS[
-            "roofline_points"
-        ]
+    table = roofline_points(profile_of(MONTE_CARLO))
+    assert table["duration_ns"].is_monotonic_decreasing
+    assert not table["short_name"].duplicated().any()
+    assert {column: str(dtype) for column, dtype in table.dtypes.items()} == COLUMNS[
+        "roofline_points"
+    ]
 
 
 # By hand
