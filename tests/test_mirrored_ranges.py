@@ -123,7 +123,6 @@ WITH_OPTIONS = {
     "ranges among operators": lambda profile: analyses.operators(
         profile, ("operator", "annotation")
     ),
-    "operators by shape": lambda profile: analyses.operators(profile, by_shape=True),
     "stacks of calls": lambda profile: analyses.call_stacks(profile, "calls"),
     "a step": lambda profile: analyses.phases(analyses.select_steps(profile, 6)),
     "marks to try": marks_to_try,

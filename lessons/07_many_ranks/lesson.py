@@ -209,7 +209,7 @@ show_table(both, columns, f"Both runs, {runs['late'].steps} steps", origin=origi
 
 # %%
 def lateness_ms(profile, steps):
-    each = tidyprof.collectives(profile, per_rank=True)
+    each = tidyprof.collectives(profile)
     starts = each.pivot(index="number", columns="rank", values="start_ns")
     late = starts.sub(starts.median(axis=1), axis=0) / 1e6
     return late.groupby(starts.index // (len(starts) // steps)).mean()  # one row per step
@@ -233,7 +233,7 @@ show_text(
 # %%
 recorded = proflab.recording("torch-mi300-ddp-4ranks-fused")
 run = tidyprof.read(recorded.path, origin=recorded.origin)
-unknown = tidyprof.collectives(run, per_rank=True)
+unknown = tidyprof.collectives(run)
 show_figure(plots.collectives(unknown, title="Which rank waits in which collective?"))
 
 # %% [markdown]

@@ -42,7 +42,6 @@ _OTHER_NAMES = {
     "step_budget": "device_budget",
     "compare": "kernel_comparison",
     'compare(..., by="operator")': "operator_comparison",
-    "collectives(..., per_rank=True)": "collectives_per_rank",
 }
 COLUMNS = {
     name: columns

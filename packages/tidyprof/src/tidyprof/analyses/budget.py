@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,29 +12,24 @@ from tidyprof.analyses.common import (
     by_device,
     equal,
     events_of_process,
-    launch_times,
     launches_of,
     names_matching,
     occupied,
     owner_of,
     owners_of,
-    percent,
     plain_host_events,
     result,
     start_and_end,
 )
-from tidyprof.analyses.device_time import LATEST, DeviceTime, Idleness, idleness
+from tidyprof.analyses.device_time import DeviceTime, Idleness, idleness
 from tidyprof.analyses.steps import (
-    NO_MARK,
     PHASE_PATTERNS,
-    PYTHON_FUNCTION,
     phase_time,
     require_timeline,
     steps,
     steps_or_all,
     with_mark_of,
 )
-from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import ORDER, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -226,15 +220,12 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
       the file (see `device_time.Idleness.earlier`).
 
     `timeline="host"` uses the host's step ranges and counts what the device did during each range.
-    Because the host may run ahead, `launched_earlier_percent` shows the share of the busy time for
-    work that was launched before the step started. `timeline="device"` uses the device's steps,
-    which are defined by launch times (see `steps`). `no_launch_record_percent` is the share of the
-    busy time that can't be assigned to a step because no launch was recorded.
+    The host may run ahead, so this can be work of earlier steps. `timeline="device"` uses the
+    device's steps, which are defined by launch times (see `steps`).
 
     Without device events, both timelines contain the host's phases: data, forward, loss, backward,
     optimizer and other. If ranges overlap, the overlapping time counts for the later phase in this
-    order. `attrs["ranges_in_other"]` lists the script's other ranges and their time in `other` in
-    nanoseconds, longest first.
+    order.
 
     All times come from the traced steps. If the script timed steps before the trace (see
     readers/torch/meta.py), `attrs["unprofiled_step_ns"]` is the step time without the profiler.
@@ -265,7 +256,9 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
                 occupied(events_of_process(calls, owner)),
                 phase_time(profile, owner, "data"),
             )
-            columns = _device_columns(events, own, of_host, blocked, data)
+            begin, finish = start_and_end(own)
+            parts = device_parts(events, idle_around(events, begin, finish), blocked, data)
+            columns = {f"{part}_ns": parts[part].covered_within(begin, finish) for part in parts}
             # If launches are lost, the cause of idle time is unknown.
             unknown = np.where(
                 _lost_steps(profile, owner, own, of_host), columns["launch_bound_ns"], 0
@@ -321,27 +314,6 @@ def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
     return steady if len(steady) >= 2 * len(budget.loc[number == 0]) else budget
 
 
-def _device_columns(
-    events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame, blocked: Intervals, data: Intervals
-) -> dict[str, Any]:
-    """Return each part of a device's time in nanoseconds and as a share, with one value per step in
-    `own`.
-
-    - blocked: the times when the host was in a call that waits.
-    - data: the times when the host was in the phase `data`.
-    """
-    begin, finish = start_and_end(own)
-    idle = idle_around(events, begin, finish)
-    parts = device_parts(events, idle, blocked, data)
-    work = occupied(events).covered_within(begin, finish)
-    unrecorded = occupied(events, launch_times(events) == ABSENT)
-    return {
-        **{f"{part}_ns": parts[part].covered_within(begin, finish) for part in DEVICE_PARTS},
-        "launched_earlier_percent": percent(_launched_earlier(events, own, host), work),
-        "no_launch_record_percent": percent(unrecorded.covered_within(begin, finish), work),
-    }
-
-
 def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> Idleness:
     """Return a device's idle time between its events, and in the windows [begin, finish) before and
     after the events.
@@ -358,7 +330,8 @@ def device_parts(
 ) -> dict[str, Intervals]:
     """Return `DEVICE_PARTS` as sets of time intervals that don't overlap.
 
-    `blocked` and `data` have the same meaning as in `_device_columns`.
+    - blocked: the times when the host was in a call that waits.
+    - data: the times when the host was in the phase `data`.
     """
     time, blocked = DeviceTime.of(events), idle.dry & blocked
     waiting = ((idle.dry | idle.queued) & data) - blocked
@@ -373,34 +346,12 @@ def device_parts(
     }
 
 
-def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
-    """For each step in `own`, return how long the device ran work that was launched before the step
-    started on the host. The result is in nanoseconds.
-    """
-    (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
-    launch = launch_times(events)
-    launch = np.where(launch == ABSENT, LATEST, launch)
-    # A step without a number, which covers the whole profile, starts at the same time on the host.
-    host_begins = host.drop_duplicates("step").set_index("step")["start_ns"]
-    launched_from = own["step"].map(host_begins).fillna(own["start_ns"])
-    # Events are sorted by start, so the events that may run during a step are adjacent.
-    first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
-    last = np.searchsorted(start, finish, side="left")
-    lengths = []
-    for step, begins in enumerate(launched_from):
-        near = slice(first[step], last[step])
-        running = occupied(events[near], launch[near] < begins)
-        lengths.append(running.clip(int(begin[step]), int(finish[step])).length)
-    return lengths
-
-
 def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
     """Return the result of `step_budget` for a profile without device events.
 
     - marked: the steps of the profile, or the whole profile as one step.
     """
     rows = []
-    others: Counter[str] = Counter()
     for owner in owners_of(marked):
         own = events_of_process(marked, owner)
         begin, finish = start_and_end(own)
@@ -413,14 +364,4 @@ def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
             columns[f"{phase}_ns"] = spent.covered_within(begin, finish)
         columns["other_ns"] = (finish - begin) - taken.covered_within(begin, finish)
         rows += own.assign(**columns).to_dict("records")
-        rest = Intervals.union(begin, finish) - taken
-        ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
-        known = "|".join((NO_MARK, PYTHON_FUNCTION, *PHASE_PATTERNS.values()))
-        ranges = ranges[~names_matching(ranges, known)]
-        for name in dict.fromkeys(ranges["name"]):
-            others[str(name)] += (occupied(ranges, ranges["name"] == name) & rest).length
-    table = result(rows, "host_budget", profile)
-    table.attrs["ranges_in_other"] = {
-        name: int(spent) for name, spent in others.most_common() if spent
-    }
-    return table
+    return result(rows, "host_budget", profile)

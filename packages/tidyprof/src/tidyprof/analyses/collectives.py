@@ -97,14 +97,11 @@ def _names(events: PlainEvents) -> list[str]:
     ]
 
 
-def collectives(
-    profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False
-) -> pd.DataFrame:
-    """Return one row per collective that all ranks ran, sorted by time.
+def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame) -> pd.DataFrame:
+    """Return one row per rank for each collective that all ranks ran, sorted by time and rank.
 
-    With `per_rank`, return one row per collective and rank instead. `profiles` is one profile with
-    several ranks, several profiles with one or more ranks each, or a table from
-    `collective_entries`.
+    `profiles` is one profile with several ranks, several profiles with one or more ranks each, or a
+    table from `collective_entries`.
 
     Collectives on two ranks match if they have the same name, step and position in launch order. If
     the ranks ran a collective different numbers of times in a step, collectives with this name
@@ -112,41 +109,27 @@ def collectives(
     comparison assumes that all ranks are in one process group and that their clocks are
     synchronized.
 
-    The table per collective has these columns:
-
-    - `start_ns`: the time when the first rank entered.
-    - `duration_ns`: the time from the first entry to the last exit. This time is the sum of
-      `entry_skew_ns` and `transfer_ns`.
-    - `entry_skew_ns`: the time from the first entry to the last entry.
-    - `transfer_ns`: the time from the last entry to the last exit.
-    - `exit_skew_ns`: the time from the first exit to the last exit.
-    - `lead_ns`: how much later the last rank arrived than all other ranks. If several ranks arrived
-      last at the same time, `lead_ns` is 0 and `last_rank` is one of them.
-    - `wait_ns`: the sum of all ranks' waiting times.
-    - `last_device`: the device of the last rank that arrived last.
-    - `order_possible`: False if a rank left before another rank entered, although the collective
-      doesn't allow that (see `SYNCHRONIZING`). In this case, the clocks disagree or the rows belong
-      to different collectives.
-
-    The table per collective and rank has these columns:
-
+    - `number`: the number of the collective.
     - `lateness_ns`: the time from the first rank's entry to this rank's entry.
     - `wait_ns`: the time from this rank's entry to the last entry. If a rank left before the last
       rank entered, which the root of a broadcast can do, its `wait_ns` is 0.
     - `transfer_ns`: the rest of `duration_ns`.
     - `arrived_last`: True for the rank that arrived last. If several ranks arrived last at the same
       time, the value is False for all ranks.
-    - `synchronizing`: True for collectives that no rank can leave before all have entered.
+    - `synchronizing`: True for collectives that no rank can leave before all have entered (see
+      `SYNCHRONIZING`).
 
     `attrs` contains these entries:
 
     - `ranks`, `world_size`: the number of ranks in the table and in the job (None if unknown). If
       ranks are missing from the table, the waiting times are lower bounds.
     - `unmatched`: the number of entries without a counterpart.
-    - `impossible_orders`: the number of collectives for which `order_possible` is False.
+    - `impossible_orders`: the number of synchronizing collectives that a rank left before another
+      rank entered. Then the clocks disagree or the rows belong to different collectives.
     - `clock_error_ns`: a lower bound for the difference between the clocks, derived from these
       collectives.
-    - `exit_skew_ns`: the median exit skew of the synchronizing collectives.
+    - `exit_skew_ns`: the median time from the first exit to the last exit of a synchronizing
+      collective.
     - `clocks`: a sentence that summarizes these findings.
 
     Raises ValueError if there is only one rank. If there are several profiles, also raises
@@ -162,19 +145,17 @@ def collectives(
             "there is only one rank; read the profiles of several ranks to compare collectives"
         )
     matched = match(entries)
-    table = _summaries(matched)
-    chosen, name = (matched, "collectives_per_rank") if per_rank else (table, "collectives")
-    columns = COLUMNS[name]
-    chosen = chosen[list(columns)].astype(columns).reset_index(drop=True)
+    columns = COLUMNS["collectives"]
+    table = matched[list(columns)].astype(columns).reset_index(drop=True)
     sizes = entries["world_size"].dropna()
-    chosen.attrs = {
+    table.attrs = {
         "origin": entries.attrs.get("origin"),
         "ranks": ranks,
         "world_size": int(sizes.max()) if len(sizes) else None,
         "unmatched": len(entries) - len(matched),
-        **_clocks(table),
+        **_clocks(matched),
     }
-    return chosen
+    return table
 
 
 def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
@@ -240,44 +221,17 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
-    grouped = matched.groupby("number")
-    table = grouped.agg(
-        step=("step", "first"),
-        name=("name", "first"),
-        ranks=("rank", "size"),
-        start_ns=("start_ns", "min"),
-        last_start=("start_ns", "max"),
-        first_end=("end_ns", "min"),
-        last_end=("end_ns", "max"),
-        wait_ns=("wait_ns", "sum"),
-        synchronizing=("synchronizing", "first"),
-    ).reset_index()
-    # If several ranks came last together, `arrived_last` is False for all of them, so the lead is
-    # 0.
-    others = matched[~matched["arrived_last"]].groupby("number")["start_ns"].max()
-    first, last = (matched.loc[grouped["start_ns"].agg(which)] for which in ("idxmin", "idxmax"))
-    return table.assign(
-        duration_ns=table["last_end"] - table["start_ns"],
-        entry_skew_ns=table["last_start"] - table["start_ns"],
-        transfer_ns=table["last_end"] - table["last_start"],
-        exit_skew_ns=table["last_end"] - table["first_end"],
-        lead_ns=table["last_start"] - others.to_numpy(),
-        first_rank=first["rank"].to_numpy(),
-        last_rank=last["rank"].to_numpy(),
-        last_device=last["device"].to_numpy(),
-        order_possible=~table["synchronizing"] | (table["first_end"] >= table["last_start"]),
-    )
-
-
-def _clocks(table: pd.DataFrame) -> dict[str, object]:
+def _clocks(matched: pd.DataFrame) -> dict[str, object]:
     """Return what the order of entries and exits reveals about the ranks' clocks."""
-    checked = table[table["synchronizing"]]
-    impossible = checked[~checked["order_possible"]]
-    error = (
-        int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
+    grouped = matched[matched["synchronizing"]].groupby("number")
+    checked = grouped.agg(
+        last_start=("start_ns", "max"), first_end=("end_ns", "min"), last_end=("end_ns", "max")
     )
-    skew = float(checked["exit_skew_ns"].median()) if len(checked) else None
+    early = checked["last_start"] - checked["first_end"]
+    impossible = early[early > 0]
+    error = int(impossible.max()) if len(impossible) else 0
+    skews = checked["last_end"] - checked["first_end"]
+    skew = float(skews.median()) if len(checked) else None
     text = "The times of all ranks are compared as if they came from one clock"
     if skew is None:
         text += ". The trace has no collective that could disprove this."

@@ -5,18 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import COLUMNS, Kinds, host_events, percent, result, start_and_end
+from tidyprof.analyses.common import Kinds, host_events, percent, result, start_and_end
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import callers
 
 
-def operators(
-    profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = False
-) -> pd.DataFrame:
-    """Return one row per operator name. The operator with the largest self time comes first.
-
-    With `by_shape`, return one row for each combination of name and input shapes. The table
-    corresponds to PyTorch's `key_averages`.
+def operators(profile: Profile, kinds: Kinds = "operator") -> pd.DataFrame:
+    """Return one row per operator name. The operator with the largest self time comes first. The
+    table corresponds to PyTorch's `key_averages`.
 
     `total_ns` is the total duration of all calls, including nested operators. `self_ns` excludes
     operators that are nested on the same thread, so all self times add up to the time when
@@ -25,27 +21,19 @@ def operators(
 
     All times are host times. On a GPU, an operator returns as soon as its kernels are launched. To
     include ranges or runtime calls in the nesting, add `annotation` or `runtime` to `kinds`. The
-    rows combine all ranks. Raises ValueError for an unknown kind. With `by_shape`, also raises
-    ValueError if the profiler didn't record shapes.
+    rows combine all ranks. Raises ValueError for an unknown kind.
     """
     events = host_events(profile, kinds)
-    keys = ["name", "input_shapes"] if by_shape else ["name"]
-    if by_shape and "input_shapes" not in events.columns:
-        raise ValueError(
-            "this profile has no input shapes; to record them, use torch.profiler with"
-            " record_shapes=True"
-        )
-    calls = events[[*keys, "duration_ns"]].assign(self_ns=self_time(events))
-    table = calls.groupby(keys, observed=True, sort=False, dropna=False).agg(
+    calls = events[["name", "duration_ns"]].assign(self_ns=self_time(events))
+    table = calls.groupby("name", observed=True, sort=False, dropna=False).agg(
         calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), self_ns=("self_ns", "sum")
     )
     table = table.reset_index()
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["percent"] = percent(table["self_ns"], table["self_ns"].sum())
-    order = ["self_ns", "total_ns", *keys]
-    ascending = [name in keys for name in order]
-    table = table.sort_values(order, ascending=ascending, kind="stable")
-    return result(table, dict.fromkeys(keys, "string") | COLUMNS["operators"], profile)
+    order = ["self_ns", "total_ns", "name"]
+    table = table.sort_values(order, ascending=[False, False, True], kind="stable")
+    return result(table, "operators", profile)
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:

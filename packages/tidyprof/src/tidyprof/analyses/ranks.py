@@ -96,7 +96,7 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table = table.assign(collectives=counts.reindex(table.index, fill_value=0))
     # `collectives` rejects a single rank, but here a single rank only means that there is nothing
     # to compare.
-    compared = collectives(entries if several else entries.iloc[:0], per_rank=True)
+    compared = collectives(entries if several else entries.iloc[:0])
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
     columns = COLUMNS["ranks"]
     table = table.reset_index(drop=True)[list(columns)].astype(columns)

@@ -98,11 +98,11 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Plot a heat map that shows how long each rank waited for the last rank in each collective.
 
-    If a single rank came last, a dot marks this rank. `table` comes from `analyses.collectives`
-    with `per_rank=True`. Raises ValueError if the table is empty or has no origin.
+    If a single rank came last, a dot marks this rank. `table` comes from `analyses.collectives`.
+    Raises ValueError if the table is empty or has no origin.
     """
     columns = ["number", "rank", "device", "wait_ns", "arrived_last"]
-    origin = require(table, columns, "collectives(..., per_rank=True)")
+    origin = require(table, columns, "collectives")
     place = ["rank", "device"]
     waits = table.pivot_table(
         index=place, columns="number", values="wait_ns", dropna=False, observed=True

@@ -4,15 +4,11 @@ JSON.
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tidyprof import Profile, modules, operators, read_torch_trace
+from tidyprof import Profile, modules, read_torch_trace
 from tidyprof_tests.chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 
 RECORDING = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
@@ -79,35 +75,3 @@ def test_shapes_by_hand(forward_and_backward):
 def test_traces_without_functions_and_shapes(tmp_path):
     profile = read_torch_trace(write_trace(tmp_path / "trace.json", small_step()))
     assert len(modules(profile)) == 0
-    with pytest.raises(ValueError, match="record_shapes=True"):
-        operators(profile, by_shape=True)
-
-
-def test_shapes_that_no_tool_recorded(forward_and_backward):
-    events = forward_and_backward.events.drop(columns="input_shapes")
-    with pytest.raises(ValueError, match="record_shapes=True"):
-        operators(Profile(events), by_shape=True)
-
-
-@pytest.fixture(scope="module")
-def recorded(recordings: Path) -> tuple[Profile, list[dict[str, Any]]]:
-    path = recordings / RECORDING
-    raw = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    return read_torch_trace(path, python_functions=True), [one for one in raw if one["ph"] == "X"]
-
-
-def test_operators_by_shape_of_a_recording(recorded):
-    profile, raw = recorded
-    calls = Counter(
-        (one["name"], json.dumps(one["args"]["Input Dims"]))
-        for one in raw
-        if "Input Dims" in one.get("args", {})
-    )
-    table = operators(profile, by_shape=True).dropna(subset="input_shapes")
-    assert (
-        dict(
-            zip(zip(table["name"], table["input_shapes"], strict=True), table["calls"], strict=True)
-        )
-        == calls
-    )
-    assert operators(profile, by_shape=True)["self_ns"].sum() == operators(profile)["self_ns"].sum()

@@ -96,7 +96,7 @@ FIGURES = {
     "step_times": lambda run: plots.step_times(analyses.steps(run).query("rank == 0")),
     "timeline": lambda run: plots.timeline(run),
     "ranks": lambda run: plots.ranks(analyses.ranks(run), title="A finding"),
-    "collectives": lambda run: plots.collectives(analyses.collectives(run, per_rank=True)),
+    "collectives": lambda run: plots.collectives(analyses.collectives(run)),
     "timeline step": lambda run: plots.timeline(run, step=5, rank=0, title="One step of one rank"),
 }
 
@@ -133,7 +133,7 @@ LOST = [
     (plots.step_budget, analyses.step_budget),
     (plots.step_times, lambda run: analyses.steps(run).query("rank == 0")),
     (plots.ranks, analyses.ranks),
-    (plots.collectives, lambda run: analyses.collectives(run, per_rank=True)),
+    (plots.collectives, lambda run: analyses.collectives(run)),
 ]
 
 
