@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.triage.precision import precision_note
-
 ABOUT = "run_rank*.json"
 """The name pattern of the files with the metadata of each rank."""
 
@@ -106,7 +104,6 @@ def notes_of(run: Run) -> list[str]:
         *_notes(run),
         *_drift(run),
         *_validation(run),
-        *_weights(run),
     ]
 
 
@@ -165,17 +162,6 @@ def _validation(run: Run) -> list[str]:
         f"Model calls without gradients, such as a validation, take {share:.0f}% of the time"
         " after the first step. The verdict is about training steps."
     ]
-
-
-def _weights(run: Run) -> list[str]:
-    """Return a note if most weights are float64. Other weight types aren't conclusive, because
-    autocast multiplies float32 weights in 16 bits.
-    """
-    weights = next(iter(run.ranks.values())).get("weights", {})
-    whole = sum(weights.values())
-    shares = {"float64": weights.get("float64", 0) / whole} if whole else {}
-    note = precision_note(shares, "", "weights")
-    return [note] if note else []
 
 
 def _parts(run: Run) -> dict[str, float]:

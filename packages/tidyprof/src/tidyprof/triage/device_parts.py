@@ -53,9 +53,7 @@ from tidyprof.triage.host_activity import (
     innermost,
     profiler_time,
 )
-from tidyprof.triage.precision import kernels_type
 from tidyprof.triage.profiler_overhead import cost_of
-from tidyprof.triage.recomputation import recomputed
 
 SILENT_NS = 1_000_000
 """The minimum time without calls and operators after which the host counts as silent.
@@ -167,11 +165,9 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
     values |= {
         "step_marker": mark_of_steps(profile, mark),
         "waiting_call": _longest_wait(profile, _together(sets, "dry")),
-        "product_type": kernels_type(profile),
         "unknown_collective": _like_communication(profile, totals),
         "graph_share": _graph_share(profile),
         "captured_share": _captured(profile),
-        "recomputed_share": recomputed(profile, stacks, judged),
         **_link_values(profile),
         **_counts(profile, judged, int(budget["steady"].sum()), mark),
         **host_values(profile, stacks, _together(sets, "silent"), _together(sets, "data_wait")),

@@ -37,9 +37,7 @@ from tidyprof.triage.host_activity import (
     outermost,
     profiler_time,
 )
-from tidyprof.triage.precision import operators_type
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE, cost_of
-from tidyprof.triage.recomputation import recomputed
 
 SETS = (
     *HOST_COMPUTE,
@@ -111,8 +109,6 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
         "step_marker": mark_of_steps(profile, mark),
         "collective_share": float(entries["duration_ns"].sum() / budget["duration_ns"].sum()),
         "small_operator": Most(name, count / max(len(budget), 1)),
-        "product_type": operators_type(profile),
-        "recomputed_share": recomputed(profile, stacks, judged),
         **largest_operator(plain_host_events(profile, "operator"), stacks, judged),
         **host_values(profile, stacks, silence, loading),
     }

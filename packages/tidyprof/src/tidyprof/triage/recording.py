@@ -29,7 +29,7 @@ REPLAYING = ("rocprof-compute",)
 program's real timeline.
 """
 
-COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread", "input_types")
+COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
 """The event columns that triage needs. Omitting the other columns makes triage much faster."""
 
 MIB = 2**20

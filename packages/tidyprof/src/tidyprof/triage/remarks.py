@@ -18,7 +18,6 @@ from tidyprof.triage.confidence import (
 )
 from tidyprof.triage.cpu_time import CPU_STEAL
 from tidyprof.triage.facts import AMD, percent
-from tidyprof.triage.precision import precision_note
 from tidyprof.triage.profiler_overhead import EQUAL
 from tidyprof.triage.rules import (
     COUNTERS,
@@ -77,9 +76,6 @@ def notes_of(view: View) -> Iterator[str]:
             "Steps with rare work don't count ({rare_work_share} of the trace): {rare_work}."
         )
     yield from doubts_of_links(view)
-    product_type = {facts["product_type"]: facts["product_type_amount"]}
-    if note := precision_note(product_type, facts["gpu"]):
-        yield note
     if facts["out_of_memory"]:
         yield view.say("Out of memory: {out_of_memory}.")
 
@@ -101,9 +97,6 @@ def details_of(view: View) -> Iterator[str]:
         ),
         f"{capital(graph_kernels)}. The profiler may have lost some kernels.": graph_kernels,
         "Graphs launched {graph_share} of the device events.": facts["graph_share"] >= WARN,
-        "Recomputation for gradient checkpointing takes {recomputed_share} of the work.": (
-            facts["recomputed_share"] >= 0.01
-        ),
     }
     yield from (view.say(note) for note, holds in notes.items() if holds)
 
@@ -116,10 +109,6 @@ def missing(view: View) -> tuple[tuple[str, ...], str]:
     run = view.run
     host = RECORD_HOST.get(run.facts["tool"], ROCPROFV3)
     gaps = [*_missing_host(run, host), *_missing_steps(run), *_missing_ranks(run, host)]
-    if run.facts["compiled"] and run.facts["trains"] and not run.facts["recomputed_share"]:
-        gaps.append(
-            ("Recomputation: the files don't show recomputation in a compiled backward pass.", "")
-        )
     if not run.on_host:
         gaps += _missing_device(run)
     gaps = [(text, for_vendor(command, run)) for text, command in gaps]

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidyprof.names.product_types import product_type
 from tidyprof.names.short_names import (
     CATEGORIES,
     MAXIMUM_LENGTH,
@@ -304,33 +303,3 @@ def test_a_name_of_hundred_kilobytes(unit, start):
     name = start + unit * (100_000 // len(unit))
     assert 0 < len(short_name(name)) <= MAXIMUM_LENGTH
     assert category(name, "kernel") in CATEGORIES
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("Cijk_Ailk_Bljk_SB_MT128x64x16_MI32x32x2x1_SN", "float32"),
-        ("Cijk_Ailk_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT64x64x64", "float32"),
-        ("Cijk_Ailk_Bljk_S_MX_B_Bias_HA_S_SAV_UserArgs_MT64x64x64", "tf32"),
-        ("Cijk_Ailk_Bljk_DB_MT64x64x8_SN", "float64"),
-        ("Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT32x32x64", "bfloat16"),
-        ("Cijk_Alik_Bljk_F8HS_BH_BiasSH_AS_SAB_SAV_UserArgs_MT256x224x128", "8 bits"),
-        ("Cijk_Alik_Bljk_CB_MT32x32x8", ""),
-        ("volta_dgemm_128x64_nn", "float64"),
-        ("cutlass_80_tensorop_d884gemm_128x64_16x3_nn_align1", "float64"),
-        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(int)", "float32"),
-        ("cutlass_80_tensorop_s1688gemm_128x64_16x6_nn_align4", "tf32"),
-        ("ampere_h16816gemm_128x64_ldg8_stages_64x3_nn", "float16"),
-        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn", "float16"),
-        ("cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x2_tn_align8", "bfloat16"),
-        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64x32", "tf32"),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8", "float32"),
-        ("sm80_xmma_gemm_f64f64_f64f64_f64_tn_n_tilesize32x32x16", "float64"),
-        ("igemm_fwd_gtcx3_nhwc_fp32_bx0_ex0_bt256x128x16", "float32"),
-        ("miopenSp3AsmConv_v30_3_1_gfx9_fp32_f3x2_stride1", "float32"),
-        ("nvjet_hsh_128x64_64x8_2x1_v_bz_NNT", ""),
-        ("triton_tem_fused_mm_0", ""),
-    ],
-)
-def test_types_of_matrix_products(name, expected):
-    assert product_type(name) == expected

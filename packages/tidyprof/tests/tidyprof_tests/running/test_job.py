@@ -1,4 +1,4 @@
-"""Where the job's time goes, and the type of its weights."""
+"""Where the job's time goes."""
 
 from __future__ import annotations
 
@@ -72,11 +72,6 @@ def test_calls_without_gradients_in_each_step_are_training(clock: Any) -> None:
 def _notes(**about: Any) -> str:
     rank = {"world": 1, "notes": [], **about}
     return " ".join(notes_of(Run(Path(), MappingProxyType({0: rank}), (), ())))
-
-
-def test_weights_in_float64_are_a_note() -> None:
-    assert "float64" in _notes(weights={"float64": 900, "float32": 100})
-    assert not _notes(weights={"float32": 900})
 
 
 def test_a_long_validation_is_a_note() -> None:

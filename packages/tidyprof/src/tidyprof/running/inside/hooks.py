@@ -317,7 +317,6 @@ class Hooks:
             is_within = self.before_step == "backward"
             self.leave("backward" if is_within else BETWEEN)
         if self.is_source(OPTIMIZER):
-            self.recorder.note_weights(optimizer)
             self.recorder.event(id(optimizer), type(optimizer).__name__)
 
     def after_data(self, _: Any, before: str | None) -> None:

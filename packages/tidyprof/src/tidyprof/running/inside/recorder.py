@@ -93,7 +93,6 @@ class Recorder:
         self.torch, self.asked, self.parts, self.job = torch, asked, parts, job
         self.files: Files | None = None
         self.notes: list[str] = []
-        self.weights: dict[str, int] = {}
         self.foreign = self.is_beginning = False
         self.profiler: Any = None
         self.profile_function: Any = None
@@ -178,19 +177,6 @@ class Recorder:
             self._trace()
         elif self.stage == SETTLING:
             self._begin_timing(AFTER)
-
-    def note_weights(self, optimizer: Any) -> None:
-        """Count the elements of an optimizer's matrices by type.
-
-        Count only once, and only if no function mode of the program would see the queries.
-        """
-        if self.weights or self.all_steps or self.torch._C._len_torch_function_stack():
-            return
-        for group in optimizer.param_groups:
-            for values in group["params"]:
-                if values.dim() >= 2:
-                    kind = str(values.dtype).removeprefix("torch.")
-                    self.weights[kind] = self.weights.get(kind, 0) + values.numel()
 
     def _is_warm(self) -> bool:
         """Return True if the warm-up is complete. Compilation extends the warm-up."""
@@ -501,7 +487,6 @@ class Recorder:
             "marks": sorted({*marks}),
             "unjudged": self._unjudged(),
             "notes": self.notes,
-            "weights": self.weights,
             "job": self.job.as_dict(),
             "machine": machine(self.torch),
         }
