@@ -332,9 +332,8 @@ def doubts_of_health(view: View, rows: Sequence[Row]) -> Iterator[str]:
         )
     if view.step.untypical:
         yield "The traced steps lack time that other steps have. Record more steps."
-    for name, part in (("measured_data_share", "data"), ("measured_between_share", BETWEEN)):
-        if view.run.on_host and facts[name] >= LIMIT:
-            yield f"The timed steps spent {facts.shown(name)} in `{part}`, outside the model."
+    if view.run.on_host and facts["measured_data_share"] >= LIMIT:
+        yield view.say("The timed steps spent {measured_data_share} of the time on data.")
     yield from doubts_of_links(view)
 
 

@@ -149,8 +149,7 @@ class Cost(NamedTuple):
     - data_ns: the time that the traced steps spend in the phase `data`. The first value excludes
       the time lost to other programs, and the second value includes it. The field is None if other
       parts contain most of the phase.
-    - timed: the steps that were timed without the profiler (profiler_overhead.Timed), if any.
-    - log_step_ns: the step time from a times file, or None without such a file.
+    - timed: the steps that were timed without the profiler (readers.torch.meta.untraced), if any.
     - is_open: whether the unprofiled step time is unknown because the overhead is unknown.
     """
 
@@ -158,8 +157,7 @@ class Cost(NamedTuple):
     cost_ns: float | None
     data_cost_ns: float
     data_ns: tuple[float, float] | None
-    timed: Any
-    log_step_ns: float | None
+    timed: dict[str, Any] | None
     is_open: bool
 
 

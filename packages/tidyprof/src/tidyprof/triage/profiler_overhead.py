@@ -7,16 +7,13 @@ time, and subtracts the extra time from the parts of the step.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tidyprof.analyses.budget import NO_PARTS
 from tidyprof.analyses.common import names_matching, occupied, plain_host_events
 from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.tables.contract import Profile
@@ -84,11 +81,6 @@ EQUAL = 0.98
 value.
 """
 
-FIRST_TIMED, MIN_TIMED = 5, 3
-"""The number of steps to skip at the start of a times file, provided that at least MIN_TIMED steps
-remain.
-"""
-
 MIN_STEP_NS, MAX_STEP_NS = 1.0, 1e15
 """The shortest and the longest possible step, which are 1 ns and about eleven days."""
 
@@ -113,21 +105,6 @@ OTHER_HOST_PARTS = (
 """Other parts whose length depends on the host."""
 
 
-class Timed(NamedTuple):
-    """The steps that were timed without the profiler in the traced run.
-
-    - steps: the number of steps.
-    - step_ns: the mean step time, excluding rare long steps.
-    - parts_ns: the host's mean time per step in each part.
-    - rare_share: the share of the total step time in rare long steps.
-    """
-
-    steps: int
-    step_ns: float
-    parts_ns: dict[str, float]
-    rare_share: float
-
-
 class Estimate(NamedTuple):
     """The range of the unprofiled step time in ns, and the most likely time.
 
@@ -149,10 +126,9 @@ class Overhead:
     - source: a description of how the unprofiled step time was measured.
     - estimated: the estimated range of the unprofiled step time, or None if the overhead is
       unknown.
-    - shift_ns: the difference between the timed and the traced steps in the time of the phase
-      `data`, or None if it is unknown.
-    - at_most: whether measured_ns is an upper limit, because it includes waits for the device.
-    - ignored_step: whether the user mistakenly passed the traced step time.
+    - data_change_ns: the time by which the phase `data` was longer in the timed steps than in the
+      traced steps, or None if it is unknown.
+    - rare_share: the share of the timed steps' total time in rare long steps.
     - is_open, cost_ns, data_cost_ns, events: see facts.Cost.
     """
 
@@ -164,9 +140,7 @@ class Overhead:
     estimated: Estimate | None = None
     measured_ns: float | None = None
     source: str = ""
-    shift_ns: float | None = None
-    at_most: bool = False
-    ignored_step: bool = False
+    data_change_ns: float | None = None
     rare_share: float = 0.0
 
 
@@ -212,10 +186,10 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     gap = gap_of(operators)
     ranks = np.unique(operators["rank"]).tolist()
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
-    timed = timed_steps(profile, rank)
+    timed = profile.meta.get("untraced", {}).get(rank)
     # The script assigned each moment to a single part. If a loader runs inside another part, the
     # trace counts the loader as `data`, but the timed steps don't.
-    others = [re.escape(part) for part in (timed.parts_ns if timed else ()) if part != "data"]
+    others = [re.escape(part) for part in (timed["parts_ns"] if timed else ()) if part != "data"]
     alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
     stolen = thread_times(profile, rank, judged.starts, judged.ends, {"data_wait": alone})[
         "data_wait"
@@ -227,7 +201,6 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
         data_cost_ns=gap * float(np.dot(prices, in_data)) if known else 0.0,
         data_ns=((alone.length - stolen) / steps, alone.length / steps) if is_alone else None,
         timed=timed,
-        log_step_ns=None if modeled else logged_step(profile.meta.get("files", ()), rank),
         is_open=not (known or modeled),
     )
 
@@ -244,69 +217,10 @@ def gap_of(operators: PlainEvents) -> float:
     return float(np.median(gaps)) if len(gaps) >= MIN_GAPS else USUAL_GAP_NS
 
 
-def timed_steps(profile: Profile, rank: int | None) -> Timed | None:
-    """Return the steps that the script timed before the trace, or None if it timed no steps.
-
-    If `tidyprof run` wrote `run_rank*.json` next to the trace, include the steps after the trace.
-    """
-    stated = profile.meta.get("untraced", {}).get(rank)
-    if not stated:
-        return None
-    before = Timed(
-        stated["steps"], stated["step_ns"], stated["parts_ns"], stated.get("long_share", 0.0)
-    )
-    files = profile.meta.get("files", ())
-    path = Path(files[0]).parent / f"run_rank{rank or 0}.json" if files else None
-    try:
-        about = json.loads(path.read_text(encoding="utf-8")) if path and path.is_file() else {}
-        windows = [about["before"], *([about["after"]] if "after" in about else [])]
-        if windows[0]["step_ns"] != before.step_ns:
-            return before
-        return _joined(windows, about.get("unjudged", {"ns": 0.0, "of_ns": 0.0}))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return before
-
-
-def _joined(windows: Sequence[dict[str, Any]], unjudged: dict[str, float]) -> Timed:
-    """Return the mean of several windows, weighted by their numbers of steps.
-
-    The steps directly before and after the trace affect only the share of rare long steps.
-    """
-    steps = sum(window["steps"] for window in windows)
-    parts: dict[str, float] = {}
-    for window in windows:
-        for part, length in window["parts_ns"].items():
-            parts[part] = parts.get(part, 0.0) + length * window["steps"] / steps
-    length = sum(window["step_ns"] * window["steps"] for window in windows) / steps
-    long = [*(window["long"] for window in windows), unjudged]
-    of_ns = sum(steps["of_ns"] for steps in long)
-    rare = sum(steps["ns"] for steps in long) / of_ns if of_ns else 0.0
-    return Timed(int(steps), float(length), parts, min(max(float(rare), 0.0), 1.0))
-
-
-def logged_step(files: Sequence[str], rank: int | None) -> float | None:
-    """Return the mean step time in ns from `times_rank*.jsonl` next to a trace. Return None if the
-    file is missing or invalid. The last line may be incomplete if the job was killed.
-    """
-    path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
-    if path is None or not path.is_file():
-        return None
-    try:
-        *whole, _ = path.read_text(encoding="utf-8").split("\n")
-        lines = [json.loads(line) for line in whole]
-        steps = [float(sum(line[part] for part in line if part not in NO_PARTS)) for line in lines]
-    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None
-    typical = steps[FIRST_TIMED:] if len(steps) >= FIRST_TIMED + MIN_TIMED else steps[1:]
-    mean = 1e9 * float(np.mean(typical)) if typical and min(typical) > 0 else 0.0
-    return mean if MIN_STEP_NS <= mean < MAX_STEP_NS else None
-
-
 def overhead_of(
     parts: dict[str, float],
     costs: Sequence[Cost],
     marked: bool,
-    has_device: bool,
     step_ns: float | None,
     ends_ns: tuple[float, float],
 ) -> Overhead:
@@ -319,8 +233,7 @@ def overhead_of(
     - step_ns: the unprofiled step time, if the user passed it.
     - ends_ns: the times of the shortest and the longest traced step.
 
-    The unprofiled step time comes from the user, from the timed steps, or from a times file, in
-    this order of priority.
+    The time that the user passed has priority over the timed steps.
     """
     traced = sum(parts.values())
     found = Overhead(
@@ -335,59 +248,29 @@ def overhead_of(
         found = replace(found, cost_ns=most, data_cost_ns=found.data_cost_ns * most / found.cost_ns)
     if costs and all(cost.cost_ns is not None for cost in costs):
         found = replace(found, estimated=estimate(parts, found, ends_ns))
-    timed = [cost.timed for cost in costs if cost.timed and marked]
-    if len(timed) < len(costs):
-        timed = []
-    found = _with_shift(found, timed, costs)
-    if step_ns is not None and not _is_traced_step(found, step_ns):
+    if step_ns is not None:
         return replace(found, measured_ns=step_ns, source="given by --step-time-ms")
-    found = replace(found, ignored_step=step_ns is not None)
-    if timed:
-        return replace(
-            found,
-            measured_ns=_mean([one.step_ns for one in timed]),
-            source=f"{timed[0].steps} timed steps",
-            rare_share=_mean([one.rare_share for one in timed]),
-        )
-    logged = [cost.log_step_ns for cost in costs if cost.log_step_ns and marked]
-    if logged and len(logged) == len(costs):
-        at_most = ", at most, because steps wait for the device" if has_device else ""
-        source = f"times_rank*.jsonl next to the trace{at_most}"
-        return replace(found, measured_ns=_mean(logged), source=source, at_most=has_device)
-    return found
+    timed = [cost.timed for cost in costs if cost.timed and marked]
+    if not timed or len(timed) < len(costs):
+        return found
+    found = replace(
+        found,
+        measured_ns=_mean([one["step_ns"] for one in timed]),
+        source=f"{timed[0]['steps']} timed steps",
+        rare_share=_mean([one["long_share"] for one in timed]),
+    )
+    before = [one["parts_ns"]["data"] for one in timed if "data" in one["parts_ns"]]
+    bounds = [cost.data_ns for cost in costs if cost.data_ns is not None]
+    if len(before) < len(costs) or len(bounds) < len(costs):
+        return found
+    # The timed steps may also have lost time to other programs, but the amount is unknown.
+    # Therefore, a time between the two bounds counts as unchanged.
+    least, most = np.mean(bounds, axis=0)
+    return replace(found, data_change_ns=_mean(before) - float(np.clip(_mean(before), least, most)))
 
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
-
-
-def _is_traced_step(overhead: Overhead, step_ns: float) -> bool:
-    """Return True if a step time equals the traced step time, although it should be shorter."""
-    as_long = abs(step_ns - overhead.traced_ns) <= (1 - EQUAL) * overhead.traced_ns
-    estimated = overhead.estimated
-    return as_long and estimated is not None and estimated.likely < EQUAL * overhead.traced_ns
-
-
-def _with_shift(found: Overhead, timed: Sequence[Timed], costs: Sequence[Cost]) -> Overhead:
-    """Return the overhead, with shift_ns if the phase `data` was also timed.
-
-    If the phase `data` takes longer in the traced steps than in the timed steps, profiler overhead
-    explains the difference up to a limit. The rest of the difference was lost to other programs.
-    The timed steps may also have lost time, but the amount is unknown. Therefore, a value between
-    the two bounds of Cost.data_ns doesn't count as a shift.
-    """
-    stated = [one.parts_ns["data"] for one in timed if "data" in one.parts_ns]
-    bounds = [cost.data_ns for cost in costs if cost.data_ns is not None]
-    if not stated or len(stated) < len(costs) or len(bounds) < len(costs):
-        return found
-    before, expected = _mean(stated), found.data_cost_ns
-    least, most = (_mean([bound[end] for bound in bounds]) for end in (0, 1))
-    longer = max(most - before, 0.0)
-    cost = min(max(expected, least - before), longer, MAX_RATIO * expected)
-    shift = max(before - (most - cost), 0.0) + min(before - (least - cost), 0.0)
-    return replace(
-        found, cost_ns=found.cost_ns - expected + cost, data_cost_ns=cost, shift_ns=shift
-    )
 
 
 def estimate(parts: dict[str, float], overhead: Overhead, ends_ns: tuple[float, float]) -> Estimate:
@@ -439,10 +322,7 @@ def steps_to_judge(parts: dict[str, float], overhead: Overhead, workers: bool) -
     """
     estimated, traced = overhead.estimated, overhead.traced_ns
     if overhead.measured_ns is not None:
-        lengths = [overhead.measured_ns]
-        if overhead.at_most and estimated:
-            lengths.append(min(overhead.measured_ns, estimated.ends[0]))
-        return [without_profiler(parts, overhead, length, True, workers) for length in lengths]
+        return [without_profiler(parts, overhead, overhead.measured_ns, True, workers)]
     if estimated is None or estimated.ends[0] >= EQUAL * traced:
         return [Step(parts, False)]
     lengths = [estimated.likely, *estimated.ends]
@@ -459,20 +339,17 @@ def without_profiler(
     data instead.
     """
     parts = dict(parts)
-    data_timed = measured and overhead.shift_ns is not None and "data_wait" in parts
+    change = overhead.data_change_ns if measured else None
+    data_timed = change is not None and "data_wait" in parts
     if data_timed:
-        assert overhead.shift_ns is not None
-        # Ignore differences within the normal variation of step times.
-        is_clear = abs(overhead.shift_ns) >= MISSING / 3 * length_ns
-        longer = (overhead.shift_ns if is_clear else 0.0) - overhead.data_cost_ns
-        parts["data_wait"] = max(0.0, parts["data_wait"] + longer)
+        parts["data_wait"] = max(0.0, parts["data_wait"] + change)
         rest = overhead.cost_ns - overhead.data_cost_ns
         overhead = replace(overhead, cost_ns=rest, data_cost_ns=0.0)
     unseen = _unseen(parts, overhead, length_ns) if measured else 0.0
     excess = max(sum(parts.values()) + unseen - length_ns, 0.0)
     _shorten(parts, excess, overhead, measured, data_timed)
     if unseen:
-        is_wait = workers and overhead.shift_ns is None and "data_wait" in parts
+        is_wait = workers and change is None and "data_wait" in parts
         name = "data_wait" if is_wait else "unseen"
         parts[name] = parts.get(name, 0.0) + unseen
     if measured:

@@ -67,8 +67,6 @@ def step_note(view: View) -> str:
 def notes_of(view: View) -> Iterator[str]:
     """Yield notes on unusual properties of the run for every reader."""
     facts, overhead = view.run.facts, view.run.overhead
-    if overhead.ignored_step:
-        yield "--step-time-ms was ignored because it equals the traced step time."
     if overhead.rare_share >= WARN:
         yield f"A few long steps take {percent(overhead.rare_share)} of the run time."
     if facts["rare_work"]:

@@ -14,7 +14,7 @@ from tidyprof.analyses.common import join
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.triage.cpu_time import CPU_STEAL
 from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS
-from tidyprof.triage.facts import AMD, Facts, Gap, Replays, combined, share_of
+from tidyprof.triage.facts import AMD, Cost, Facts, Gap, Replays, combined, share_of
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Overhead, overhead_of
 from tidyprof.triage.recording import Recording
 
@@ -126,8 +126,9 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
     on_host = judged[0].kind.on_host
     costs = [one.cost for one in ranks]
     ends = float(steady["duration_ns"].min()), float(steady["duration_ns"].max())
-    overhead = overhead_of(parts, costs, marked, not on_host, step_ns, ends)
-    values |= _timed_values(costs) | {"events_per_step": overhead.events}
+    overhead = overhead_of(parts, costs, marked, step_ns, ends)
+    values["measured_data_share"] = _timed_data_share(costs)
+    values["events_per_step"] = overhead.events
     files = dict(sorted(entry for one in judged for entry in one.files.items()))
     return Run(Facts(values, origin), parts, overhead, on_host, marked, table, files)
 
@@ -262,21 +263,12 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
     }
 
 
-def _timed_values(costs: Sequence[Any]) -> dict[str, Any]:
-    """Return the shares of the parts `data` and `between steps` in the timed steps."""
-    values = {}
-    for name, part in (
-        ("measured_data_share", "data"),
-        ("measured_between_share", "between steps"),
-    ):
-        shares = [
-            share_of(cost.timed.parts_ns.get(part, 0.0), sum(cost.timed.parts_ns.values()))
-            for cost in costs
-            if cost.timed and cost.timed.parts_ns
-        ]
-        if shares and len(shares) == len(costs):
-            values[name] = float(np.mean(shares))
-    return values
+def _timed_data_share(costs: Sequence[Cost]) -> float | None:
+    """Return the share of the part `data` in the timed steps."""
+    parts = [cost.timed["parts_ns"] for cost in costs if cost.timed and cost.timed["parts_ns"]]
+    if not parts or len(parts) < len(costs):
+        return None
+    return float(np.mean([share_of(one.get("data", 0.0), sum(one.values())) for one in parts]))
 
 
 def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tidyprof.triage.confidence import (
 from tidyprof.triage.facts import Fact, percent
 from tidyprof.triage.host_activity import WORKERS
 from tidyprof.triage.profiler_overhead import (
+    EQUAL,
     HOST_COMPUTE,
     MAX_STEP_NS,
     MIN_STEP_NS,
@@ -180,7 +181,10 @@ def _refuse_wrong_step(run: Run, step_ns: float | None) -> None:
         raise WrongStepError(
             "the trace has no marked steps, so it can't be compared with a step time"
         )
-    traced = run.overhead.traced_ns
+    traced, estimated = run.overhead.traced_ns, run.overhead.estimated
+    is_traced = abs(step_ns - traced) <= (1 - EQUAL) * traced
+    if is_traced and estimated and estimated.likely < EQUAL * traced:
+        raise WrongStepError("the traced steps take as long, although the profiler slows them down")
     if traced and not 1 / MAX_STEP_RATIO < step_ns / traced < MAX_STEP_RATIO:
         lengths = f"{four_digits(traced / 1e6)} ms, which is far from {step_ns / 1e6:g} ms"
         raise WrongStepError(f"the traced steps take {lengths}")
