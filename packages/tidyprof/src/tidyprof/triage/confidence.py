@@ -233,14 +233,12 @@ def doubts_of_cause(
     if best.is_idle and not run.on_host and replay_words(view):
         yield "The file may lack kernels that graphs launched."
     yield from _doubts_of_silence(view, best.cause)
-    if best.cause in MEANWHILE or (run.on_host and best.cause == "outside-torch"):
-        silent = run.on_host and best.cause == "outside-torch"
-        known = "cpu_steal_share" in facts
-        taken = facts["cpu_steal_share" if known else "off_cpu_share"]
-        if silent and not known and "off_cpu_share" not in facts:
-            yield "Other programs may have used the CPU, but the file doesn't show it."
-        elif (known or silent) and share - max(taken - view.share(CPU_STEAL), 0.0) < CLEAR * LIMIT:
-            yield "Other programs may have used the CPU at that time."
+    silent_host = run.on_host and best.cause == "outside-torch"
+    if silent_host and "cpu_steal_share" not in facts:
+        yield "Other programs may have used the CPU, but the file doesn't show it."
+    taken = max(facts["cpu_steal_share"] - view.share(CPU_STEAL), 0.0)
+    if best.cause in MEANWHILE and share - taken < CLEAR * LIMIT:
+        yield "Other programs may have used the CPU at that time."
     waiting = sum(view.step.parts.get(f"waiting_{kind}", 0.0) for kind in ("launch", "ranks"))
     if best.cause != "straggler" and "always_last" in facts and waiting >= LIMIT * length:
         yield view.say(

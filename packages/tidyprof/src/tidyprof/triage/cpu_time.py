@@ -1,12 +1,11 @@
-"""Measure how long the host's threads had no CPU core, and how much time other programs took."""
+"""Measure how long the host's threads waited for a CPU core that other programs used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tidyprof.analyses.common import of_rank
 from tidyprof.tables.contract import Profile
@@ -20,65 +19,66 @@ BUSY_MACHINE = 0.55
 competes for the core, the share is one half, and two clocks measure it within a few hundredths.
 """
 
-COLUMNS = (("processor_time", "lost_ns"), ("processor_queue", "waited_ns"))
-"""The counter names in `Profile.counters`, each with the column for its values."""
+COUNTER = "processor_queue"
+"""The counter in `Profile.counters` with the time that a thread waited for a CPU core. The samples
+come from the script (readers/torch/meta.py).
+"""
 
 
-def thread_times(
+def waiting_times(
     profile: Profile,
     rank: Any,
     begin: np.ndarray,
     finish: np.ndarray,
     parts: Mapping[str, Intervals],
-) -> dict[str, Any]:
-    """Return how long the thread of each step had no CPU core, in ns (Float64).
-
-    The key lost_ns contains the time without a core. The key waited_ns contains the time that the
-    thread waited for a core. For each part, the key with the part's name contains the waiting time
-    in ns.
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return how long the thread of each step waited for a CPU core, in ns, in total and in each
+    part. Without samples, the totals are NaN and the parts are 0.
 
     - begin, finish: the start and end times of each step in ns.
     - parts: a mapping from each part to the intervals in which the host was in that part.
 
-    The samples come from the script (readers/torch/meta.py). The waiting time of a sample is spread
-    evenly over the sample. Without samples, the times are <NA> and the parts are 0.
+    The waiting time of a sample is spread evenly over the sample.
     """
-    times = dict.fromkeys(("lost_ns", "waited_ns"), pd.array([pd.NA] * len(begin), "Float64"))
-    stolen = {name: np.zeros(len(begin)) for name in parts}
     samples = profile.counters
-    if "duration_ns" not in samples.columns or not len(begin):
-        return times | stolen
+    samples = samples[samples["name"] == COUNTER]
+    if not len(samples) or not len(begin):
+        return np.full(len(begin), np.nan), {name: np.zeros(len(begin)) for name in parts}
+    samples = samples.dropna(subset=["duration_ns"])
     if "rank" in samples.columns:
         samples = of_rank(samples, rank)
-    for name, column in COLUMNS:
-        of_name = samples[samples["name"] == name].dropna(subset=["duration_ns"])
-        if not len(of_name):
-            continue
-        start, length = (of_name[key].to_numpy(np.int64) for key in ("time_ns", "duration_ns"))
-        value = of_name["value"].to_numpy(float)
-        # Each value is either the time on a CPU core or the time spent waiting for a core.
-        value = np.maximum(length - value, 0) if column == "lost_ns" else value
-        # A sample belongs to the step that contains the sample's midpoint.
-        middle = start + length // 2
-        step = np.searchsorted(begin, middle, side="right") - 1
-        inside = (step >= 0) & (middle < finish[np.maximum(step, 0)])
-        times[column] = pd.array(np.bincount(step[inside], value[inside], len(begin)), "Float64")
-        if column == "waited_ns":
-            waiting = np.minimum(value / np.maximum(length, 1), 1.0)
-            for part in stolen:
-                within = parts[part].covered_within(start, start + length) * waiting
-                stolen[part] = np.bincount(step[inside], within[inside], len(begin))
-    return times | stolen
+    start, length = (samples[key].to_numpy(np.int64) for key in ("time_ns", "duration_ns"))
+    waited = samples["value"].to_numpy(float)
+    share = np.minimum(waited / np.maximum(length, 1), 1.0)
+    # A sample belongs to the step that contains the sample's midpoint.
+    middle = start + length // 2
+    step = np.searchsorted(begin, middle, side="right") - 1
+    inside = (step >= 0) & (middle < finish[np.maximum(step, 0)])
+
+    def of_steps(times: np.ndarray) -> np.ndarray:
+        return np.bincount(step[inside], times[inside], len(begin))
+
+    within = {name: time.covered_within(start, start + length) for name, time in parts.items()}
+    return of_steps(waited), {name: of_steps(time * share) for name, time in within.items()}
 
 
 def without_steal(
-    columns: Mapping[str, np.ndarray], times: Mapping[str, Any], parts: Mapping[str, Intervals]
+    profile: Profile,
+    rank: Any,
+    begin: np.ndarray,
+    finish: np.ndarray,
+    sets: Mapping[str, Intervals],
+    parts: Sequence[str],
 ) -> dict[str, Any]:
-    """Move the time lost to other programs from the parts (`_ns`) to the part CPU_STEAL.
+    """Return the time of each step in each interval set, in columns ending in `_ns`.
 
-    Also return lost_ns and waited_ns from `times`, which is the result of `thread_times`.
+    The time that other programs took from these parts moves to the part CPU_STEAL. The column
+    waited_ns contains the total time that the thread waited for a CPU core.
     """
-    stolen = {part: np.minimum(times[part], columns[f"{part}_ns"]) for part in parts}
-    rest = {f"{part}_ns": columns[f"{part}_ns"] - taken for part, taken in stolen.items()}
-    known = {name: times[name] for name in ("lost_ns", "waited_ns")}
-    return {**columns, **rest, f"{CPU_STEAL}_ns": sum(stolen.values()), **known}
+    columns = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
+    waited, waiting = waiting_times(
+        profile, rank, begin, finish, {part: sets[part] for part in parts}
+    )
+    stolen = {f"{part}_ns": np.minimum(waiting[part], columns[f"{part}_ns"]) for part in parts}
+    rest = {name: columns[name] - taken for name, taken in stolen.items()}
+    return {**columns, **rest, f"{CPU_STEAL}_ns": sum(stolen.values()), "waited_ns": waited}

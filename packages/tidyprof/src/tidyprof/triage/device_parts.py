@@ -43,7 +43,7 @@ from tidyprof.tables.codes import ABSENT, is_like_communication, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
-from tidyprof.triage.cpu_time import CPU_STEAL, thread_times, without_steal
+from tidyprof.triage.cpu_time import CPU_STEAL, without_steal
 from tidyprof.triage.facts import Gap, Most, RankFacts, Replays, largest_sum, share_of
 from tidyprof.triage.host_activity import (
     calls_within,
@@ -209,10 +209,7 @@ def _devices(
             )
         idle = idle_around(events, begin, finish)
         sets = _sets(profile, owner, events, idle, events_of_process(calls, owner), slow, traced)
-        within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
-        on_cpu = {part: sets[part] for part in OF_THE_CPU}
-        times = thread_times(profile, owner["rank"], begin, finish, on_cpu)
-        within = without_steal(within, times, on_cpu)
+        within = without_steal(profile, owner["rank"], begin, finish, sets, OF_THE_CPU)
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
         columns = {
             "step": nullable(number.copy(), "Int64").to_numpy(),

@@ -25,7 +25,7 @@ from tidyprof.analyses.steps import mark_of_steps, phase_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
-from tidyprof.triage.cpu_time import CPU_STEAL, thread_times, without_steal
+from tidyprof.triage.cpu_time import CPU_STEAL, without_steal
 from tidyprof.triage.device_parts import SILENT_NS, long_ones
 from tidyprof.triage.facts import Most, RankFacts, Replays
 from tidyprof.triage.host_activity import (
@@ -95,10 +95,9 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
         begin, finish = start_and_end(own)
         sets, names = _sets(profile, owner, Intervals.union(begin, finish), traced)
         looped += names
-        columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in SETS}
-        on_cpu = {part: sets[part] for part in SETS if part != "exposed_communication"}
-        times = thread_times(profile, owner["rank"], begin, finish, on_cpu)
-        tables.append(own.assign(**without_steal(columns, times, on_cpu)))
+        on_cpu = [part for part in SETS if part != "exposed_communication"]
+        columns = without_steal(profile, owner["rank"], begin, finish, sets, on_cpu)
+        tables.append(own.assign(**columns))
         silence, loading = silence | sets["silent"], loading | sets["data_wait"]
     budget = flag_steady_steps(pd.concat(tables, ignore_index=True), profile, mark)
     steady = budget[budget["steady"]]

@@ -19,7 +19,7 @@ from tidyprof.analyses.steps import PHASE_PATTERNS
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
-from tidyprof.triage.cpu_time import CPU_STEAL, thread_times
+from tidyprof.triage.cpu_time import CPU_STEAL, waiting_times
 from tidyprof.triage.facts import Cost
 from tidyprof.triage.host_activity import nested
 
@@ -191,15 +191,14 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     # trace counts the loader as `data`, but the timed steps don't.
     others = [re.escape(part) for part in (timed["parts_ns"] if timed else ()) if part != "data"]
     alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
-    stolen = thread_times(profile, rank, judged.starts, judged.ends, {"data_wait": alone})[
-        "data_wait"
-    ].sum()
+    _, stolen = waiting_times(profile, rank, judged.starts, judged.ends, {"data": alone})
+    least, most = alone.length - float(stolen["data"].sum()), float(alone.length)
     is_alone = 2 * alone.length >= data.length
     return Cost(
         events=sum(counts),
         cost_ns=gap * float(np.dot(prices, counts)) if known else None,
         data_cost_ns=gap * float(np.dot(prices, in_data)) if known else 0.0,
-        data_ns=((alone.length - stolen) / steps, alone.length / steps) if is_alone else None,
+        data_ns=(least / steps, most / steps) if is_alone else None,
         timed=timed,
         is_open=not (known or modeled),
     )

@@ -173,9 +173,8 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
     apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
     rare = float(budget.loc[budget["apart"] != "", "duration_ns"].sum())
     total = float(steady["duration_ns"].sum())
-    for name, column in (("cpu_steal_share", "waited_ns"), ("off_cpu_share", "lost_ns")):
-        if steady[column].notna().all():
-            values[name] = share_of(float(steady[column].sum()), total)
+    if steady["waited_ns"].notna().all():
+        values["cpu_steal_share"] = share_of(float(steady["waited_ns"].sum()), total)
     return values | {
         "steps": int(budget["step"].nunique()) or 1,
         "judged_steps": int(steady["step"].nunique()) or 1,
