@@ -20,7 +20,6 @@ from proflab.parts.faulty_runs import indicators_of
 
 import tidyprof
 from tidyprof import Intervals, Profile, analyses, plots
-from tidyprof.analyses.steps import marks_to_try
 from tidyprof.plots.figure import TidyFigure
 from tidyprof_tests.mirrored_trace import write_both
 
@@ -125,7 +124,6 @@ WITH_OPTIONS = {
     ),
     "stacks of calls": lambda profile: analyses.call_stacks(profile, "calls"),
     "a step": lambda profile: analyses.phases(analyses.select_steps(profile, 6)),
-    "marks to try": marks_to_try,
     "triage": lambda profile: [str(value) for value in vars(tidyprof.diagnose(profile)).values()][
         :-1
     ],

@@ -35,14 +35,6 @@ bytes for all GPUs. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so
 twice as high. Its LDS bandwidth hasn't been published.
 """
 
-L1_ACCESS_BYTES = 64
-"""Maximum number of bytes that one access to the vector L1 cache returns, regardless of the line
-size. In public traces, a wavefront that copies 4 bytes per lane makes four accesses. This number is
-the same on MI200 (64 B lines) and on MI300X (128 B lines). The rocprof-compute benchmark reaches
-33.4 TB/s on an MI300X, which is 82% of this limit per compute unit and clock cycle.
-"""
-
-
 _PEAKS = table_of("gpu_peaks.toml")
 
 

@@ -16,7 +16,6 @@ from tidyprof.analyses.counter_formulas import (
     quantities,
 )
 from tidyprof.analyses.gpu_peaks import (
-    L1_ACCESS_BYTES,
     LDS_BYTES,
     VECTOR_RATE,
     Architecture,
@@ -81,28 +80,6 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     rows.sort(key=lambda row: (-(row["duration_ns"] or 0), row["name"]))
     rows = [row | {"short_name": short[row["name"]]} for row in rows]
     return result(rows, "roofline_points", profile)
-
-
-def largest_roof_share(profile: Profile) -> float | None:
-    """Return which share of its nearest ceiling the first row of `roofline_points` reaches, or None
-    if unknown. A share of 1 means that the kernel reaches the ceiling.
-
-    The ceilings are the bandwidths of the memory levels and the rate of the kernel's main type.
-    Raises ValueError under the same conditions as `roofline_points` and `roofline_ceilings`.
-    """
-    roofs = roofline_ceilings(profile).set_index("name")["value"]
-    for point in roofline_points(profile).head(1).to_dict("records"):
-        amounts = {level.upper(): point[f"{level}_bytes"] for level in LEVELS}
-        if profile.meta.get("roofline") and profile.origin.kind != "modeled":
-            # A benchmark counts the bytes that arrive, but published peaks and `l1_bytes` count
-            # whole lines.
-            amounts["L1"] *= L1_ACCESS_BYTES / architecture_of(profile).l1_line_bytes
-        if not pd.isna(point["main_type"]):
-            amounts[point["main_type"]] = point[column_of(point["main_type"])]
-        rates = 1e9 * pd.Series(amounts, dtype="float64") / point["duration_ns"]
-        shares = (rates / roofs).dropna()
-        return float(shares.max()) if len(shares) and point["duration_ns"] > 0 else None
-    return None
 
 
 def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterator[dict[str, Any]]:

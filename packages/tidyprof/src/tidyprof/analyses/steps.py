@@ -224,23 +224,6 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
     return names[0] if in_rounds and rounds >= ROUNDS else None
 
 
-def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
-    """Return the range that could mark steps if there are no step markers, and how often this range
-    occurs.
-
-    The result is the range with the longest total time among the ranges that occur at least
-    `ROUNDS` times. If there is no such range, an operator is chosen by the same rule.
-    """
-    for kind in ("annotation", "operator"):
-        events = host_events(profile, kind)
-        events = events[~names_matching(events, f"{NO_MARK}|{PYTHON_FUNCTION}")]
-        sums = events.groupby(events["name"].astype(str))["duration_ns"].agg(["size", "sum"])
-        sums = sums[sums["size"] >= ROUNDS].sort_values("sum", ascending=False)
-        if len(sums):
-            return [(str(name), int(count)) for name, count in sums["size"].head(1).items()]
-    return []
-
-
 def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
     """Return the steps between consecutive events with this name.
 

@@ -27,7 +27,6 @@ from tidyprof.analyses.common import (
     has_launches,
     launch_times,
     launches_of,
-    longest_overlap,
     names_matching,
     occupied,
     of_each_name,
@@ -44,13 +43,11 @@ from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, who
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.cpu_time import CPU_STEAL, without_steal
-from tidyprof.triage.facts import Gap, Most, RankFacts, Replays, largest_sum, share_of
+from tidyprof.triage.facts import Gap, Most, RankFacts, largest_sum, share_of
 from tidyprof.triage.host_activity import (
-    calls_within,
     compiling,
     flag_steady_steps,
     host_values,
-    innermost,
     profiler_time,
 )
 from tidyprof.triage.profiler_overhead import cost_of
@@ -81,19 +78,9 @@ number of different kernels that it launches directly. A search occurs once per 
 H200, searches took 38 to 660 ms for 6 to 17 kernels.
 """
 
-BLOCKING_NS = 100_000
-"""The minimum duration of an asynchronous copy call that blocks the host. Copy calls block until
-the copy has ended if the copy uses pageable memory.
-"""
-
 CLOCK_NS = 10_000
 """If GPU work starts earlier than its launch by more than this time, the clocks disagree. In the
 course's recordings, clocks differ by at most a few microseconds.
-"""
-
-APART = 10
-"""The ratio of the launch delay to the time span of the trace above which the clocks count as
-unrelated.
 """
 
 PARTS = (
@@ -126,8 +113,7 @@ copies and idle time are divided further.
   and MPI collectives, which run on the host.
 - other: idle time although work is queued. If the file contains no host calls and no operators, the
   part `other` contains all idle time except data loading.
-- stalled: idle time from the end of a waiting call to the next GPU work, and idle time between
-  copies to the host.
+- stalled: idle time from the end of a waiting call to the next GPU work.
 - CPU_STEAL: time lost to other programs; see cpu_time.
 """
 
@@ -153,8 +139,7 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
 
     - stacks: the rank's Python functions.
     """
-    slow, values = slow_launches(profile)
-    search, values["library_search"] = library_search(profile)
+    slow, (search, tried) = slow_launches(profile), library_search(profile)
     devices = list(_devices(profile, slow | search, profiler_time(stacks), mark))
     sets = [parts for _, parts in devices]
     budget = flag_steady_steps(
@@ -162,12 +147,14 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
     )
     entries = collective_entries(profile)
     judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
-    values |= {
+    values: dict[str, Any] = {
+        "library_search": tried,
         "step_marker": mark_of_steps(profile, mark),
         "waiting_call": _longest_wait(profile, _together(sets, "dry")),
-        "unknown_collective": _like_communication(profile, totals),
+        "unknown_collective_share": _like_communication(profile),
         "graph_share": _graph_share(profile),
         "captured_share": _captured(profile),
+        **_replays(profile),
         **_link_values(profile),
         **_counts(profile, judged, int(budget["steady"].sum()), mark),
         **host_values(profile, stacks, _together(sets, "silent"), _together(sets, "data_wait")),
@@ -181,7 +168,6 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
         entries=entries if len(entries) else host_entries(profile, mark),
         kernels=totals,
         gap=_longest_gap(sets, profile),
-        replays=_replays(profile),
         cost=cost_of(profile, stacks, judged, max(budget["step"][budget["steady"]].nunique(), 1)),
     )
 
@@ -258,9 +244,7 @@ def _sets(
         start_and_end(calls)[1][~is_allocation],
         start_and_end(events_of_process(blocking_copies(profile), owner))[1],
     )
-    stalled = (late - silent) & (
-        _after_waits(idle.dry, waited) | _between_copies(idle.dry, events, to_host)
-    )
+    stalled = (late - silent) & _after_waits(idle.dry, waited)
     return parts | {
         "exposed_communication": parts["exposed_communication"] | talking_late | talking_queued,
         "exposed_copy": parts["exposed_copy"] - fetching,
@@ -292,22 +276,16 @@ def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
     """Return the idle time in which the host launched no work.
 
-    During this time, the host either ran no operators or ran only operators that make no calls.
+    During this time, the host either ran no operators or ran operators that make no calls.
     """
     operators, runtime = (
         events_of_process(plain_host_events(profile, kind), owner)
         for kind in ("operator", "runtime")
     )
     calls = runtime[~names_matching(runtime, QUERY_CALLS)]
-    calling = occupied(calls)
-    silent = long_ones(late - calling - occupied(operators), SILENT_NS)
-    if not len(calls):
-        return silent
-    # An outer operator contains the calls of all inner operators, so it would hide silent inner
-    # operators.
-    inner = innermost(operators)
-    busy = calling | occupied(inner, calls_within(inner, calls) > 0)
-    return silent | long_ones(late - busy, ELSEWHERE_NS)
+    uncalled = late - occupied(calls)
+    elsewhere = long_ones(uncalled, ELSEWHERE_NS) if len(calls) else Intervals.empty()
+    return long_ones(uncalled - occupied(operators), SILENT_NS) | elsewhere
 
 
 def _after_waits(dry: Intervals, ends: np.ndarray) -> Intervals:
@@ -321,22 +299,13 @@ def _after_waits(dry: Intervals, ends: np.ndarray) -> Intervals:
 
 
 def blocking_copies(profile: Profile) -> PlainEvents:
-    """Return the asynchronous copy calls that made the host wait; see BLOCKING_NS."""
+    """Return the asynchronous copy calls that made the host wait until the copy had ended. Copies
+    of pageable memory do so.
+    """
     work, calls = _launches(profile)
-    start, end = start_and_end(calls)
-    chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
-    chosen &= is_one_of(work["kind"], ["copy"])
+    chosen = (start_and_end(calls)[1] >= start_and_end(work)[1]) & is_one_of(work["kind"], ["copy"])
     chosen &= of_each_name(calls, lambda name: category_of_call(name) is None, bool)
     return calls[chosen]
-
-
-def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) -> Intervals:
-    """Return the idle time between two consecutive copies to the host, as in a checkpoint."""
-    start, end = start_and_end(events)
-    order = np.argsort(start, kind="stable")
-    first, then = order[:-1], order[1:]
-    pairs = to_host[first] & to_host[then] & (start[then] > end[first])
-    return dry & Intervals.union(end[first][pairs], start[then][pairs])
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:
@@ -358,9 +327,9 @@ def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
     return work, calls
 
 
-def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
+def slow_launches(profile: Profile) -> Intervals:
     """Return the intervals in which the host loaded code or waited for a kernel's slow first
-    launch, and the facts about these launches.
+    launch.
 
     A launch is slow if it takes at least SILENT_NS and at least SLOW_LAUNCH times the median launch
     time. The median covers all launches that started a single event.
@@ -374,10 +343,7 @@ def slow_launches(profile: Profile) -> tuple[Intervals, dict[str, Any]]:
     is_first = ~pd.Series(work["name"].codes).duplicated().to_numpy()
     slow = (length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first
     runtime = plain_host_events(profile, "runtime")
-    times = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
-    return times, {
-        "slow_launches_ns": float(length[slow].sum()),
-    }
+    return occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
 
 
 def library_search(profile: Profile) -> tuple[Intervals, Most]:
@@ -452,9 +418,6 @@ def _link_values(profile: Profile) -> dict[str, float]:
     delay = work["start_ns"] - calls["start_ns"]
     early = delay < -CLOCK_NS
     share, offset = float(early.mean()), float(max(-delay.min(), 0))
-    span = sum(int(np.ptp(events["start_ns"])) for events in (work, calls))
-    if delay.min() > APART * max(span, SILENT_NS):
-        share, offset = 1.0, float(np.median(delay))
     return {
         "launches": len(launching),
         "launches_without_work": int(is_lost.sum()),
@@ -478,11 +441,6 @@ def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | No
     order = np.argsort(-length, kind="stable")
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
-    (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
-    # Several events may end the interval at once. At least one of them must be the first event with
-    # its name.
-    names = work["name"].codes
-    is_first = ~np.isin(names[start == only.ends[0]], names[start < only.ends[0]])
     inside = {
         part: float(np.mean([(of_device[part] & only).length for of_device in sets]))
         for part in PARTS
@@ -492,8 +450,6 @@ def _longest_gap(sets: list[dict[str, Intervals]], profile: Profile) -> Gap | No
         ns=float(longest),
         share=float(longest / length.sum()),
         over_second=float(longest / max(second, 1)),
-        call=call or "",
-        is_first=bool(is_first.any()),
         parts=inside,
     )
 
@@ -508,16 +464,12 @@ def _longest_wait(profile: Profile, dry: Intervals) -> Most:
     return Most(name, waited) if waited else Most()
 
 
-def _like_communication(profile: Profile, totals: pd.DataFrame) -> Most:
-    """Return the largest kernel that may be communication, based on its name. The amount is the
-    share (0 to 1) of kernel time in all kernels of this kind.
-    """
+def _like_communication(profile: Profile) -> float:
+    """Return the share of kernel time in kernels that may be communication, by their names."""
     kernels = plain_events(profile, ("kernel",))
     total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
     alike = kernels[of_each_name(kernels, is_like_communication, bool)]
-    name, spent = largest_sum(alike["name"], alike["duration_ns"])
-    short = totals.loc[totals["name"] == name, "short_name"].iloc[0] if spent else ""
-    return Most(str(short), float(alike["duration_ns"].sum() / max(total, 1)))
+    return float(alike["duration_ns"].sum() / max(total, 1))
 
 
 def _graph_share(profile: Profile) -> float:
@@ -528,25 +480,17 @@ def _graph_share(profile: Profile) -> float:
     )
 
 
-def _replays(profile: Profile) -> Replays:
-    """Return the replays of graphs.
-
-    If only the last replay has no device events, ignore that replay. The trace may have ended
-    before the kernels of the last replay ran.
+def _replays(profile: Profile) -> dict[str, int]:
+    """Return the number of graph launches, and the number of poor ones, which started no work or
+    less than half of the largest number of device events.
     """
     runtime = plain_host_events(profile, "runtime")
     graphs = runtime[names_matching(runtime, GRAPH_LAUNCH)]
-    if not len(graphs):
-        return Replays()
     # Count the device events that each graph launch started. Rows refer to the profile's events.
     _, calls = _launches(profile)
-    started = np.bincount(calls.rows, minlength=graphs.rows.max() + 1)[graphs.rows]
-    started = started[np.argsort(graphs["start_ns"], kind="stable")]
-    *before, last = (started > 0).tolist()
-    if not last and before and all(before):
-        started = started[:-1]
-    empty = int((started == 0).sum())
-    return Replays(len(started), empty, int(np.median(started)), int(started.max()))
+    started = np.bincount(calls.rows, minlength=len(profile.events))[graphs.rows]
+    poor = (started == 0) | (2 * started < started.max(initial=0))
+    return {"graph_replays": len(graphs), "poor_replays": int(poor.sum())}
 
 
 def _captured(profile: Profile) -> float:

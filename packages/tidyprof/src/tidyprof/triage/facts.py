@@ -116,28 +116,13 @@ class Gap(NamedTuple):
     - ns: the length of the interval.
     - share: the interval's share of all idle time.
     - over_second: the ratio of the longest interval to the second-longest interval.
-    - call: the runtime call that covers most of the interval.
-    - is_first: whether the event that ends the interval is the first event with its name.
     - parts: the time in ns that each part of the step takes within the interval.
     """
 
     ns: float
     share: float
     over_second: float
-    call: str
-    is_first: bool
     parts: dict[str, float]
-
-
-class Replays(NamedTuple):
-    """Counts of graph launches, launches without device events, device events in the median launch,
-    and device events in the largest launch.
-    """
-
-    launches: int = 0
-    empty: int = 0
-    median: int = 0
-    most: int = 0
 
 
 class Cost(NamedTuple):
@@ -185,7 +170,6 @@ class RankFacts:
     entries: pd.DataFrame
     kernels: pd.DataFrame
     gap: Gap | None
-    replays: Replays
     cost: Cost
 
 

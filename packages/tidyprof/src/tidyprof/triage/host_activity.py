@@ -28,9 +28,7 @@ from tidyprof.analyses.common import (
 from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.launches import callers
 from tidyprof.tables.records import PlainEvents
-from tidyprof.triage.facts import Most, largest_sum
 
 LONG_STEP = 1.5
 """The minimum ratio of a long step to the median step time."""
@@ -216,27 +214,6 @@ def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
     return ordered, (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
 
 
-def innermost(operators: PlainEvents) -> PlainEvents:
-    """Return operators that contain no other operator on their thread, by thread and start time."""
-    ordered, within = nested(operators)
-    return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
-
-
-def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
-    """Return the number of calls that start within each operator on the same thread."""
-    order = np.lexsort((calls["start_ns"], calls["thread"]))
-    starts, threads = calls["start_ns"][order], calls["thread"][order]
-    begin, end = start_and_end(operators)
-    counts = np.zeros(len(operators), np.int64)
-    for thread in np.unique(operators["thread"]):
-        first, last = np.searchsorted(threads, thread), np.searchsorted(threads, thread, "right")
-        on_thread = starts[first:last]
-        rows = operators["thread"] == thread
-        counts[rows] = np.searchsorted(on_thread, end[rows])
-        counts[rows] -= np.searchsorted(on_thread, begin[rows])
-    return counts
-
-
 def outermost(operators: PlainEvents) -> PlainEvents:
     """Return operators that aren't inside another operator on their thread, by start time."""
     ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"]))]
@@ -257,14 +234,10 @@ def profiler_time(stacks: PlainEvents) -> Intervals:
 def function_in(stacks: PlainEvents, time: Intervals) -> str:
     """Return the innermost Python function that covers most of the given time (see COVERING).
 
-    If this function belongs to a library, also return the innermost such function outside
-    libraries.
+    A function outside libraries has priority.
     """
     covering = _covering(stacks, time)
-    of_script = [name for name in covering if OWN_CODE.match(name)]
-    if not of_script or of_script[0] == covering[0]:
-        return covering[0] if covering else ""
-    return f"{covering[0]}, called from {of_script[0]}"
+    return next((name for name in covering if OWN_CODE.match(name)), "".join(covering[:1]))
 
 
 def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
@@ -275,31 +248,6 @@ def loading_function(stacks: PlainEvents, loading: Intervals) -> str:
     """
     begin, end = start_and_end(stacks)
     return function_in(stacks[2 * loading.covered_within(begin, end) > end - begin], loading)
-
-
-def largest_operator(
-    operators: PlainEvents, stacks: PlainEvents, judged: Intervals
-) -> dict[str, Any]:
-    """Return the facts about the operator with the most self time.
-
-    The facts are the operator's name, its share of all self time, and the Python function outside
-    libraries that contains most of its time.
-    """
-    started = operators[judged.contains(operators["start_ns"])]
-    begin, end = start_and_end(started)
-    # The values in `caller` are positions in `order`, and the values in `order` are rows of
-    # `started`.
-    order, caller = callers(begin, end, started["thread"])
-    self_ns, is_called = end - begin, caller >= 0
-    np.subtract.at(self_ns, order[caller[is_called]], (end - begin)[order[is_called]])
-    names = started["name"].astype(str)
-    name, length = largest_sum(names, self_ns)
-    if length <= 0:
-        return {}
-    around = _covering(stacks, occupied(started, names == name))
-    function = next((one for one in around if OWN_CODE.match(one)), "")
-    share = length / float(self_ns.sum())
-    return {"largest_operator": Most(name, share), "largest_operator_function": function}
 
 
 def _covering(events: PlainEvents, time: Intervals) -> list[str]:

@@ -27,13 +27,12 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.cpu_time import CPU_STEAL, without_steal
 from tidyprof.triage.device_parts import SILENT_NS, long_ones
-from tidyprof.triage.facts import Most, RankFacts, Replays
+from tidyprof.triage.facts import Most, RankFacts
 from tidyprof.triage.host_activity import (
     LOADER,
     compiling,
     flag_steady_steps,
     host_values,
-    largest_operator,
     outermost,
     profiler_time,
 )
@@ -106,9 +105,7 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
     entries = host_entries(profile, mark)
     values: dict[str, Any] = {
         "step_marker": mark_of_steps(profile, mark),
-        "collective_share": float(entries["duration_ns"].sum() / budget["duration_ns"].sum()),
         "small_operator": Most(name, count / max(len(budget), 1)),
-        **largest_operator(plain_host_events(profile, "operator"), stacks, judged),
         **host_values(profile, stacks, silence, loading),
     }
     return RankFacts(
@@ -120,7 +117,6 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
         entries=entries,
         kernels=pd.DataFrame(),
         gap=None,
-        replays=Replays(),
         cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
     )
 

@@ -11,21 +11,19 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from tidyprof import plots
 from tidyprof.analyses.budget import steady_steps, step_budget
-from tidyprof.analyses.common import has_launches, join, start_and_end
+from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
-from tidyprof.analyses.steps import steps
 from tidyprof.escaping import html_text, typeset
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
 from tidyprof.triage.printers import cells, evidence, headline, remarks, summary
-from tidyprof.triage.recording import judged_ones, kind_of, ran_on_host, ranks_apart
+from tidyprof.triage.recording import judged_ones, kind_of, ranks_apart
 from tidyprof.triage.verdict import Diagnosis
 
 MAX_FILES = 5
@@ -110,50 +108,24 @@ def _figures(
     """Yield titles and figures. The figures show the timeline of the longest judged step, the
     largest kernels (or operators, without a GPU), and the ranks.
     """
-    timelines, budgets = zip(*(judged_part(own, mark) for own in ranks), strict=True)
-    budget = join(budgets)
+    budget = join([step_budget(own, mark=mark) for own in ranks])
     worst = steady_steps(budget)["duration_ns"].idxmax()
     # Read columns one at a time. A row with mixed types would become floats, which are too
     # imprecise for times since 1970.
     rank, begin, length = (
         budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns")
     )
-    owner = next(one for one in timelines if pd.isna(rank) or (one.events["rank"] == rank).any())
+    owner = next(one for one in ranks if pd.isna(rank) or (one.events["rank"] == rank).any())
     rank = None if pd.isna(rank) else int(rank)
     title = "The longest judged step in the trace" + ("" if rank is None else f", of rank {rank}")
     yield title, plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank)
-    together = replace(timelines[0], events=pd.concat([profile.events for profile in timelines]))
+    together = replace(ranks[0], events=pd.concat([profile.events for profile in ranks]))
     if len(table := kernels(together)):
         yield "The kernels that take the most time", plots.top_kernels(table)
     elif found.on_host and len(table := operators(together)):
         yield "The operators that take the most time", plots.top_operators(table)
     if found.rank_table is not None:
         yield "What each rank did, and who waited", plots.ranks(found.rank_table)
-
-
-def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
-    """Return the profile and its `step_budget`. If launches are recorded, use the device's steps.
-
-    If a GPU was used but no steps are marked, clip the profile to the time between the first and
-    the last device event.
-    """
-    linked = len(steps(profile, mark=mark)) and has_launches(profile.device_events)
-    budget = step_budget(profile, "device" if linked else "host", mark=mark)
-    if ran_on_host(profile) or budget["step"].notna().any():
-        return profile, budget
-    (start, end), (begin, finish) = (
-        start_and_end(profile.events),
-        start_and_end(profile.device_events),
-    )
-    first, last = begin.min(), finish.max()
-    # Keep zero-length events at the very start, although they don't overlap the interval.
-    inside = (start < last) & (end > first) | ((start == first) & (end == first))
-    clipped = {
-        "start_ns": np.maximum(start, first),
-        "duration_ns": np.minimum(end, last) - np.maximum(start, first),
-    }
-    judged = replace(profile, events=profile.events.assign(**clipped)[inside])
-    return judged, step_budget(judged, mark=mark)
 
 
 def _figure(title: str, figure: TidyFigure, number: int) -> str:

@@ -134,7 +134,6 @@ def evidence(found: Diagnosis) -> Iterator[str]:
         listed = ", ".join(f"{one.cause} {percent(one.share)}" for one in causes)
         if listed:
             yield from _section("", [f"{title}: {listed}"])
-    yield from _section("", found.details)
     facts = [
         f"{name.removesuffix('_ns')} = {value_of(fact)}{f' ({rank})' if rank else ''} [{source}]"
         for fact in found.facts
@@ -198,7 +197,7 @@ def as_dict(found: Diagnosis) -> dict[str, Any]:
             "estimated_step_ms": estimated and [estimated.low / 1e6, estimated.high / 1e6],
             "events_per_step": overhead.events,
         },
-        "notes": [*found.notes, *found.details],
+        "notes": list(found.notes),
         "alternatives": [one._asdict() for one in found.alternatives],
         "missing_ranks": list(found.broken),
         "not_in_the_files": list(found.unknown),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +12,9 @@ import pandas as pd
 
 from tidyprof.analyses.common import equal, event_arrays, plain_events, plain_host_events
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.roofline import largest_roof_share
-from tidyprof.analyses.steps import marks_to_try, plain_steps
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
-from tidyprof.tables.profiles import ignored_lines, rank_in_name
+from tidyprof.tables.profiles import ignored_lines
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.device_parts import device_facts
 from tidyprof.triage.facts import AMD, NVIDIA, OTHER, RankFacts
@@ -31,11 +27,6 @@ program's real timeline.
 
 COLUMNS = (*EVENT_DTYPES, "launch_ns", "collective", "launch_thread")
 """The event columns that triage needs. Omitting the other columns makes triage much faster."""
-
-MIB = 2**20
-
-SAMPLES = ("power", "power_cap", "gpu_busy")
-"""The counters that triage needs from a system log."""
 
 
 class Kind(NamedTuple):
@@ -61,11 +52,8 @@ class Recording:
 
     - ranks: the facts about each rank if the profile is judged.
     - values: the facts about the run.
-    - samples: the columns time_ns, device, name and value for the counters in SAMPLES.
     - kernels: the table of `kernel_totals`, which is empty if the profile is judged.
-    - offered: names that could mark steps, each with its number of occurrences.
     - ignored: the files that tidyprof didn't read.
-    - files: the file of each rank, if every rank has a separate file.
     """
 
     kind: Kind
@@ -73,11 +61,8 @@ class Recording:
     world_size: int | None
     values: dict[str, Any]
     ranks: tuple[RankFacts, ...]
-    samples: pd.DataFrame
     kernels: pd.DataFrame
-    offered: tuple[tuple[str, int], ...]
     ignored: tuple[str, ...]
-    files: dict[int, str]
 
 
 def kind_of(profile: Profile) -> Kind:
@@ -124,52 +109,41 @@ def ran_on_host(profile: Profile) -> bool:
     """
     return (
         profile.meta.get("backend") == "cpu"
-        and not len(plain_events(profile, DEVICE_KINDS))
+        and not has_device_events(profile)
         and len(plain_host_events(profile, "operator")) > 0
-        and not named_gpu(profile)
-        and not foreign_events(profile)
+        and not accelerator(profile)
     )
 
 
-def named_gpu(profile: Profile) -> str:
-    """Return the GPU that a file without device events names, or other evidence of a GPU. Return an
-    empty string if there is no evidence.
+def accelerator(profile: Profile) -> str:
+    """Return the accelerator that a trace without GPU events names, or other evidence of one.
+    Return an empty string if there is no evidence.
     """
-    if len(plain_events(profile, DEVICE_KINDS)):
+    if has_device_events(profile):
         return ""
     if gpu := profile.meta.get("gpu"):
-        return str(gpu)
+        return f"the name {gpu}"
+    if category := _foreign_category(profile):
+        return f"events of the category {category}"
     backend = str((profile.meta.get("distributed") or {}).get("backend", ""))
     if "gloo" not in backend and any(name in backend for name in GPU_BACK_ENDS):
-        return f"a GPU, by its communication with {backend}"
+        return f"communication with {backend}"
     return ""
 
 
-def foreign_events(profile: Profile) -> tuple[str, int] | None:
-    """Return the largest category of events from an unsupported accelerator, and its number of
-    events. Return None without such events, or if the file has events from a supported GPU.
-    """
-    if profile.meta.get("backend") != "cpu":
-        return None
-    counts = {
-        name: count
-        for name, count in profile.meta["events_by_category"].items()
-        if _is_foreign(name)
-    }
-    largest = max(counts, key=counts.get, default=None)
-    return None if largest is None else (largest, counts[largest])
+FOREIGN = re.compile(
+    r"(hpu_|mtia_|privateuse1_|(async_)?npu).*"
+    r"|.*_(runtime|driver|kernel|ccp_events|insight|memcpy|memset)"
+)
+"""Categories of torch.profiler for the events of accelerators that tidyprof doesn't support. The
+names come from ActivityType.cpp in https://github.com/pytorch/kineto.
+"""
 
 
-def _is_foreign(category: str) -> bool:
-    """Return True if torch.profiler uses this category for an accelerator's events.
-
-    The names come from ActivityType.cpp in https://github.com/pytorch/kineto and include MTIA, HPU
-    and PrivateUse1.
-    """
-    ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
-    return category.endswith(ends) or category.startswith(
-        ("hpu_", "mtia_", "privateuse1_", "npu", "async_npu")
-    )
+def _foreign_category(profile: Profile) -> str:
+    """Return a category of events from an unsupported accelerator, or an empty string."""
+    categories = profile.meta.get("events_by_category", ())
+    return next((name for name in categories if FOREIGN.fullmatch(name)), "")
 
 
 def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> Recording:
@@ -179,9 +153,6 @@ def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = 
     The result includes facts about ranks only if the profile is judged.
     """
     parts = list(ranks_apart(profile)) if judged else []
-    unmarked = kind.has_timeline and not any(
-        len(plain_steps(part, mark=mark)) for _, part, _ in parts
-    )
     facts: Callable[..., RankFacts] = device_facts if kind.has_timeline else host_facts
     return Recording(
         kind=kind,
@@ -189,78 +160,17 @@ def recording_of(profile: Profile, kind: Kind, judged: bool, mark: str | None = 
         world_size=profile.meta.get("world_size"),
         values=_values(profile, kind),
         ranks=tuple(facts(*one, mark) for one in parts),
-        samples=_samples(profile),
         kernels=pd.DataFrame() if judged else kernel_totals(profile),
-        offered=tuple(marks_to_try(parts[0][1])) if parts and unmarked else (),
         ignored=tuple(ignored_lines(profile.meta)),
-        files=files_of_ranks(profile),
     )
 
 
 def _values(profile: Profile, kind: Kind) -> dict[str, Any]:
-    foreign = None if has_device_events(profile) else foreign_events(profile)
-    counters = profile.counters
-    is_counted = "kernel" in counters.columns and bool(counters["kernel"].notna().any())
     return {
         "tool": kind.tool,
-        "rocm": str(profile.meta.get("rocm") or ""),
         "vendor": vendor_of(profile),
-        "gpu": str(profile.meta.get("gpu") or ""),
-        "foreign_events": f"{foreign[1]:,} events of the category {foreign[0]}" if foreign else "",
-        "named_gpu": "" if kind.tool != "torch.profiler" else named_gpu(profile),
-        "out_of_memory": _out_of_memory(profile.meta.get("oom") or ()),
-        "top_kernel_roof_share": _roof_share(profile) if is_counted else None,
+        "accelerator": accelerator(profile) if kind.tool == "torch.profiler" else "",
     }
-
-
-def _out_of_memory(failed: Sequence[dict[str, Any]]) -> str:
-    """Return a description of the last failed allocation, or an empty string without a failure."""
-    if not failed:
-        return ""
-    sizes = [failed[-1][name] for name in ("requested_bytes", "free_bytes")]
-    asked, free = (
-        "an unknown size" if size is None else f"{size / MIB:,.0f} MiB" for size in sizes
-    )
-    return f"{asked} was requested while {free} was free"
-
-
-def _samples(profile: Profile) -> pd.DataFrame:
-    if not len(profile.counters):
-        return profile.counters
-    chosen = is_one_of(profile.counters["name"], list(SAMPLES))
-    table = {
-        column: profile.counters[column].array[chosen]
-        for column in ("time_ns", "device", "name", "value")
-    }
-    return pd.DataFrame(table | {"name": table["name"].astype(str)})
-
-
-def _roof_share(profile: Profile) -> float | None:
-    """Return the share of its nearest limit that the largest kernel reaches, or None if unknown.
-
-    The limit is arithmetic throughput, memory bandwidth or cache bandwidth. `roofline_points` and
-    `roofline_ceilings` provide the operations, bytes and limits.
-    """
-    try:
-        return largest_roof_share(profile)
-    except ValueError:
-        return None
-
-
-def files_of_ranks(profile: Profile) -> dict[int, str]:
-    """Return the file of each rank. The result is empty unless every rank has a separate file."""
-    files = list(profile.meta.get("files", ()))
-    ranks = np.unique(event_arrays(profile)["rank"]).tolist()
-    if not files:
-        return {}
-    if len(files) == len(ranks) == 1 and ranks[0] != ABSENT:
-        return {ranks[0]: str(files[0])}
-    root = Path(os.path.commonpath([Path(file).absolute().parent for file in files]))
-    named = {rank_in_name(Path(file).absolute(), root): str(file) for file in files}
-    # If two files have the same rank or no rank, it is unclear which file belongs to which rank.
-    if len(named) < len(files):
-        return {}
-    return {rank: file for rank, file in named.items() if rank is not None}
 
 
 _OF_NVIDIA = re.compile(
@@ -273,7 +183,8 @@ def vendor_of(profile: Profile) -> str:
     backend, gpu = profile.meta.get("backend"), str(profile.meta.get("gpu", ""))
     if backend == "cuda" or _OF_NVIDIA.search(gpu):
         return NVIDIA
-    return OTHER if backend == "xpu" or foreign_events(profile) else AMD
+    is_other = backend == "xpu" or (backend == "cpu" and _foreign_category(profile))
+    return OTHER if is_other else AMD
 
 
 def ranks_apart(profile: Profile) -> Iterator[tuple[str, Profile, PlainEvents]]:

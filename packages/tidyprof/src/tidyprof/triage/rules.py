@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from string import Formatter
@@ -15,6 +12,7 @@ from tidyprof.triage.cpu_time import CPU_STEAL
 from tidyprof.triage.facts import AMD, NVIDIA, percent
 from tidyprof.triage.host_activity import WORKERS
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
+from tidyprof.triage.recording import REPLAYING
 from tidyprof.triage.run_facts import Run
 
 LIMIT = 0.20
@@ -52,29 +50,16 @@ ONE_KERNEL = 0.5
 least the same share of its time.
 """
 
-CAPPED = 0.5
-"""The power cap limits a run if at least this share of the busy samples is at the cap."""
-
-NEAR_ROOF = 0.5
-"""The minimum share of the performance limit that a good kernel reaches. In AMD's measurements,
-matrix products on MI300X reach 654 of 1307 TFLOP/s in FP16.
-"""
-
-COUNTERS = "rocprof-compute profile --name run -- python train.py"
-LIMITS = "amd-smi static --limit"
-
-TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
-"""Placeholders for the recorded program in commands."""
-
-OF_NVIDIA = {
-    "rocprofv3": "nsys profile --output run python train.py",
-    "rocprof-compute": "ncu --set roofline --export run python train.py",
-    "amd-smi monitor": "nvidia-smi dmon --select puc",
-    "amd-smi static": "nvidia-smi --query --display=POWER",
+TRACE, COUNTERS = "a trace", "counters of each kernel"
+COMMANDS = {
+    (TRACE, AMD): "rocprofv3 --runtime-trace --output-directory out -- COMMAND",
+    (TRACE, NVIDIA): "nsys profile --output run COMMAND",
+    (COUNTERS, AMD): "rocprof-compute profile --name run -- COMMAND",
+    (COUNTERS, NVIDIA): "ncu --set roofline --export run COMMAND",
 }
-"""A mapping from the start of an AMD command to the equivalent NVIDIA command. The commands follow
-the manuals of Nsight Systems, Nsight Compute and nvidia-smi.
-"""
+"""The commands of each vendor that record a trace, or counters of each kernel."""
+
+RUN = "tidyprof run -- COMMAND"
 
 
 @dataclass(frozen=True)
@@ -180,36 +165,12 @@ class Part(NamedTuple):
     is_cause: bool
 
 
-def program(run: Run) -> str:
-    """Return the placeholder for the program, such as a training script or an inference script."""
-    if not run.facts["operators"] and not run.facts["tool"].startswith("torch"):
-        return OTHER_PROGRAM
-    trains = run.facts["trains"] or not run.facts["operators"]
-    return TRAINING if trains else INFERENCE
-
-
-def for_vendor(command: str, run: Run) -> str:
-    """Return the command for the run's GPU and program, or an empty string if it is unknown."""
-    tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
-    vendor = run.facts["vendor"] or AMD
-    if tool and vendor != AMD:
-        command = OF_NVIDIA[tool] if vendor == NVIDIA else ""
-    return command.replace(TRAINING, program(run))
-
-
-def copies_per_batch(run: Run) -> float:
-    """Return the number of copies to the device per batch, or 0 if it is unknown.
-
-    If the loader delivered no batches, each step counts as one batch.
-    """
-    batches = run.facts["batches"]
-    if not batches and not run.marked:
-        return 0.0
-    return run.facts["copies_to_device"] / max(batches, 1.0)
-
-
-def _one_by_one(view: View) -> bool:
-    return copies_per_batch(view.run) >= MANY_COPIES
+def command_for(purpose: str, run: Run) -> str:
+    """Return the command that records a run in more detail, or the advice to look for one."""
+    if purpose == TRACE and run.is_torch:
+        return RUN
+    unknown = f"{purpose}, with your GPU vendor's profiler"
+    return COMMANDS.get((purpose, run.facts["vendor"]), unknown)
 
 
 def _offloading(view: View) -> bool:
@@ -222,7 +183,9 @@ def _copy_parts(view: View) -> tuple[str, ...]:
     If samples are copied one by one, other parts also contain time for submitting copies and for
     waiting. Copies to the host count if the run offloads data.
     """
-    if _one_by_one(view):
+    facts = view.run.facts
+    batches = facts["batches"] or float(view.run.marked)
+    if batches and facts["copies_to_device"] >= MANY_COPIES * batches:
         return ("data_wait", "blocked_host", "exposed_copy")
     return ("fetching", "exposed_copy") if _offloading(view) else ("exposed_copy",)
 
@@ -290,11 +253,6 @@ def _kernel_share(view: View) -> float:
     return share
 
 
-def _capped_share(view: View) -> float:
-    share = view.run.facts["capped_share"]
-    return share if share >= CAPPED else 0.0
-
-
 def text_of(view: View, text: Text) -> str:
     """Return the sentence of a rule."""
     return view.say(text) if isinstance(text, str) else text(view)
@@ -312,22 +270,10 @@ def _data_why(view: View) -> str:
 
 
 def _data_fix(view: View) -> str:
-    facts = view.run.facts
-    if function := facts["loading_function"]:
-        name = function.partition(", called from")[0].rpartition(": ")[2]
-        return (
-            f"Move the work of {name} before the training loop, do it once per batch, or load data"
-            " with num_workers=4."
-        )
-    if facts["loader"] == WORKERS:
+    if view.run.facts["loader"] == WORKERS:
         return (
             "Time the DataLoader alone with more workers. If that doesn't help, profile the"
             " dataset's __getitem__."
-        )
-    if not facts["loader"] and facts["loading_share"] < 0.5:
-        return (
-            "Your own code prepares the batch. Process whole batches at once, or use a DataLoader"
-            " with num_workers=4."
         )
     return "Load with num_workers=4, then move the transforms to whole batches or to the GPU."
 
@@ -342,14 +288,12 @@ def _outside_why(view: View) -> str:
 
 
 def _outside_fix(view: View) -> str:
-    function = view.run.facts["outside_function"]
-    if not function:
-        return (
-            "Find the function: tidyprof run --with-stack -- python train.py. Such functions often"
-            " prepare data, write logs or save checkpoints."
-        )
-    name = function.partition(", called from")[0].rpartition(": ")[2]
-    return f"Call {name} less often, in another thread, or on larger pieces of data."
+    if view.run.facts["outside_function"]:
+        return "Call this function less often, in another thread, or on larger pieces of data."
+    return (
+        "Find the function: tidyprof run --with-stack -- COMMAND. Such functions often prepare"
+        " data, write logs or save checkpoints."
+    )
 
 
 def _sync_why(view: View) -> str:
@@ -360,63 +304,39 @@ def _sync_why(view: View) -> str:
     )
 
 
-GRAPHS_WRONG, GRAPHS_RIGHT = (7, 2, 0), (7, 2, 4)
-"""The first ROCm release in which HIP graphs return wrong results on MI300X (ROCm/clr#279), and the
-first later release with correct results.
-"""
-
-
-def _graphs_are_safe(run: Run) -> bool:
-    """Return False if graphs may return wrong results with the run's ROCm release.
-
-    A file may contain only the start of the release number, or no release number.
-    """
-    if run.facts["vendor"] != AMD:
-        return True
-    release = tuple(map(int, re.findall(r"\d+", run.facts["rocm"])[:3]))
-    return bool(release) and not GRAPHS_WRONG[: len(release)] <= release < GRAPHS_RIGHT
-
-
 def _launch_fix(view: View) -> str:
-    run = view.run
-    is_torch = run.facts["operators"] or run.facts["tool"].startswith("torch")
-    if not is_torch:
+    facts = view.run.facts
+    if not view.run.is_torch:
         return "Give each launch more work: larger or fewer kernels, or graphs (hipGraphLaunch)."
     fixes = ["a larger batch"]
-    fixes += [] if run.facts["compiled"] else ["torch.compile"]
-    fixes += ["a fused optimizer"] if run.facts["trains"] else []
-    fixes += [] if run.facts["graph_share"] or not _graphs_are_safe(run) else ["CUDA graphs"]
+    fixes += [] if facts["compiled"] else ["torch.compile"]
+    fixes += ["a fused optimizer"] if facts["trains"] else []
+    # HIP graphs return wrong results in some ROCm releases (ROCm/clr#279).
+    fixes += ["CUDA graphs"] if facts["vendor"] == NVIDIA and not facts["graph_share"] else []
     return f"Give each launch more work: {', '.join(fixes)}."
 
 
 def _startup_why(view: View) -> str:
-    """Return a sentence about the largest piece of one-time work."""
     facts = view.run.facts
-    if facts["first_step_ratio"] >= SLOW_START and not facts["library_search"]:
+    if facts["library_search"]:
+        return view.say(
+            "{library_search} benchmarks a library's kernels for {library_search_amount}."
+        )
+    if facts["first_step_ratio"] >= SLOW_START:
         return view.say(
             "The first step takes {first_step_ratio} times as long as the median of the others."
         )
-    call = ", with the host in {longest_gap_call}" if facts["longest_gap_call"] else ""
-    pieces = {
-        "library_search_amount": "{library_search} benchmarks a library's kernels",
-        "slow_launches_ns": "First launches of kernels load code",
-        "longest_gap_ns": f"A single idle interval occurs{call}",
-    }
-    if view.run.marked:
-        del pieces["longest_gap_ns"]
-    name = max(pieces, key=lambda piece: facts[piece])
-    return view.say(f"{pieces[name]}: {{{name}}}.")
+    return "First launches load code, or a single idle interval takes most of the idle time."
 
 
 def _startup_fix(view: View) -> str:
-    facts = view.run.facts
-    if facts["library_search"]:
+    if view.run.facts["library_search"]:
         return (
             "Record steps whose input sizes occurred before. If new sizes keep occurring, pad"
             " inputs to a few sizes."
         )
-    if facts["operators"]:
-        return "Skip the first steps and record again: tidyprof run --skip-steps 30."
+    if view.run.facts["operators"]:
+        return "Skip the first steps and record again: tidyprof run --skip-steps 30 -- COMMAND"
     return "Repeat the work in the program and judge later rounds, which contain no one-time work."
 
 
@@ -430,28 +350,14 @@ def _straggler_why(view: View) -> str:
 
 
 def _straggler_fix(view: View) -> str:
-    facts, table, files = view.run.facts, view.run.rank_table, view.run.files
+    facts, table = view.run.facts, view.run.rank_table
     late = int(facts["straggler"])
-    assert table is not None
-    others = table[table["rank"] != late].sort_values("wait_ns", ascending=False)
-    waiting = int(others["rank"].iloc[0])
-    own = {rank: os.path.abspath(files[rank]) for rank in (late, waiting) if rank in files}
-    # Files of different ranks may differ only in their folders, so keep the folders in the paths.
-    root = os.path.commonpath([os.path.dirname(file) for file in own.values()] or [os.curdir])
-    late_file, other_file = (
-        shlex.quote(os.path.relpath(own[rank], root)) if rank in own else f"RANK{rank}"
-        for rank in (late, waiting)
-    )
     if facts["straggler_part"] not in (*HOST_COMPUTE, "small"):
-        return f"Find out why this rank is late: tidyprof triage {late_file}"
+        return f"Find out why this rank is late: tidyprof triage RANK{late}"
+    assert table is not None
+    waiting = table["rank"][table["wait_ns"].where(table["rank"] != late, -1).idxmax()]
     by = " --by operator" if facts["operators"] else ""
-    return f"Balance the ranks' work. See tidyprof table compare {other_file} {late_file}{by}"
-
-
-def _communication_why(view: View) -> str:
-    alone = view.run.rank_table is None
-    more = " A single rank doesn't show how much of this time is waiting." if alone else ""
-    return view.say("No computation hides {exposed_communication.ms} of communication." + more)
+    return f"Balance the ranks' work. See tidyprof table compare RANK{waiting} RANK{late}{by}"
 
 
 def _communication_fix(view: View) -> str:
@@ -461,31 +367,10 @@ def _communication_fix(view: View) -> str:
     return "Send fewer bytes, or overlap the transfer with computation."
 
 
-def _kernel_why(view: View) -> str:
-    facts, more = view.run.facts, ""
-    if "top_kernel_roof_share" in facts:
-        roof = facts["top_kernel_roof_share"]
-        more = " It is far from its roof, at {top_kernel_roof_share}."
-        if roof > 1:
-            more = (
-                " It reaches {top_kernel_roof_share} of its roof, so its bytes or its roof are"
-                " wrong."
-            )
-        elif roof >= NEAR_ROOF:
-            more = " It is close to its roof, at {top_kernel_roof_share}."
-    share = "{top_kernel} takes {top_kernel_share} of all kernel time in {top_kernel_calls} calls."
-    return view.say(share + more)
-
-
 def _kernel_fix(view: View) -> str:
-    command = for_vendor(COUNTERS, view.run)
-    if "top_kernel_roof_share" in view.run.facts:
+    if view.run.facts["tool"] in REPLAYING:
         return "Look for a faster implementation, fewer calls, or a smaller data type."
-    return (
-        f"Measure how close it is to its roof: {command}"
-        if command
-        else ("Count its operations and bytes with your GPU vendor's profiler.")
-    )
+    return f"Measure how close it is to its roof: {command_for(COUNTERS, view.run)}"
 
 
 def _operator_why(view: View) -> str:
@@ -541,7 +426,7 @@ RULES = (
         "compilation",
         "the compiler recompiles for {} of the step",
         "PyTorch's compiler runs for {compiling.ms}.",
-        lambda view: f"Find the guard that fails: TORCH_LOGS=recompiles {program(view.run)}",
+        "Find the guard that fails: TORCH_LOGS=recompiles COMMAND",
         "10",
         _only("compiling"),
         on_cpu=True,
@@ -593,7 +478,7 @@ RULES = (
         "exposed-communication",
         "communication",
         "communication that no computation hides takes {} of the step",
-        _communication_why,
+        "No computation hides {exposed_communication.ms} of communication.",
         _communication_fix,
         "07",
         _only("exposed_communication"),
@@ -607,7 +492,7 @@ RULES = (
         _operator_why,
         (
             "Replace the Python loop with one operator on the whole tensor. Find the loop: tidyprof"
-            " run --with-stack -- python train.py"
+            " run --with-stack -- COMMAND"
         ),
         "03",
         _only("small"),
@@ -627,23 +512,10 @@ RULES = (
         _only("launch_bound", "waiting_launch"),
     ),
     Rule(
-        "power-capped",
-        "compute at power cap",
-        "the GPU runs at its power cap for {} of the step",
-        "{capped_share} of the busy samples are at the power cap.",
-        lambda view: (
-            for_vendor(LIMITS, view.run) or "Look up the power cap with your GPU vendor's tool."
-        ),
-        "01",
-        _only("compute"),
-        fraction=_capped_share,
-        is_idle=False,
-    ),
-    Rule(
         "dominant-kernel",
         "largest kernel",
         "one kernel takes {} of the step",
-        _kernel_why,
+        "{top_kernel} takes {top_kernel_share} of all kernel time in {top_kernel_calls} calls.",
         _kernel_fix,
         "05",
         _only("compute"),
@@ -653,8 +525,8 @@ RULES = (
 )
 """All rules. Each part belongs to the first rule that explains it."""
 
-COMPUTE_RULES = ("power-capped", "dominant-kernel")
-"""Causes of slow computation on the device, which count only if no other cause limits the run."""
+DOMINANT_KERNEL = RULES[-1]
+"""The rule for slow computation, which counts only if no other cause limits the run."""
 
 OTHER_ROWS = {
     "exposed_communication": "communication",

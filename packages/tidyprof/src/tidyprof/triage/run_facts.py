@@ -14,7 +14,7 @@ from tidyprof.analyses.common import join
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.triage.cpu_time import CPU_STEAL
 from tidyprof.triage.device_parts import DEVICE_BUSY_PARTS
-from tidyprof.triage.facts import AMD, Cost, Facts, Gap, Replays, combined, share_of
+from tidyprof.triage.facts import AMD, Facts, Gap, combined, share_of
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Overhead, overhead_of
 from tidyprof.triage.recording import Recording
 
@@ -40,19 +40,9 @@ ONE_GAP, ALONE = 0.5, 3.0
 time, and ALONE limits its ratio to the next-longest interval.
 """
 
-AT_CAP = 0.97
-"""The minimum share of the power cap at which a sample counts as capped. A capped GPU's power stays
-just below the cap.
-"""
-
 LATE = 0.20
 """The minimum extra work of a late rank, as a share of its time. If a rank is late, the table of
 parts describes the ranks that wait.
-"""
-
-BUSY_PERCENT = 90.0
-"""The minimum busy percentage of a useful sample. Less busy samples don't show what limits a
-device.
 """
 
 
@@ -68,7 +58,6 @@ class Run:
     - on_host: whether the run had no GPU.
     - marked: whether the run's steps are marked.
     - rank_table: the table of `ranks`, or None for a single rank.
-    - files: the file of each rank.
     """
 
     facts: Facts
@@ -77,7 +66,11 @@ class Run:
     on_host: bool = False
     marked: bool = False
     rank_table: pd.DataFrame | None = None
-    files: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def is_torch(self) -> bool:
+        """True if the program uses PyTorch."""
+        return bool(self.facts["operators"]) or self.facts["tool"].startswith("torch")
 
     @property
     def heard(self) -> bool:
@@ -100,7 +93,7 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
         return Run(Facts(values | _top_kernel(tables)))
     budget = pd.concat([one.budget for one in ranks], ignore_index=True)
     of_ranks, origin = combined(ranks)
-    values |= of_ranks | _step_values(budget) | _replay_values([one.replays for one in ranks])
+    values |= of_ranks | _step_values(budget)
     values |= _top_kernel([one.kernels for one in ranks if len(one.kernels)])
     overlaps = join([one.overlaps for one in ranks])
     values["ranks"] = max(int(overlaps["rank"].nunique()), 1)
@@ -115,10 +108,8 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
     marked = bool(budget["step"].notna().any())
     gap = max((one.gap for one in ranks if one.gap), key=lambda one: one.ns, default=None)
     heard = bool(values["calls"] or values["operators"])
-    if gap is not None:
-        values |= _gap_values(gap)
-        if not marked and comes_once(gap, heard):
-            _move(parts, gap.parts, "start_up")
+    if gap is not None and heard and not marked and comes_once(gap):
+        _move(parts, gap.parts, "start_up")
     if table is not None:
         _split_communication(parts, table, values, budget)
     sizes = [one.world_size for one in judged if one.world_size]
@@ -127,10 +118,8 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
     costs = [one.cost for one in ranks]
     ends = float(steady["duration_ns"].min()), float(steady["duration_ns"].max())
     overhead = overhead_of(parts, costs, marked, step_ns, ends)
-    values["measured_data_share"] = _timed_data_share(costs)
     values["events_per_step"] = overhead.events
-    files = dict(sorted(entry for one in judged for entry in one.files.items()))
-    return Run(Facts(values, origin), parts, overhead, on_host, marked, table, files)
+    return Run(Facts(values, origin), parts, overhead, on_host, marked, table)
 
 
 def _values(recordings: Sequence[Recording]) -> dict[str, Any]:
@@ -138,18 +127,9 @@ def _values(recordings: Sequence[Recording]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for one in reversed(recordings):
         values |= {name: value for name, value in one.values.items() if value}
-    first = recordings[0].values
     vendors = [one.values["vendor"] for one in recordings]
-    values |= {
-        "tool": first["tool"],
-        "rocm": first["rocm"],
-        "vendor": next((vendor for vendor in vendors if vendor != AMD), AMD),
-        "power_log": any("power" in one.samples["name"].tolist() for one in recordings),
-        "capped_share": capped_share([one.samples for one in recordings]),
-    }
-    offered = next((one.offered for one in recordings if one.offered), ())
-    if offered:
-        values["marker_to_try"] = f"'{offered[0][0]}', which comes {offered[0][1]:,} times"
+    values["tool"] = recordings[0].values["tool"]
+    values["vendor"] = next((vendor for vendor in vendors if vendor != AMD), AMD)
     return values
 
 
@@ -166,7 +146,6 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
         values = {
             "least_busy_device": float(busy.min()),
             "most_busy_device": float(busy.max()),
-            "earlier_work_ns": float(budget["earlier_ns"].sum()),
             "unlinked_share": share_of(float(steady["unlinked_ns"].sum()), work),
             "startup_share": share_of(float(budget["start_up_ns"].sum()), whole),
         }
@@ -206,22 +185,9 @@ def _first_step(budget: pd.DataFrame) -> float | None:
     return float(min(ratios)) if ratios else None
 
 
-def comes_once(gap: Gap, heard: bool) -> bool:
-    """Return True if the longest idle interval occurs only once.
-
-    Without host events, the event that ends the interval must also be the first event with its
-    name.
-    """
-    is_alone = gap.share >= ONE_GAP and gap.over_second >= ALONE
-    return is_alone and (heard or gap.is_first)
-
-
-def _gap_values(gap: Gap) -> dict[str, Any]:
-    return {
-        "longest_gap_ns": gap.ns,
-        "longest_gap_share": gap.share,
-        "longest_gap_call": gap.call,
-    }
+def comes_once(gap: Gap) -> bool:
+    """Return True if the longest idle interval occurs only once."""
+    return gap.share >= ONE_GAP and gap.over_second >= ALONE
 
 
 def _move(parts: dict[str, float], amounts: dict[str, float], target: str) -> None:
@@ -231,16 +197,6 @@ def _move(parts: dict[str, float], amounts: dict[str, float], target: str) -> No
             moved = min(amount, parts[part])
             parts[part] -= moved
             parts[target] += moved
-
-
-def _replay_values(replays: Sequence[Replays]) -> dict[str, Any]:
-    most = max(replays, key=lambda one: (one.empty, one.launches))
-    return {
-        "graph_replays": most.launches,
-        "empty_replays": most.empty,
-        "median_replay": most.median,
-        "largest_replay": most.most,
-    }
 
 
 def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
@@ -262,14 +218,6 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
     }
 
 
-def _timed_data_share(costs: Sequence[Cost]) -> float | None:
-    """Return the share of the part `data` in the timed steps."""
-    parts = [cost.timed["parts_ns"] for cost in costs if cost.timed and cost.timed["parts_ns"]]
-    if not parts or len(parts) < len(costs):
-        return None
-    return float(np.mean([share_of(one.get("data", 0.0), sum(one.values())) for one in parts]))
-
-
 def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
     values: dict[str, Any] = {
         "straggler": table.attrs["straggler"],
@@ -282,7 +230,6 @@ def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
     return values | {
         "straggler_last": int(worst["arrived_last"]),
         "compared_collectives": int(worst["compared"]),
-        "always_last": int(worst["rank"]) if worst["arrived_last"] == worst["compared"] else None,
         "straggler_excess": share,
         "straggler_excess_ns": more / max(budget["step"].nunique(), 1),
         "straggler_part": part,
@@ -336,27 +283,3 @@ def _split_communication(
         "waiting_launch": late,
         "waiting_ranks": waiting - straggler - late,
     }
-
-
-def capped_share(tables: Sequence[pd.DataFrame]) -> float | None:
-    """Return the share of a busy device's samples at the power cap, or None if it is unknown.
-
-    For several devices, return the largest share. The `power_cap` of a device may be in any of the
-    tables.
-
-    - tables: tables with the columns time_ns, device, name and value.
-    """
-    filled = [table for table in tables if len(table)]
-    if not filled:
-        return None
-    wide = pd.concat(filled).pivot_table(
-        index=["device", "time_ns"], columns="name", values="value", aggfunc="last"
-    )
-    if not {"power", "power_cap"} <= set(wide.columns):
-        return None
-    cap = wide.groupby("device")["power_cap"].transform("max")
-    known = wide["power"].notna() & cap.notna()
-    if "gpu_busy" in wide:
-        known &= wide["gpu_busy"] >= BUSY_PERCENT
-    capped = (wide["power"] >= AT_CAP * cap)[known]
-    return float(capped.groupby("device").mean().max()) if len(capped) else None

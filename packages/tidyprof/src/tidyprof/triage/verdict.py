@@ -18,7 +18,6 @@ from tidyprof.triage.confidence import (
     capital,
     doubts_of_cause,
     doubts_of_health,
-    is_compute,
     why_inconclusive,
 )
 from tidyprof.triage.facts import Fact, percent
@@ -34,7 +33,6 @@ from tidyprof.triage.profiler_overhead import (
 )
 from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
 from tidyprof.triage.remarks import (
-    details_of,
     missing,
     new_notes,
     next_step,
@@ -44,9 +42,8 @@ from tidyprof.triage.remarks import (
     why_no_timeline,
 )
 from tidyprof.triage.rules import (
-    COMPUTE_RULES,
+    DOMINANT_KERNEL,
     LIMIT,
-    RULES,
     Part,
     Row,
     Rule,
@@ -87,7 +84,6 @@ class Diagnosis:
     - parts: the table of parts, with the largest part first.
     - step_ns, step_note: the sum of the parts, and the source of this time.
     - notes: notes for every reader.
-    - details: other unusual findings.
     - unknown: facts that the files can't show.
     - broken: the ranks that are missing because their files can't be read.
     - alternatives, facts, overhead, origins, rank_table: the data behind the diagnosis.
@@ -104,7 +100,6 @@ class Diagnosis:
     step_ns: float
     step_note: str
     notes: tuple[str, ...]
-    details: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
     unknown: tuple[str, ...]
     facts: tuple[Fact, ...]
@@ -268,13 +263,12 @@ def _diagnosis(
 ) -> Diagnosis:
     run, rule = view.run, best.rule if best else None
     parts = _parts(view, rows, rule)
-    unknown, command = missing(view)
     if rule:
         why, fix, lesson = text_of(view, rule.why), text_of(view, rule.fix), rule.lesson
     elif parts:
-        why, fix, lesson = why_no_cause(view, cause, parts), next_step(view, cause, command), ""
+        why, fix, lesson = why_no_cause(view, cause, parts), next_step(view, cause), ""
     else:
-        (_, why, fix), lesson = why_no_timeline(run, command), ""
+        (_, why, fix), lesson = why_no_timeline(run), ""
     blamed = blamed_rows(view, rows)
     alternatives = tuple(
         Alternative(row.rule.cause, row.ns / max(view.step.length_ns, 1e-9), row in blamed)
@@ -295,9 +289,8 @@ def _diagnosis(
         step_ns=view.step.length_ns,
         step_note=step_note(view) if parts else "",
         notes=new_notes(notes_of(view), doubts),
-        details=tuple(details_of(view)),
         alternatives=alternatives,
-        unknown=unknown,
+        unknown=missing(run),
         facts=run.facts.listed(),
         overhead=run.overhead,
         origins=origins,
@@ -317,8 +310,6 @@ def _is_known(view: View, rule: Rule) -> bool:
         return False
     if rule.cause == "straggler" and view.run.rank_table is None:
         return False
-    if rule.cause == "power-capped":
-        return "capped_share" in facts
     return not rule.is_idle or view.run.on_host or facts["calls"]
 
 
@@ -329,7 +320,7 @@ def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ..
     sums: dict[str, float] = {}
     caused = best.row if best else ""
     for row in rows:
-        split = row.rule is None or row.rule is best or not is_compute(row)
+        split = row.rule is not DOMINANT_KERNEL or best is DOMINANT_KERNEL
         name = row.name if split else "compute"
         sums[name] = sums.get(name, 0.0) + row.ns
     length = max(view.step.length_ns, 1e-9)
@@ -343,11 +334,9 @@ def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ..
 def _without_timeline(run: Run, origins: tuple[str, ...]) -> Diagnosis:
     """Return the diagnosis of files without a timeline, such as counters or logs."""
     view = View(run, Step({}, False))
-    shares = [(rule.fraction(view), rule) for rule in RULES if rule.cause in COMPUTE_RULES]
-    share, rule = max(shares, key=lambda one: one[0] >= LIMIT)
+    share = DOMINANT_KERNEL.fraction(view)
     if share < LIMIT:
-        reason, _, _ = why_no_timeline(run, "")
-        return _diagnosis(view, [], origins, INCONCLUSIVE, reason)
-    of = "of the busy samples" if rule.cause == "power-capped" else "of all kernel time"
-    headline = f"{rule.headline.partition(' of the step')[0].format(percent(share))} {of}"
-    return _diagnosis(view, [], origins, rule.cause, headline, share, (), Row(rule.row, 0.0, rule))
+        return _diagnosis(view, [], origins, INCONCLUSIVE, why_no_timeline(run)[0])
+    headline = f"one kernel takes {percent(share)} of all kernel time"
+    row = Row(DOMINANT_KERNEL.row, 0.0, DOMINANT_KERNEL)
+    return _diagnosis(view, [], origins, DOMINANT_KERNEL.cause, headline, share, (), row)

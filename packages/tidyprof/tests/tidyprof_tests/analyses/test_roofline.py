@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tidyprof import Origin, Profile, diagnose
+from tidyprof import Origin, Profile
 from tidyprof.analyses.common import COLUMNS
 from tidyprof.analyses.roofline import (
     roofline_ceilings,
@@ -220,15 +220,3 @@ def test_published_memory_bandwidth_follows_the_product(tmp_path, facts, memory)
         profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), max_mclk="", **facts)
     )
     assert table.set_index("name")["value"].get("HBM") == memory
-
-
-def test_the_nearest_roof_may_be_that_of_a_cache(profile_of, tmp_path):
-    """HBM at 0.3 % and L1 at 97 % of what lines of 128 B could bring, of which 64 B arrive; LDS at
-    80 %.
-    """
-    counters = FULL | {"SQ_LDS_IDX_ACTIVE": 381_260, "TCP_TOTAL_CACHE_ACCESSES_sum": 250_000}
-    profile = profile_with(tmp_path, Dispatch(1, "k", 0, 1000, counters), ceilings=MEASURED)
-    # Of the recording it is L1, because of HBM it has 54 %.
-    for counted, share in ((profile, 0.8), (profile_of(MONTE_CARLO), 0.774)):
-        found = {fact.name: fact.value for fact in diagnose(counted).facts}
-        assert found["top_kernel_roof_share"] == pytest.approx(share, abs=0.001)

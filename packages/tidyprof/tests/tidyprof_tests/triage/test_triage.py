@@ -77,7 +77,6 @@ def test_files_of_several_tools_add_to_each_other(recordings: Path) -> None:
     counted = tidyprof.read(recordings / "rocprof-compute-mi200-vcopy")
     found = tidyprof.diagnose([counted, tidyprof.read(traced("resnet"))])
     assert found.cause == "launch-bound"
-    assert 0 < facts(found)["top_kernel_roof_share"] < 1
     alone = tidyprof.diagnose(counted)
     assert (alone.cause, alone.parts) == ("dominant-kernel", ())
 
@@ -108,8 +107,7 @@ def test_the_function_under_silence_comes_from_the_stacks_of_the_file(
     save, checkpoint = "torch/serialization.py(944): save", "train.py(9): checkpoint"
     stacks = functions(("train.py(3): main", 0, 50), (checkpoint, 0, 42), (save, 0.001, 41))
     found = triaged(tmp_path, 50, with_kernel(stacks))
-    named = f"{save}, called from {checkpoint}"
-    assert (found.cause, facts(found)["outside_function"]) == ("outside-torch", named)
+    assert (found.cause, facts(found)["outside_function"]) == ("outside-torch", checkpoint)
     assert main(["triage", str(tmp_path / "trace.json")]) == 0
     assert "checkpoint" in capsys.readouterr().out
     without = tidyprof.diagnose(tidyprof.read(tmp_path / "trace.json"))
@@ -145,7 +143,7 @@ LOADS = {
     "text.py(30): collate": (("torch/utils/data/dataloader.py(733): __next__", 39), (FETCHING, 38),
                              ("text.py(30): collate", 37), *(("text.py(9): merge", 5),) * 3),
     "text.py(9): merge": ((FETCHING, 38), ("text.py(30): collate", 37), ("text.py(9): merge", 36)),
-    "lib/python3.12/csv.py(2): read, called from text.py(4): batch": (
+    "text.py(4): batch": (
         ("text.py(4): batch", 38), ("lib/python3.12/csv.py(2): read", 30)),
     "text.py(5): pack": ((FETCHING, 38), ("text.py(5): pack", 37),
                          ("/site/tidyprof/running/inside/hooks.py(92): around", 36)),
@@ -223,36 +221,6 @@ def test_a_run_without_a_gpu_is_judged_by_its_operators(
     assert not any(word in shown for word in ("rocprof", "amd-smi", "launch-bound"))
     page = target.read_text(encoding="utf-8")
     assert page.count("<svg") == page.count("<figcaption>") == 2
-
-
-@pytest.mark.parametrize(
-    ("function", "named"),
-    [
-        ("train.py(7): backward", True),
-        ("code/train.py(7): backward", True),
-        ("contextlib.py(132): __enter__", False),
-        ("multiprocessing/queues.py(98): get", False),
-        ("tidyprof/running/inside/hooks.py(285): around_backward", False),
-    ],
-)
-def test_the_largest_operator_is_named_with_the_script_s_own_function_around_or_in_it(
-    function: str, named: bool, tmp_path: Path
-) -> None:
-    """Sorting takes 40 of 90 ms without the copy in it. torch names files of Python's own library
-    without their folder, as it does the script's.
-    """
-    work = on_cpu(("aten::sort", 0, 60), ("aten::copy_", 10, 20), ("aten::mm", 65, 30))
-    for place, length in ((0, 61), (1, 58)):
-
-        def fill(step: Step, place: float = place, length: float = length) -> None:
-            work(step)
-            step.function(function, place, length)
-
-        found = triaged(tmp_path, 100, fill, header=WITHOUT_A_GPU)
-        assert (found.cause, facts(found)["largest_operator"]) == ("no-bottleneck", "aten::sort")
-        assert facts(found)["largest_operator_amount"] == pytest.approx(4 / 9)
-        expected = function if named else None
-        assert facts(found).get("largest_operator_function") == expected
 
 
 @pytest.mark.parametrize("category", ["privateuse1_runtime", "hpu_op", "cuda_runtime", ""])
