@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -16,14 +15,6 @@ from tidyprof_tests import perfetto_writer as w
 from tidyprof_tests.damage import refusal
 from tidyprof_tests.perfetto_writer import BASE, slice_, start, tracks
 
-METRICS = (
-    "sampling_cpu_clock",
-    "sampling_percent",
-    "sampling_wall_clock",
-    "trip_count",
-    "wall_clock",
-)
-
 
 @pytest.fixture(scope="session")
 def folder(recordings: Path) -> Path:
@@ -33,15 +24,6 @@ def folder(recordings: Path) -> Path:
 @pytest.fixture(scope="session")
 def profile(folder: Path) -> Profile:
     return read_rocprof_sys(folder)
-
-
-@pytest.fixture(scope="session")
-def as_text(folder: Path, tmp_path_factory) -> Profile:
-    """The same run where only the tables in text are left."""
-    copy = tmp_path_factory.mktemp("text")
-    for file in folder.glob("*.txt"):
-        shutil.copy(file, copy)
-    return read_rocprof_sys(copy)
 
 
 # The recording: its files say the same
@@ -91,25 +73,6 @@ def test_the_trace_gives_every_count_of_the_functions(profile):
     assert set(table["unit"]) == {"%"}
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_text_and_json_agree(profile, as_text, metric):
-    exact, text = profile.meta["tables"][metric], as_text.meta["tables"][metric]
-    for name in ("thread", "depth", "parent", "count"):
-        assert exact[name].tolist() == text[name].tolist(), name
-    numbers = [
-        name for name in exact.columns if name.startswith(("total", "mean", "min", "max", "std"))
-    ]
-    # Text has six decimals of a second, or three of a percent.
-    tolerance = 501 if "total_ns" in exact.columns else 5.01e-4
-    for name in numbers:
-        known = exact[name].notna() & text[name].notna()
-        assert (
-            exact[name][known].astype(float) - text[name][known].astype(float)
-        ).abs().max() <= tolerance or not len(exact[name][known])
-    for label, shown in zip(exact["label"], text["label"], strict=True):
-        assert shown == label or shown.endswith("...")
-
-
 # Written runs
 
 
@@ -132,7 +95,6 @@ def document(
     rank: int = 0,
 ) -> str:
     content = {
-        "description": f"What {metric} is",
         "unit_value": 1,
         "unit_repr": unit,
         "mpi_size": mpi_size,
@@ -155,9 +117,7 @@ TREE = [
 def run(folder: Path, **files: str) -> Path:
     folder.mkdir(exist_ok=True, parents=True)
     for name, content in files.items():
-        (
-            folder / name.replace("__", "-").replace("_json", ".json").replace("_txt", ".txt")
-        ).write_text(content)
+        (folder / name.replace("__", "-").replace("_json", ".json")).write_text(content)
     return folder
 
 
@@ -249,17 +209,11 @@ def test_a_run_without_a_trace(tmp_path):
 # Files that are not sound
 
 TEXT = """\
-|-----------------------------------------------------------------------------|
-|                        REAL-CLOCK TIMER (WALL-CLOCK TIMER)                  |
-|-----------------------------------------------------------------------------|
-|     LABEL      | COUNT  | DEPTH  |   METRIC   | UNITS  |   SUM    | % SELF   |
-|----------------|--------|--------|------------|--------|----------|----------|
-| |0>>> main     |      1 |      0 | wall_clock | sec    | 2.500000 |     60.0 |
-| |0>>> |_a|b    |      3 |      1 | wall_clock | sec    | 1.000000 |    100.0 |
-|-----------------------------------------------------------------------------|
+|---------------------------|
+| REAL-CLOCK TIMER          |
+|---------------------------|
+| LABEL | COUNT | DEPTH     |
 """
-
-
 JSON = document("wall_clock", TREE)
 
 BAD_JSON = {
@@ -273,19 +227,9 @@ BAD_JSON = {
     "an infinite sum": ("10.0", "Infinity"),
     "a huge sum": ("10.0", "1e300"),
 }
-BAD_TEXT = {
-    "cut short": (TEXT[-100:], ""),
-    "a word for a count": ("  3 |", " xx |"),
-    "a negative depth": ("  0 |", " -1 |"),
-    "NaN": ("2.500000", "     nan"),
-    "without a column": (" SUM ", " XXX "),
-}
 BAD_TABLES = {
-    f"{kind}: {what}": (f"wall_clock-7.{kind}", content.replace(*change))
-    for kind, content, changes in (("json", JSON, BAD_JSON), ("txt", TEXT, BAD_TEXT))
-    for what, change in changes.items()
+    what: ("wall_clock-7.json", JSON.replace(*change)) for what, change in BAD_JSON.items()
 } | {
-    "text without the end": ("wall_clock-7.txt", TEXT[: TEXT.rindex("|--")]),
     "another structure": ("wall_clock-7.json", '{"timemory": {"wall_clock": []}}'),
     "nested too deep": ("wall_clock-7.json", '{"timemory": ' + "[" * 200_000),
     "metadata cut short": ("metadata-7.json", '{"rocprofiler-systems": {"metadata": {"info"'),
@@ -296,7 +240,19 @@ BAD_TABLES = {
 @pytest.mark.parametrize("what", BAD_TABLES)
 def test_bad_tables(tmp_path, what):
     name, content = BAD_TABLES[what]
-    assert content not in (JSON, TEXT)
+    assert content != JSON
     run(tmp_path, peak_rss__7_json=document("peak_rss", TREE, "MB"))
     (tmp_path / name).write_text(content)
     refusal(tmp_path, read_rocprof_sys)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    {"wall_clock-7.txt": TEXT, "metadata-7.json": '{"omnitrace": {"metadata": {}}}'}.items(),
+)
+def test_a_file_without_measurements_is_refused_alone(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert "contains only" in refusal(tmp_path / name, read_rocprof_sys)
+    refusal(tmp_path, read_rocprof_sys)
+    run(tmp_path, wall_clock__7_json=JSON)
+    assert len(table_of(tmp_path)) == len(TREE)

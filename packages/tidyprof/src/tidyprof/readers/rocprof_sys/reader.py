@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -23,13 +24,7 @@ from tidyprof.readers.perfetto.reader import (
     refuse_repeated,
 )
 from tidyprof.readers.perfetto.recognition import trace_files
-from tidyprof.readers.rocprof_sys.recognition import (
-    TableFile,
-    content_of,
-    files_of_folder,
-    runs_below,
-    table_file,
-)
+from tidyprof.readers.rocprof_sys.recognition import content_of, files_of_folder, runs_below
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
@@ -41,9 +36,6 @@ _FACTS = {
     "cpu": ("CPU_MODEL",),
 }
 """Names of the `Profile.meta` entries in rocprof-sys's metadata files."""
-
-_Run = tuple[list[Path], list[TableFile], list[Path]]
-"""The traces, the tables and the metadata files of a run."""
 
 _SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
@@ -74,10 +66,7 @@ def read_rocprof_sys(
     - tool_version: version of rocprof-sys
     - rocm: version of ROCm
     - cpu: model of the CPU
-    - launched: date and time of the launch
     - ignored_files: tables with several numbers per label, such as counter vectors
-    - settings: value of each environment variable that was set to configure the tool
-    - table_descriptions: the tool's descriptions of its tables
     - tables: DataFrame for each metric, such as `wall_clock`, `sampling_wall_clock`,
       `sampling_percent` or `trip_count`
 
@@ -103,28 +92,31 @@ def read_rocprof_sys(
     For metrics that aren't times, the columns for times are replaced by unit and by total, mean,
     min, max, std and self (Float64).
 
-    The tables come from JSON files. If there are no JSON files, the tables come from text files,
-    which round to six decimal places and truncate long labels.
+    Tables in text aren't read, because they truncate long labels.
 
     Raises ProfileReadError if a file can't be read.
     """
     path, texts = Path(path), Codes()
-    trace_paths, table_files, metadata = _find(path)
-    traces = read_traces(path, trace_paths, texts, maximum_bytes)
+    files: dict[str, list[Path]] = defaultdict(list)
+    for file, content in _find(path).items():
+        files[content].append(file)
+    traces = read_traces(path, files["trace"], texts, maximum_bytes)
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)
     tables = [
-        _placed(table, traces) for file in table_files for table in read_tables(file, maximum_bytes)
+        _placed(table, traces)
+        for file in files["table"]
+        for table in read_tables(file, maximum_bytes)
     ]
-    read_files = {part.path for part in tables}
-    facts = common_facts([_facts(file, maximum_bytes) for file in metadata])
-    left_out = {file.path: SEVERAL_NUMBERS for file in table_files if file.path not in read_files}
-    beside = Part(path, files=metadata, ignored=left_out)
+    facts = common_facts([_facts(file, maximum_bytes) for file in files["metadata"]])
+    read = {part.path for part in tables}
+    left_out = {file: SEVERAL_NUMBERS for file in files["table"] if file not in read}
+    beside = Part(path, files=files["metadata"], ignored=left_out)
     parts = selected_rank(path, [*traces, *tables], rank)
     tables = [part for part in parts if isinstance(part, _TablePart)]
     traces = [part for part in parts if not isinstance(part, _TablePart)]
-    meta = merged_facts(traces) | {"tool": "rocprof-sys"} | facts | _meta_of_tables(tables)
+    meta = merged_facts(traces) | {"tool": "rocprof-sys"} | facts | {"tables": _tables_of(tables)}
     return profile_of([*parts, beside], map(text, texts), meta, origin)
 
 
@@ -133,111 +125,93 @@ class _TablePart(Part):
     table: Table | None = None
 
 
-def _find(path: Path) -> _Run:
+def _find(path: Path) -> dict[Path, str]:
+    """Return the files of a run and their types. The type of a trace is `trace`."""
     if not path.is_dir():
-        return _single(path)
-    if any(run := _run_in(path)):
-        return run
+        content = content_of(ByteStream(path).head(HEAD_BYTES)) or "trace"
+        if content in ("trace", "table"):
+            return {path: content}
+        raise ProfileReadError(
+            path,
+            f"the file contains only {'metadata' if content == 'metadata' else 'a table in text'}",
+            "rocprof-sys wrote the measurements to other files in the same folder",
+            "pass the folder, or one of its traces or JSON tables",
+        )
+    if found := _run_in(path):
+        return found
     runs = runs_below(path)
-    if not runs:
-        raise ProfileReadError(
-            path,
-            "the folder contains no trace or table from rocprof-sys",
-            "the profiler wrote to another folder, or the run ended before it wrote any files",
-            "pass the output folder that rocprof-sys prints (rocprofsys-PROGRAM-output/DATE_TIME)",
-        )
-    if len(runs) > 1:
-        raise ProfileReadError(
-            path,
-            f"the folder contains {len(runs)} runs"
-            f" ({', '.join(repr(run.name) for run in runs[:3])}{', ...' if len(runs) > 3 else ''})",
-            "rocprof-sys creates a separate folder for each run",
-            f"pass one of these folders, such as the latest one, {runs[-1].name!r}",
-        )
-    return _run_in(runs[0])
+    if len(runs) == 1 and (found := _run_in(runs[0])):
+        return found
+    raise ProfileReadError(
+        path,
+        f"the folder contains {len(runs)} runs"
+        if len(runs) > 1
+        else "the folder contains no trace and no JSON table from rocprof-sys",
+        "rocprof-sys creates a separate folder for each run, and the run may have ended early",
+        "pass the output folder that rocprof-sys prints (rocprofsys-PROGRAM-output/DATE_TIME)"
+        + (f", such as {runs[-1].name!r}" if runs else ""),
+    )
 
 
-def _single(path: Path) -> _Run:
-    head = ByteStream(path).head(HEAD_BYTES)
-    if table := table_file(path, head):
-        return [], [table], []
-    if content_of(head) == "metadata":
-        raise ProfileReadError(
-            path,
-            "the file describes a rocprof-sys run, but it contains no trace or table",
-            "the measurements are in other files in the same folder",
-            "pass the folder",
-        )
-    return [path], [], []
+def _run_in(folder: Path) -> dict[Path, str]:
+    found = files_of_folder(folder)
+    found |= {file: "trace" for file in trace_files(folder) if file.parent == folder}
+    return found if {"trace", "table"} & {*found.values()} else {}
 
 
-def _run_in(folder: Path) -> _Run:
-    tables, metadata = files_of_folder(folder)
-    traces = [file for file in trace_files(folder) if file.parent == folder]
-    return (traces, tables, metadata) if traces or tables else ([], [], [])
+def _number_in_name(path: Path) -> int | None:
+    """Return the number at the end of the name, which is the process or, in an MPI job, the
+    rank.
+    """
+    suffix = _SUFFIX.search(path.name)
+    return int(suffix[1]) if suffix else None
 
 
 def _rank_of_trace(trace: Part) -> int | None:
-    """Return the rank in the file name. The number at the end of the name can be the rank if no
-    process in the file has that number.
+    """Return the rank in the file name. The number at the end of the name is the rank if no process
+    in the file has that number.
     """
-    suffix = _SUFFIX.search(trace.path.name)
-    number = int(suffix[1]) if suffix else None
+    number = _number_in_name(trace.path)
     processes = {*process_spans(trace), *trace.processes}
     return number if number is not None and processes and number not in processes else trace.rank
 
 
 def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
-    number, process, path = table.file.suffix, table.process, table.file.path
-    rank = rank_in_name(path)
-    # The number in the file name is the process, or the rank in an MPI job. Compare it with the
-    # table's process, with MPI data, and with the ranks of traces.
-    if process is not None:
-        rank = number if number not in (None, process) else rank
-    elif table.is_mpi or number in {trace.rank for trace in traces} - {None}:
-        rank = number
-    else:
-        process = number
-    doubts = list(table.warnings)
-    totals = table.rows.get("total_ns", table.rows.get("total"))
-    if len(table.rows) and not totals.any():
-        doubts.append(
-            f"{path.name}: the sums of all {len(table.rows)} labels are 0. The metric was not"
-            " measured in this run."
-        )
+    """Return a table with its rank, which is the number at the end of the name if it isn't the
+    process.
+    """
+    number, process = _number_in_name(table.path), table.process
+    is_rank = number in {trace.rank for trace in traces} if process is None else number != process
+    rank = number if number is not None and is_rank else rank_in_name(table.path)
     processes = [] if process is None else [process]
-    return _TablePart(path, rank=rank, processes=processes, warnings=doubts, table=table)
+    return _TablePart(table.path, rank=rank, processes=processes, table=table)
 
 
-def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
+def _tables_of(parts: Sequence[_TablePart]) -> dict[str, pd.DataFrame]:
     of_metrics: dict[str, list[pd.DataFrame]] = {}
-    for part in tables:
+    for part in parts:
         rows = part.table.rows.copy()
         rows.insert(0, "rank", pd.array([part.rank] * len(rows), "Int32"))
-        rows.insert(1, "process", pd.array([next(iter(part.processes), None)] * len(rows), "Int64"))
+        rows.insert(1, "process", pd.array([part.table.process] * len(rows), "Int64"))
         earlier = of_metrics.setdefault(part.table.metric, [])
         # A parent is a row number, which starts with 0 in each file.
         rows["parent"] += sum(map(len, earlier))
         earlier.append(rows)
     return {
-        "table_descriptions": {part.table.metric: part.table.description for part in tables},
-        "tables": {
-            metric: pd.concat(parts, ignore_index=True)
-            for metric, parts in sorted(of_metrics.items())
-        },
+        metric: pd.concat(tables, ignore_index=True)
+        for metric, tables in sorted(of_metrics.items())
     }
 
 
 class _Metadata(msgspec.Struct):
     info: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
 
 
 class _Tool(msgspec.Struct):
     metadata: _Metadata
 
 
-def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
+def _facts(path: Path, maximum_bytes: int) -> dict[str, str]:
     try:
         (name, tool), *_ = msgspec.json.decode(
             read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]
@@ -248,21 +222,8 @@ def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
             f"the file isn't rocprof-sys metadata in JSON ({' '.join(str(error).split())[:100]})",
             *CUT_SHORT,
         ) from None
-    info = {
-        key: value for key, value in tool.metadata.info.items() if isinstance(value, str) and value
+    info = {key: value for key, value in tool.metadata.info.items() if isinstance(value, str)}
+    facts = {
+        fact: info[key] for fact, keys in _FACTS.items() for key in keys[::-1] if info.get(key)
     }
-    facts: dict[str, Any] = {"tool": "omnitrace"} if name == "omnitrace" else {}
-    for key, names in _FACTS.items():
-        stated = next((info[name] for name in names if name in info), None)
-        if stated:
-            facts[key] = stated
-    if "LAUNCH_DATE" in info:
-        facts["launched"] = " ".join(
-            info[name] for name in ("LAUNCH_DATE", "LAUNCH_TIME") if name in info
-        )
-    settings = {
-        key: entry.get("value")
-        for key, entry in tool.metadata.settings.items()
-        if isinstance(entry, dict) and entry.get("updated", "default") != "default"
-    }
-    return facts | ({"settings": settings} if settings else {})
+    return {"tool": "omnitrace"} | facts if name == "omnitrace" else facts
