@@ -103,9 +103,8 @@ def read(
 ) -> Profile:
     """Read a profiler's file or folder. The file can have any name and any supported compression.
 
-    For rocprofv3, the path can also be a folder plus the common prefix of the file names, as passed
-    to its `--output-file` option. If a folder isn't a profile itself but contains exactly one
-    profile, that profile is read, and `meta["files"]` lists its files.
+    If a folder isn't a profile itself but contains exactly one profile, that profile is read, and
+    `meta["files"]` lists its files.
 
     - rank: the only rank to read. If the files don't contain a rank, this rank is assigned to them.
     - origin: origin of the profile, or None if it is unknown.
@@ -137,9 +136,7 @@ def read(
         "time_zone": time_zone,
         "only": only,
     }
-    # The start of rocprofv3's file names isn't a file. Opening a missing path raises the error.
-    has_content = path.is_file() or not _starts_file_names(path)
-    head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
+    head = b"" if path.is_dir() else ByteStream(path).head(HEAD_BYTES)
     known = next((known for known in FORMATS if known.recognizes(path, head)), None)
     if known is not None:
         return _read_as(known, path, options)
@@ -228,13 +225,6 @@ def _of_each_tool(path: Path) -> list[Path]:
 
 
 _ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")
-
-
-def _starts_file_names(path: Path) -> bool:
-    """Return True if the path doesn't exist but is a prefix of existing file names."""
-    if path.exists() or not path.name or not path.parent.is_dir():
-        return False
-    return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
 
 
 _THREAD_TRACE = re.compile(r"^(stats_)?ui_output_|\.att$|_code_object_id_\d+\.out$")

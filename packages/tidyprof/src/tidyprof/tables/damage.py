@@ -50,6 +50,8 @@ _INCOMPLETE = (UNFINISHED, NO_TIMES, AT_ZERO)
 REPEATED = "that occur twice"
 """Reason to drop an event that has the same values as an earlier event in all columns."""
 
+REPEATED_ID = "with a repeated dispatch ID"
+
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
 _NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
 _MIXING = 0x9E3779B97F4A7C15
@@ -220,6 +222,27 @@ def refuse_damage(
     raise ProfileReadError(
         path, f"{count} of {total} {what} are unusable ({reasons})", cause, next_step
     )
+
+
+def sound_rows(
+    path: str | PathLike[str], what: str, faults: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, Counter[str]]:
+    """Return a mask of the rows without a fault, and the number of other rows for each reason. A
+    row with several faults counts only for the first one.
+
+    Raises ProfileReadError if too many rows have faults.
+
+    - what: the name of the rows in the plural
+    - faults: a mask of the rows for each reason
+    """
+    counts: Counter[str] = Counter()
+    faulty = np.zeros(len(next(iter(faults.values()))), bool)
+    for reason, affected in faults.items():
+        if number := int((affected & ~faulty).sum()):
+            counts[reason] = number
+        faulty |= affected
+    refuse_damage(path, what, counts, len(faulty))
+    return ~faulty, counts
 
 
 def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarray) -> None:

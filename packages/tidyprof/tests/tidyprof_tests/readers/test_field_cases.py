@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -236,18 +234,3 @@ def test_a_rank_whose_file_is_damaged_at_its_start_is_missing(tmp_path, capsys, 
     (tmp_path / "trace_rank2.json").write_bytes(content)
     main(["triage", str(tmp_path)])
     assert "rank 2" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("kernels", [0, 1])
-def test_rocprof_that_recorded_nothing_is_named(tmp_path, kernels):
-    events = [{}, {"args": {"name": "COPY"}, "ph": "M", "pid": 1, "name": "process_name"}]
-    events += [{"ph": "X", "name": "k", "args": {"BeginNs": "7"}}] * kernels
-    (tmp_path / "results.json").write_text(json.dumps({"traceEvents": events, "otherData": {}}))
-    with closing(sqlite3.connect(tmp_path / "results.db")) as database:
-        database.execute('CREATE TABLE KERN ("Index" INTEGER, "KernelName" TEXT)')
-        database.executemany("INSERT INTO KERN VALUES (?, ?)", [(0, "k")] * kernels)
-        database.commit()
-    for path in (tmp_path / "results.json", tmp_path / "results.db", tmp_path):
-        with pytest.raises(tidyprof.ProfileReadError) as error:
-            tidyprof.read(path)
-        assert ("recorded no kernel" in str(error.value)) != bool(kernels)

@@ -159,7 +159,7 @@ def test_a_quote_that_is_never_closed(tmp_path):
     (tmp_path / "1_marker_api_trace.csv").write_bytes(rows)
     tracemalloc.start()
     try:
-        assert "CSV in line " in refused(tidyprof.read, tmp_path)
+        assert "a quote" in refused(tidyprof.read, tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 2 * len(rows)
     finally:
         tracemalloc.stop()
@@ -263,17 +263,7 @@ def amd_smi(gpu: object) -> str:
 def test_a_reading_of_no_gpu_is_neither_another_gpus_nor_the_machines(gpu, tmp_path):
     path = tmp_path / "log.json"
     path.write_text(amd_smi(gpu))
-    profile = tidyprof.read(path)
-    assert profile.counters["device"].tolist() == [0] * 199
-    assert list(profile.meta["repairs"].values()) == [1]
-    path.write_text(amd_smi(0).replace('"gpu": 0', f'"gpu": {json.dumps(gpu)}'))
-    assert "(200 from unnumbered GPUs or partitions)" in refused(tidyprof.read_system, path)
-
-
-def test_a_card_whose_number_is_none(tmp_path):
-    power = {"Average Graphics Package Power (W)": "30.0"}
-    (tmp_path / "log.json").write_text(json.dumps({"card0": power, "card" + "9" * 30: power}))
-    assert "(1 from unnumbered GPUs or partitions)" in refused(tidyprof.read, tmp_path / "log.json")
+    assert "device number" in refused(tidyprof.read, path)
 
 
 COPIES = (

@@ -100,7 +100,8 @@ def test_every_recording_has_a_reader(recordings, manifest):
 
 def test_single_runs_of_rocprof_compute_in_a_folder_are_not_taken_for_rocprofv3(tmp_path):
     write_csv(tmp_path / "pmc_perf_0.csv", long_rows([Dispatch(1, "copy", 0, 5, {"SQ_WAVES": 1})]))
-    assert claimants(tmp_path) == ["rocprof-compute (workload folder or analysis database)"]
+    assert claimants(tmp_path) == []
+    assert read(tmp_path).meta["tool"] == "rocprof-compute"
 
 
 def test_of_a_folder_with_one_recording_that_one_is_read(recordings):

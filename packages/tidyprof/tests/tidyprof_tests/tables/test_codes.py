@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof.io.csv_files import TEXT, coded, mapped, text_codes, whole_numbers
+from tidyprof.io.csv_files import TEXT, coded, text_codes, whole_numbers
 from tidyprof.tables.codes import NO_TEXT, Codes, by_code, categorical, nullable, shape_codes
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>"]), max_size=12)
@@ -42,11 +42,6 @@ class TestTexts:
         known = Codes(other=0)
         codes = text_codes(in_pieces(texts, TEXT, pieces), known)
         assert [None if code < 0 else [*known][code] for code in codes.tolist()] == texts
-
-    @given(TEXTS, st.sampled_from([len, lambda text: None, lambda text: len(text) or None]))
-    def test_a_function_of_each_text(self, texts, function):
-        found = mapped(in_pieces(texts, TEXT, 2), function, pa.int64())
-        assert found.to_pylist() == [None if text is None else function(text) for text in texts]
 
 
 class TestIntegers:

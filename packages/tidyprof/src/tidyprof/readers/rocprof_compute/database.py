@@ -16,7 +16,6 @@ import pandas as pd
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import open_database
 from tidyprof.readers.databases import Schema, Tables
-from tidyprof.readers.rocprof_compute.counter_csv import no_dispatches
 from tidyprof.readers.rocprof_compute.workload import common_facts, system_facts
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, by_code, nullable, refined
 from tidyprof.tables.contract import COUNTER_DTYPES
@@ -126,7 +125,7 @@ def _versions(tables: Tables) -> dict[str, str | None]:
 def _dispatches(tables: Tables, texts: Codes) -> Records:
     records = Records(tables.columns("dispatches", texts))
     if not len(records):
-        raise no_dispatches(tables.database.path)
+        raise _refusal(tables, "the database contains no kernel dispatches")
     if (records["name"] == NO_TEXT).any():
         raise _refusal(tables, "some dispatches belong to kernels without a name")
     if pd.DataFrame({name: records[name] for name in ("device", "dispatch_id")}).duplicated().any():

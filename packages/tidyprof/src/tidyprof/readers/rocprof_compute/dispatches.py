@@ -10,61 +10,45 @@ import pandas as pd
 
 from tidyprof.readers.rocprof_compute.counter_csv import Measured
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, categorical, nullable
-from tidyprof.tables.damage import refuse_damage, without_damage
-
-COUNTER_COLUMNS = {
-    "time_ns": "int64",
-    "device": "Int32",
-    "name": "category",
-    "value": "float64",
-    "unit": "category",
-    "dispatch_id": "Int64",
-    "kernel": "category",
-    "replay_pass": "Int32",
-}
+from tidyprof.tables.damage import REPEATED_ID, sound_rows, without_damage
 
 _IDENTITY = ["device", "dispatch_id", "name"]
 _UNIT = "count"
 """Unit of raw hardware counters, which count events or cycles."""
 
 
-def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
-    """Leave out impossible counter values. Return the number of values that were left out for each
-    reason.
+def without_damaged_rows(path: Path, measured: Measured) -> Counter[str]:
+    """Leave out dispatches with impossible times or numbers, their counters, and impossible counter
+    values. Return the number of values that were left out for each reason.
 
-    Raises ProfileReadError if too many values are impossible.
-    """
-    value, name = measured.values["value"].to_numpy(), measured.values["name"].to_numpy()
-    finite = np.isfinite(value)
-    reasons = {
-        "not finite": ~finite,
-        "negative": finite & (value < 0),
-        "without a counter's name": name == NO_TEXT,
-    }
-    counts = Counter({reason: int(rows.sum()) for reason, rows in reasons.items() if rows.any()})
-    if counts:
-        refuse_damage(path, "counter values", counts, len(value))
-        measured.values = measured.values[~np.logical_or.reduce([*reasons.values()])].reset_index(
-            drop=True
-        )
-    return {f"counter values {reason}": number for reason, number in counts.items()}
-
-
-def without_damaged_dispatches(path: Path, measured: Measured) -> None:
-    """Leave out dispatches with impossible times and the counters of these dispatches.
-
-    Raises ProfileReadError if too many dispatches have impossible times.
+    Raises ProfileReadError if too many dispatches or values are impossible.
     """
     records, values = measured.dispatches, measured.values
+    faults = {"without a dispatch ID": records["dispatch_id"] == ABSENT}
+    if measured.layout == "wide":
+        numbers = pd.DataFrame({name: records[name] for name in ("device", "dispatch_id")})
+        faults[REPEATED_ID] = numbers.duplicated().to_numpy()
+    value = values["value"].to_numpy()
+    sound, dropped = sound_rows(
+        path,
+        "counter values",
+        {
+            "not finite": ~np.isfinite(value),
+            "negative": value < 0,
+            "without a counter's name": (values["name"] == NO_TEXT).to_numpy(),
+            "that a run counts twice": values.duplicated(["row", "replay_pass", "name"]).to_numpy(),
+        },
+    )
     before = len(records)
     records["row"] = np.arange(before)
-    without_damage(path, records)
-    if len(records) < before:
+    without_damage(path, records, faults)
+    if len(records) < before or dropped:
         new_row = np.full(before, -1, np.int64)
         new_row[records["row"]] = np.arange(len(records))
         values = values.assign(row=new_row[values["row"].to_numpy()])
-        measured.values = values[values["row"] >= 0].reset_index(drop=True)
+        measured.values = values[sound & (values["row"] >= 0)].reset_index(drop=True)
     del records.columns["row"]
+    return Counter({f"counter values {reason}": number for reason, number in dropped.items()})
 
 
 def counters_and_one_run(
@@ -98,9 +82,21 @@ def counters_and_one_run(
             " program runs. Their counters are incomplete. Likely cause: the work varies between"
             " runs, for example because of autotuning or randomness."
         )
-    return _counter_table(runs, measured.values, texts), warnings + _gaps(
-        path, runs["key"], measured.values, len(texts)
-    )
+    counters = _counter_table(runs, measured.values, texts)
+    dispatch = ["device", "dispatch_id", "kernel"]
+    found = counters.groupby(dispatch, observed=True, dropna=False)["name"].nunique()
+    if not len(found):
+        warnings.append(
+            f"{path.name}: the file has no counter values. Likely cause: only times were selected,"
+            " or this ROCm version's profiler doesn't support the counters (see log.txt)."
+        )
+    elif found.min() < found.max():
+        warnings.append(
+            f"{path.name}: the dispatches have between {found.min()} and {found.max()} counters."
+            " Likely cause: --iteration-multiplexing distributed the counters over several"
+            " launches, or a run ended early."
+        )
+    return counters, warnings
 
 
 def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd.DataFrame:
@@ -110,7 +106,7 @@ def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd
     labels = list(texts)
     frame = pd.DataFrame(
         {
-            "time_ns": np.where(of_run["start_ns"] == ABSENT, 0, of_run["start_ns"]),
+            "time_ns": of_run["start_ns"],
             "device": nullable(of_run["device"], "Int32"),
             "name": categorical(values["name"].to_numpy(), labels),
             "value": values["value"].to_numpy(),
@@ -124,23 +120,3 @@ def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd
     # The rows are usually in order, and a check is faster than sorting.
     is_ordered = frame["time_ns"].is_monotonic_increasing
     return frame if is_ordered else frame.sort_values("time_ns", kind="stable", ignore_index=True)
-
-
-def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[str]:
-    if not len(values):
-        return [
-            f"{path.name}: the file has no counter values. Likely cause: only times were selected,"
-            " or this ROCm version's profiler doesn't support the counters (see log.txt)."
-        ]
-    pairs = pd.unique(
-        key.to_numpy(np.int64)[values["row"].to_numpy()] * texts + values["name"].to_numpy()
-    )
-    counters = np.bincount(pairs // texts, minlength=int(key.max()) + 1)
-    present = counters[counters > 0]
-    if counters.min() == counters.max():
-        return []
-    return [
-        f"{path.name}: the dispatches have between {present.min()} and {present.max()} counters."
-        " Likely cause: --iteration-multiplexing distributed the counters over several launches, or"
-        " a run ended early."
-    ]

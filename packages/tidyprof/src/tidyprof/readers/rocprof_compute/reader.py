@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from os import PathLike
 from pathlib import Path
 
@@ -14,40 +15,32 @@ from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, SQLITE_MAGIC, ByteStream
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_compute.counter_csv import (
     Measured,
-    counter_columns,
-    ignored_columns,
     read_counters,
-    refuse_repeated,
-    together,
 )
 from tidyprof.readers.rocprof_compute.database import read_analysis
 from tidyprof.readers.rocprof_compute.dispatches import (
     counters_and_one_run,
-    without_damaged_dispatches,
-    without_unusable_values,
+    without_damaged_rows,
 )
 from tidyprof.readers.rocprof_compute.recognition import (
     COUNTER_FILE,
-    SEPARATE_RUNS,
     counter_files,
     workload_folders,
 )
 from tidyprof.readers.rocprof_compute.workload import (
-    DISPATCH_FILE,
     KERNEL_TOP_FILE,
     PASS_FILES,
     ROOFLINE_FILE,
     SYSTEM_FILE,
     TIMES_FILE,
     common_facts,
-    planned_runs,
     read_ceilings,
     read_metric_tables,
     read_system_facts,
     small_table,
     tool_version,
 )
-from tidyprof.tables.codes import Codes
+from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import damage_warnings
 from tidyprof.tables.profiles import Part, impossible_zeros, profile_of
@@ -115,7 +108,6 @@ def read_rocprof_compute(
     - metric_tables: rows of each table from `analyze`, by table name
     - kernel_rates: FLOP rate and intensities of each kernel in a database. Values that old releases
       compute incorrectly are left out.
-    - replay_passes: number of program runs
     - replays_read: number of program runs in the files that were read
     - rows: number of rows
     - columns: number of columns
@@ -128,7 +120,7 @@ def read_rocprof_compute(
     path = Path(path)
     texts = Codes()
     if path.is_dir() or not _is_database(path):
-        part, counters, dropped = _read_folder(*_counter_files(path), texts, maximum_bytes)
+        part, counters, dropped = _read_folder(_counter_files(path), texts, maximum_bytes)
     else:
         part, counters, dropped = read_analysis(path, maximum_bytes, texts)
     device = part.records.get("device")
@@ -147,84 +139,75 @@ def _is_database(path: Path) -> bool:
     return path.suffix == ".db" or ByteStream(path).head(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
-def _counter_files(path: Path) -> tuple[list[Path], bool]:
-    """Return the counter files. Also return True if the files next to the counter files belong to
-    the same workload.
-    """
+def _counter_files(path: Path) -> list[Path]:
     if not path.is_dir():
-        return [path], path.name.startswith(COUNTER_FILE)
+        return [path]
     found = workload_folders(path)
     if len(found) == 1:
-        return counter_files(found[0]), True
+        return counter_files(found[0])
     if found:
         shown = ", ".join(repr(str(folder.relative_to(path))) for folder in found[:4])
         raise SeveralRecordingsError(
             path,
-            f"the folder has {len(found)} workload folders"
-            f" ({shown}{', ...' if len(found) > 4 else ''})",
+            f"the folder has {len(found)} workload folders ({shown})",
             "the folder contains several workloads or one folder per rank",
             "pass one of these folders",
-        )
-    separate = sorted(file.name for file in path.glob(SEPARATE_RUNS)) if path.is_dir() else []
-    if separate:
-        raise ProfileReadError(
-            path,
-            f"no {COUNTER_FILE}, but {len(separate)} files of single runs, such as {separate[0]!r}",
-            "since ROCm 7.13, profile writes one CSV file per run, and analyze joins these files",
-            "run rocprof-compute analyze -p once with this folder",
         )
     raise ProfileReadError(
         path,
         f"no {COUNTER_FILE}",
-        "profiling failed (see log.txt), or the folder contains only results from analyze",
-        "pass the folder from rocprof-compute profile, such as workloads/NAME/MI300X_A1",
+        "profiling failed (see log.txt), the folder contains only results from analyze, or analyze"
+        " didn't join the files of single runs",
+        "pass the folder from rocprof-compute profile, such as workloads/NAME/MI300X_A1, or run"
+        " rocprof-compute analyze -p once with this folder",
     )
 
 
 def _read_folder(
-    files: list[Path], has_company: bool, texts: Codes, maximum_bytes: int
-) -> tuple[Part, pd.DataFrame, dict[str, int]]:
+    files: list[Path], texts: Codes, maximum_bytes: int
+) -> tuple[Part, pd.DataFrame, Counter[str]]:
     file, folder = files[0], files[0].parent
-    measured = together([read_counters(own, texts, maximum_bytes) for own in files])
+    measured = read_counters(files, texts, maximum_bytes)
     rank = int(folder.name) if re.fullmatch(r"\d{1,6}", folder.name) else None
     part = Part(file, measured.dispatches, files=list(files), warnings=measured.warnings, rank=rank)
-    refuse_repeated(file, measured, texts)
-    if has_company:
-        _add_single_passes(folder, measured, part, texts)
-        _add_times(folder, measured, part, texts)
-    part.facts = {"layout": measured.layout, "rows": measured.rows, "columns": len(measured.names)}
-    if has_company:
+    part.facts = {"layout": measured.layout, "rows": measured.rows, "columns": measured.columns}
+    # The files next to another file may belong to another workload.
+    if len(files) > 1 or file.name.startswith((COUNTER_FILE, "results_")):
+        if measured.layout == "wide":
+            _add_single_passes(folder, measured, part, texts)
+            _add_times(folder, measured, part, texts)
         _add_company(folder, part)
-    has_times = measured.has_times
-    if has_times:
-        without_damaged_dispatches(file, measured)
-    dropped = without_unusable_values(file, measured)
+    records = measured.dispatches
+    has_times = bool((records["duration_ns"] != ABSENT).any())
+    if not has_times:
+        # The dispatches are in order.
+        records["start_ns"] = np.arange(1, len(records) + 1)
+        records["duration_ns"] = np.zeros(len(records), np.int64)
+    dropped = without_damaged_rows(file, measured)
     counters, warnings = counters_and_one_run(file, measured, texts)
     part.warnings += warnings
     if not has_times:
-        part.records.keep(np.zeros(len(part.records), bool))
+        counters["time_ns"] = 0
+        records.keep(np.zeros(len(records), bool))
         part.warnings.append(
             f"{file.name}: the file has no times, so there are no events or rates."
         )
-    replays = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
-    part.facts |= {"counters_distinct": int(counters["name"].nunique()), "replays_read": replays}
-    part.facts.setdefault("replay_passes", replays)
-    ignored = ignored_columns(measured.names) if measured.layout == "wide" else []
-    stated = {"ignored_columns": ignored, "times_rounded": measured.rounded}
-    part.facts |= {name: value for name, value in stated.items() if value}
+    part.facts["counters_distinct"] = int(counters["name"].nunique())
+    part.facts["replays_read"] = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
+    if measured.rounded:
+        part.facts["times_rounded"] = True
     return part, counters, dropped
 
 
 def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Codes) -> None:
     """Add the counters of program runs that versions up to ROCm 6.3 leave out of pmc_perf.csv."""
-    for stem in PASS_FILES if measured.layout == "wide" else ():
+    for stem in PASS_FILES:
         file = folder / f"{stem}.csv"
         if not file.is_file():
             continue
-        more, labels = read_counters(file, texts), [*texts]
-        present = {labels[code] for code in measured.values["name"].unique()}
+        more = read_counters([file], texts)
         # A counter that every run has belongs to the run of the new counters, so keep it, too.
-        if {column.counter for column in counter_columns(more.names)} <= present:
+        if more.values["name"].isin(measured.values["name"]).all():
             continue
         rows = _rows_in(measured.dispatches, more.dispatches)
         if rows is None:
@@ -255,9 +238,9 @@ def _add_times(folder: Path, measured: Measured, part: Part, texts: Codes) -> No
     dispatches differently.
     """
     file = folder / TIMES_FILE
-    if measured.layout != "wide" or not file.is_file():
+    if not file.is_file():
         return
-    timed = read_counters(file, texts).dispatches
+    timed = read_counters([file], texts).dispatches
     counted = measured.dispatches
     part.warnings += _contradictions(file, timed, counted, texts)
     rows = _rows_in(timed, counted)
@@ -312,20 +295,8 @@ def _add_company(folder: Path, part: Part) -> None:
     if (folder / ROOFLINE_FILE).is_file():
         facts["roofline"] = read_ceilings(folder / ROOFLINE_FILE)
         read.append(folder / ROOFLINE_FILE)
-    if (folder / DISPATCH_FILE).is_file():
-        listed = len(small_table(folder / DISPATCH_FILE))
-        read.append(folder / DISPATCH_FILE)
-        if listed != facts["rows"] and facts["layout"] == "wide":
-            part.warnings.append(
-                f"{DISPATCH_FILE} lists {listed} dispatches, but {COUNTER_FILE} has"
-                f" {facts['rows']}."
-            )
     tables = read_metric_tables(folder)
     if (folder / KERNEL_TOP_FILE).is_file():
         tables[KERNEL_TOP_FILE.removesuffix(".csv")] = small_table(folder / KERNEL_TOP_FILE)
-    found = {
-        "metric_tables": tables,
-        "tool_version": tool_version(folder),
-        "replay_passes": planned_runs(folder),
-    }
+    found = {"metric_tables": tables, "tool_version": tool_version(folder)}
     facts |= {name: value for name, value in found.items() if value}

@@ -8,7 +8,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from tidyprof.io.text_cells import ABSENT_TEXTS
 SYSTEM_FILE = "sysinfo.csv"
 ROOFLINE_FILE = "roofline.csv"
 TIMES_FILE = "timestamps.csv"
-DISPATCH_FILE = "pmc_dispatch_info.csv"
 KERNEL_TOP_FILE = "pmc_kernel_top.csv"
 PASS_FILES = (
     "SQ_IFETCH_LEVEL",
@@ -71,18 +70,13 @@ def small_table(path: Path) -> list[dict[str, Any]]:
     if not text.endswith("\n"):
         raise _damaged(path, "the last line has no newline")
     try:
-        header, *rows = [
-            row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row
-        ]
-    except (csv.Error, ValueError) as error:
+        rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
         raise _damaged(path, f"the file isn't valid CSV ({error})") from None
-    wrong = next((number for number, row in enumerate(rows, 2) if len(row) != len(header)), None)
-    if wrong is not None:
-        raise _damaged(
-            path, f"{len(rows[wrong - 2])} cells in row {wrong}, but {len(header)} in the header"
-        )
+    if any(None in row or None in row.values() for row in rows):
+        raise _damaged(path, "a row isn't as long as the header")
     return [
-        {name: typed(cell) for name, cell in zip(header, row, strict=True) if _is_stated(cell)}
+        {name: typed(cell) for name, cell in row.items() if cell.strip() not in ABSENT_TEXTS}
         for row in rows
     ]
 
@@ -91,19 +85,14 @@ def _damaged(path: Path, finding: str) -> ProfileReadError:
     return ProfileReadError(path, finding, *DAMAGED)
 
 
-def _is_stated(cell: str) -> bool:
-    return cell.strip() not in ABSENT_TEXTS
-
-
 def typed(cell: str) -> int | float | str:
     """Convert a cell to an integer or a finite number. If the cell contains other text, return the
     text without the line breaks that rocprof-compute inserts for layout.
     """
-    text = cell.strip()
-    if _WHOLE.fullmatch(text):
-        return int(text)
+    if _WHOLE.fullmatch(cell.strip()):
+        return int(cell)
     try:
-        number = float(text)
+        number = float(cell)
     except ValueError:
         return cell.replace("\n", "")
     return number if math.isfinite(number) else cell
@@ -195,15 +184,3 @@ def tool_version(folder: Path) -> str | None:
     with log.open("rb") as file:
         match = _VERSION.search(file.read(2**20))
     return match[1].decode() if match else None
-
-
-def planned_runs(folder: Path) -> int | None:
-    """Return the planned number of program runs: the number of `pmc:` lines in perfmon/."""
-    requests: Iterable[Path] = sorted((folder / "perfmon").glob("*.txt"))
-    lines = sum(_request_lines(file) for file in requests)
-    return lines or None
-
-
-def _request_lines(file: Path) -> int:
-    with file.open("rb") as opened:
-        return sum(line.lstrip().startswith(b"pmc:") for line in opened.read(2**20).splitlines())

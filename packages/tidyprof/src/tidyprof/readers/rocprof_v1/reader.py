@@ -13,11 +13,10 @@ import numpy as np
 from tidyprof.errors import SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
+from tidyprof.readers.columns import column_table, read_rows
 from tidyprof.readers.rocprof_v1.recognition import OF_ROCPROFV2, find_runs
 from tidyprof.readers.rocprofv3.collected import BARRIER, Collected, combined
-from tidyprof.readers.rocprofv3.columns import column_table
 from tidyprof.readers.rocprofv3.recognition import OutputFile
-from tidyprof.readers.rocprofv3.rows import read_rows
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 
@@ -38,8 +37,7 @@ def read_rocprof_v1(
     """Read tables from rocprof 1 (`results.csv`, `results.*stats.csv`) and rocprofv2
     (`results_*.csv`). The database and the JSON file from rocprof 1 aren't supported.
 
-    - path: path to a file, to the tool's output folder, or to a folder plus the common prefix of
-      the file names.
+    - path: path to a file or to the tool's output folder.
     - origin: see `tidyprof.read`.
     - maximum_bytes: see `tidyprof.read`.
 
@@ -81,7 +79,7 @@ def _read_run(files: list[OutputFile], texts: Codes, maximum_bytes: int) -> Coll
 
 def _read_kernels(own: Collected, file: OutputFile, texts: Codes, maximum_bytes: int) -> None:
     """Add the kernels and counters from a table."""
-    rows = read_rows(file, _TABLE, texts, maximum_bytes)
+    rows = read_rows(file.path, file.header, _TABLE, texts, maximum_bytes)
     has_times = {"start", "end"} <= rows.columns.keys()
     if not has_times and not rows.counters:
         raise ProfileReadError(

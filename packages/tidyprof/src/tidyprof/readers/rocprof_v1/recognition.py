@@ -6,11 +6,10 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from tidyprof.errors import FOREIGN, NothingRecordedError, ProfileReadError
+from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
-from tidyprof.io.sqlite import open_database, quoted
-from tidyprof.readers.rocprofv3.columns import column_table, header_of
-from tidyprof.readers.rocprofv3.recognition import HEAD_BYTES, OutputFile, foreign
+from tidyprof.readers.columns import HEAD_BYTES, column_table, foreign, header_of
+from tidyprof.readers.rocprofv3.recognition import OutputFile
 
 STATISTICS_SUBJECTS = {
     "stats": "kernel",
@@ -70,24 +69,17 @@ def recognizes(path: Path, head: bytes) -> bool:
     return any(recognizes(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
-def _candidates(folder: Path, start: str = "") -> list[Path]:
-    named = (file for file in sorted(folder.iterdir()) if file.name.startswith(start))
-    return [file for file in named if _NAME.search(file.name) and file.is_file()]
+def _candidates(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.iterdir()) if _NAME.search(file.name) and file.is_file()]
 
 
 def find_runs(path: Path) -> tuple[list[list[OutputFile]], dict[Path, str]]:
     """Return the files at a path, grouped by run. Also return the unsupported files next to them,
     and explain why they are unsupported.
 
-    - path: path to a file, to a folder, or to a folder plus the common prefix of the file names.
-
     Raises ProfileReadError if there is no file.
     """
-    candidates = [path]
-    if path.is_dir():
-        candidates = _candidates(path)
-    elif not path.exists() and path.parent.is_dir():
-        candidates = _candidates(path.parent, f"{path.name}.") or candidates
+    candidates = _candidates(path) if path.is_dir() else [path]
     runs: dict[Path, list[OutputFile]] = {}
     others: dict[Path, str] = {}
     for file in candidates:
@@ -101,50 +93,12 @@ def find_runs(path: Path) -> tuple[list[list[OutputFile]], dict[Path, str]]:
             raise foreign(file, head, "rocprof 1", "pass results.csv or a *.stats.csv file")
         elif ".csv" in file.name.lower():
             others[file] = FOREIGN
-    traces = [file for file, reason in others.items() if reason == NOT_READ]
-    if not runs and traces:
-        raise _not_read(traces[0])
     if not runs:
         raise ProfileReadError(
             path,
-            f"none of the {len(candidates)} files in the folder contains results from rocprof",
-            "this is the wrong folder, or the run ended before rocprof wrote its results",
-            "pass the folder with results.csv or results.stats.csv",
+            NOT_READ if others else "there are no results from rocprof",
+            "the tables are in other files, or the run ended before rocprof wrote its results",
+            "pass the folder with results.csv or results.stats.csv, or record again with rocprofv3"
+            " --runtime-trace",
         )
     return list(runs.values()), others
-
-
-def _not_read(trace: Path) -> ProfileReadError:
-    """Return the error for a trace. If there are tables next to the trace, the error names one of
-    them, preferably a kernel table.
-    """
-    again = "record again with rocprofv3 --runtime-trace"
-    if _is_empty(trace):
-        cause = "the program launched no kernels, or it ended before rocprof wrote its results"
-        return NothingRecordedError(trace, "rocprof 1 recorded no kernel", cause, again)
-    start = _NAME.sub("", trace.name)
-    tables = [
-        file
-        for file in _candidates(trace.parent)
-        if output_file(file, head_or_nothing(file, HEAD_BYTES))
-    ]
-    tables.sort(key=lambda file: (not file.name.startswith(start), len(file.name)))
-    if not tables:
-        cause = "the tables weren't copied, or --stats was not set"
-        return ProfileReadError(trace, NOT_READ, cause, again)
-    return ProfileReadError(
-        trace,
-        NOT_READ,
-        "the tables are next to the trace",
-        f"pass the table {tables[0].name} or its folder; to get single calls, {again}",
-    )
-
-
-def _is_empty(trace: Path) -> bool:
-    head = head_or_nothing(trace, HEAD_BYTES)
-    if not head.startswith(SQLITE_MAGIC):
-        return b'"BeginNs"' not in head
-    with open_database(trace) as database:
-        return not any(
-            database.rows(f"SELECT 1 FROM {quoted(table)} LIMIT 1") for table in database.tables
-        )

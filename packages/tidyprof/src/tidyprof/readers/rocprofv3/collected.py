@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.readers.rocprofv3.columns import ColumnTable
+from tidyprof.readers.columns import ColumnTable, Rows
 from tidyprof.readers.rocprofv3.recognition import OutputFile
-from tidyprof.readers.rocprofv3.rows import Rows, counters_of, records_of
-from tidyprof.readers.rocprofv3.statistics import STATISTICS_COLUMNS, read_statistics
+from tidyprof.readers.rocprofv3.rows import counters_of, records_of
+from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, by_code
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import cut_hip_overlaps, left_out
@@ -77,9 +77,9 @@ class Collected(Part):
     def add_statistics(self, file: OutputFile, table: ColumnTable, maximum_bytes: int) -> None:
         """Add a table of statistics. Raises ProfileReadError if the file is damaged."""
         statistics, warnings = read_statistics(file.path, file.header, table, maximum_bytes)
-        statistics = statistics.assign(rank=self.rank).astype(STATISTICS_COLUMNS)
-        self.stats.setdefault(file.subject, []).append(statistics)
         self.warnings += warnings
+        statistics["rank"] = pd.array([self.rank] * len(statistics), "Int32")
+        self.stats.setdefault(file.subject, []).append(statistics)
 
     def warn_without_kernels(
         self, name: str, no_kernels: str, others: Iterable[Collected] = ()

@@ -6,14 +6,15 @@ from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+
 from tidyprof.errors import SAME, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
+from tidyprof.readers.columns import Rows, column_table, read_rows
 from tidyprof.readers.rocprofv3.collected import Collected, combined
-from tidyprof.readers.rocprofv3.columns import column_table
 from tidyprof.readers.rocprofv3.json_results import read_results
 from tidyprof.readers.rocprofv3.recognition import OutputFile, find_processes, stated_process
-from tidyprof.readers.rocprofv3.rows import read_rows
 from tidyprof.readers.rocprofv3.statistics import read_agents
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
@@ -44,10 +45,9 @@ def read_rocprofv3(
     """Read CSV and JSON output from rocprofv3 (ROCm 6.2 to 7.x). CSV files that rocpd converted
     from a database are also supported.
 
-    - path: path to a file, to a folder (`--output-directory`) with subfolders, or to a folder plus
-      the common prefix of one process's file names. For example, the prefix `out/908` matches
-      `out/908_kernel_trace.csv`. If a process has JSON results, its CSV traces are ignored because
-      they contain the same events.
+    - path: path to a file, or to a folder (`--output-directory`) with subfolders. If a process has
+      JSON results, its CSV traces are ignored because they contain the same events. Counters and
+      samples are read only from CSV files.
     - only: files to read from a folder. If empty, all files are read.
     - rank: see `tidyprof.read`.
     - origin: see `tidyprof.read`.
@@ -127,9 +127,8 @@ def _read_process(
     """Read the files of a process. JSON results can contain several processes."""
     collected = [own]
     if any(file.contents == "json" for file in files):
-        # JSON results contain everything in the CSV tables, which would count twice.
-        tables = ("trace", "samples", "counters")
-        own.ignored = {file.path: SAME for file in files if file.contents in tables}
+        # JSON results contain all events in the CSV files, which would count twice.
+        own.ignored = {file.path: SAME for file in files if file.contents == "trace"}
 
     def add(file: OutputFile) -> None:
         if file.contents == "json":
@@ -137,19 +136,21 @@ def _read_process(
             if not any(one.has_records for one in found):
                 raise NothingRecordedError(file.path, *_NOTHING)
             collected.extend(found)
-        elif file.contents == "statistics":
+            return
+        if file.contents == "statistics":
             own.add_statistics(file, _TABLE, maximum_bytes)
-        elif file.contents == "counters":
-            rows = read_rows(file, _TABLE, texts, maximum_bytes)
+            return
+        rows = read_rows(file.path, file.header, _TABLE, texts, maximum_bytes)
+        _refuse_several_databases(file.path, rows)
+        if file.contents == "counters":
             own.add_counters(rows, file.path, texts)
-        else:
-            rows = read_rows(file, _TABLE, texts, maximum_bytes)
-            if file.contents == "samples":
-                start = rows.columns["start"]
-                method = "STOCHASTIC" if "stall_reason" in rows.columns else "HOST_TRAP"
-                rows.columns["category"] = texts.of([f"PC_SAMPLING_{method}"] * len(start))
-                rows.columns["end"] = start.copy()
-            own.add_events(rows, file.path, _TABLE, texts)
+            return
+        if file.contents == "samples":
+            start = rows.columns["start"]
+            method = "STOCHASTIC" if "stall_reason" in rows.columns else "HOST_TRAP"
+            rows.columns["category"] = texts.of([f"PC_SAMPLING_{method}"] * len(start))
+            rows.columns["end"] = start.copy()
+        own.add_events(rows, file.path, _TABLE, texts)
 
     for file in files:
         if file.contents == "agents":
@@ -162,6 +163,18 @@ def _read_process(
     for one in collected:
         one.settle_process()
     return collected
+
+
+def _refuse_several_databases(path: Path, rows: Rows) -> None:
+    databases = len(np.unique(rows.columns.pop("guid", np.zeros(1))))
+    if databases > 1:
+        # Correlation IDs are unique only within a database.
+        raise ProfileReadError(
+            path,
+            f"the rows are from {databases} databases (column Guid)",
+            "rocpd converted the databases of several processes together",
+            "read the databases themselves, or convert each database separately",
+        )
 
 
 _TABLE = column_table("rocprofv3")

@@ -8,13 +8,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import EMPTY, FOREIGN, MISSING, ProfileReadError
+from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.io.guard import no_files
-from tidyprof.readers.rocprofv3.columns import column_table, header_of
-
-HEAD_BYTES = 2**16
-"""Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
+from tidyprof.readers.columns import HEAD_BYTES, column_table, foreign, header_of
 
 DEEPEST = 3
 """Number of folder levels to search, because rocprofv3 creates folders such as `pass_1/HOST/`."""
@@ -70,18 +67,14 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if `path` is a rocprofv3 file that starts with `head`, a folder that contains
-    such a file, or a prefix of such a file's name.
+    """Return True if `path` is a rocprofv3 file that starts with `head`, or a folder that contains
+    such a file.
     """
-    if path.exists() and not path.is_dir():
+    if not path.is_dir():
         return output_file(path, head) is not None
     if (path / _OTHER_TOOLS_MARK).exists():
         return False
-    return any(_recognized(file) for file in _candidates(path))
-
-
-def _recognized(path: Path) -> OutputFile | None:
-    return output_file(path, head_or_nothing(path, HEAD_BYTES))
+    return any(output_file(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
 def find_processes(
@@ -90,8 +83,7 @@ def find_processes(
     """Return the files at a path, grouped by the common prefix of a process's files. Also return
     the unsupported files in the folder, and explain why they are unsupported.
 
-    - path: path to a file, to a folder, or to a folder plus the common prefix of the file names.
-      For example, the prefix `out/908` matches `out/908_kernel_trace.csv`.
+    - path: path to a file or to a folder.
     - only: files in the folder to check. If empty, all files are checked.
 
     Raises ProfileReadError if there is no file.
@@ -110,7 +102,13 @@ def find_processes(
         else:
             others[file] = FOREIGN
     if not processes:
-        raise _nothing(path, candidates)
+        raise ProfileReadError(
+            path,
+            f"none of the {len(candidates)} CSV or JSON files is from rocprofv3",
+            "the path is wrong, ROCm 7 wrote a database (*_results.db, its default), or the run"
+            " ended before rocprofv3 wrote its results",
+            "check the path, and record with --output-format csv, or read the database",
+        )
     if path.is_dir() and not only:
         folders = (file.path.parent for files in processes.values() for file in files)
         others |= no_files(dict.fromkeys([path, *folders]))
@@ -129,57 +127,13 @@ def stated_process(prefix: Path, root: Path) -> int | None:
 
 
 def _candidates(path: Path) -> Iterator[Path]:
-    """Yield the CSV and JSON files of a path in order.
-
-    - If the path is a folder, the files are in the folder and up to DEEPEST levels below it. Links
-      to folders and hidden folders are skipped.
-    - If the path doesn't exist, the names of the files start with its name. If some files have
-      exactly this prefix, only these files count.
+    """Yield the path of a file. For a folder, yield the CSV and JSON files in it and up to DEEPEST
+    levels below it, in order. Links to folders and hidden folders are skipped.
     """
-    if path.is_dir():
-        for place, folders, names in os.walk(path):
-            is_deepest = len(Path(place).relative_to(path).parts) >= DEEPEST
-            folders[:] = [] if is_deepest else sorted(name for name in folders if name[0] != ".")
-            files = (Path(place) / name for name in sorted(names) if _DATA_NAME.search(name))
-            yield from (file for file in files if file.is_file())
-    elif path.exists():
+    if not path.is_dir():
         yield path
-    elif path.name and path.parent.is_dir():
-        files = [
-            file
-            for file in sorted(path.parent.iterdir())
-            if file.name.startswith(path.name) and _DATA_NAME.search(file.name) and file.is_file()
-        ]
-        own = [file for file in files if (known := _recognized(file)) and known.prefix == path]
-        yield from own or files
-
-
-def foreign(path: Path, head: bytes, tool: str, next_step: str) -> ProfileReadError:
-    """Return the error for a file that starts with `head` and isn't from the tool."""
-    if not head.strip():
-        return ProfileReadError(path, *EMPTY)
-    header = header_of(head)
-    shown = ", ".join(header)[:80]
-    found = f"its columns are {shown!r}" if len(header) > 1 else f"it starts with {head[:24]!r}"
-    cause = "another tool wrote the file, or its beginning is damaged"
-    return ProfileReadError(path, f"the file isn't {tool} output ({found})", cause, next_step)
-
-
-def _nothing(path: Path, candidates: list[Path]) -> ProfileReadError:
-    if not path.parent.is_dir():
-        return ProfileReadError(path, *MISSING)
-    found = "there is no CSV or JSON file"
-    if not path.exists():
-        found = "the path doesn't exist, and no CSV or JSON file name starts with this text"
-    if candidates:
-        found = (
-            f"none of the {len(candidates)} CSV or JSON files is from rocprofv3"
-            f" (the first is {candidates[0].name!r})"
-        )
-    return ProfileReadError(
-        path,
-        found,
-        "the path is wrong, ROCm 7 wrote a database (*_results.db, its default), or the run ended"
-        " before rocprofv3 wrote its results",
-        "check the path, and record with --output-format csv, or read the database",
-    )
+    for place, folders, names in os.walk(path):
+        is_deepest = len(Path(place).relative_to(path).parts) >= DEEPEST
+        folders[:] = [] if is_deepest else sorted(name for name in folders if name[0] != ".")
+        files = (Path(place) / name for name in sorted(names) if _DATA_NAME.search(name))
+        yield from (file for file in files if file.is_file())

@@ -8,26 +8,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from tidyprof.errors import DAMAGED, NO_ROWS, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.csv_files import open_end
-from tidyprof.readers.rocprofv3.columns import ColumnTable
+from tidyprof.readers.columns import ColumnTable
 
-_AGENT = {
-    "node_id": int,
-    "logical_node_id": int,
-    "cu_count": int,
-    "num_xcc": int,
-    "lds_size_in_kb": int,
-    "max_engine_clk_fcompute": int,
-    "name": str,
-    "product_name": str,
-    "model_name": str,
-}
-"""Columns of agent_info.csv that are kept."""
+AGENT_FACTS: list[Any] = [
+    *((name, int | None, None) for name in ("node_id", "logical_node_id", "cu_count", "num_xcc")),
+    *((name, int | None, None) for name in ("lds_size_in_kb", "max_engine_clk_fcompute")),
+    *((name, str, "") for name in ("name", "product_name", "model_name")),
+]
+"""Facts about a CPU or GPU that are kept, with their type and the value if they are missing."""
+
+_Agent: Any = msgspec.defstruct("_Agent", [("agent_type", str), *AGENT_FACTS])
+
+
+def stated_facts(kind: str | None, agent: Any) -> dict[str, Any]:
+    """Return the `type` of an agent (CPU or GPU) and its known AGENT_FACTS."""
+    facts = {name: getattr(agent, name) for name, *_ in AGENT_FACTS}
+    return {name: fact for name, fact in ({"type": kind} | facts).items() if fact not in (None, "")}
 
 
 def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
@@ -37,16 +40,18 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     Raises ProfileReadError if a row doesn't describe an agent.
     """
     header, *rows = _rows(path, read_bytes(path, maximum_bytes, in_lines))
-    agents = []
+    names = [name.lower() for name in header]
+    cells = [dict(zip(names, row, strict=False)) for row in rows]
     try:
-        for row in rows:
-            cells = {name.lower(): cell for name, cell in zip(header, row, strict=False) if cell}
-            stated = {name: kind(cells[name]) for name, kind in _AGENT.items() if name in cells}
-            agents.append({"type": cells["agent_type"]} | stated)
-    except (KeyError, ValueError) as error:
-        finding = f"row {len(agents) + 1} doesn't describe a CPU or GPU ({error})"
-        raise ProfileReadError(path, finding, *DAMAGED) from None
-    return agents
+        agents = [
+            msgspec.convert(
+                {name: cell for name, cell in one.items() if cell}, _Agent, strict=False
+            )
+            for one in cells
+        ]
+    except msgspec.ValidationError as error:
+        raise ProfileReadError(path, f"a row isn't a CPU or GPU ({error})", *DAMAGED) from None
+    return [stated_facts(agent.agent_type, agent) for agent in agents]
 
 
 STATISTICS_COLUMNS = {
@@ -81,22 +86,27 @@ def read_statistics(
 
     Raises ProfileReadError if a cell has the wrong type or if the numbers are inconsistent.
     """
-    text = read_bytes(path, maximum_bytes, in_lines)
-    known = [columns.columns.get(column.lower(), ("", "text")) for column in header[1:]]
-    found = []
-    try:
-        for row in _rows(path, text)[1:]:
-            cells = zip(known, row[-len(known) :], strict=True)
-            figures = {name: _number(kind, cell) for (name, kind), cell in cells if name}
-            found.append({"name": ",".join(row[: -len(known)])} | figures)
-    except ValueError as error:
-        finding = f"row {len(found) + 1} isn't a row of statistics ({error})"
-        raise ProfileReadError(path, finding, *DAMAGED) from None
-    if not found:
+    text, numbers = read_bytes(path, maximum_bytes, in_lines), len(header) - 1
+    rows = [[",".join(row[:-numbers]), *row[-numbers:]] for row in _rows(path, text)[1:]]
+    if not rows:
         raise NothingRecordedError(path, *NO_ROWS)
-    table = pd.DataFrame(found)
-    _refuse_contradictions(path, table)
-    return table.reindex(columns=list(STATISTICS_COLUMNS)), open_end(path, text)
+    entries = (columns.columns.get(column.lower(), column) for column in header)
+    try:
+        table = pd.DataFrame(rows, columns=[entry.split()[0] for entry in entries])
+        table = table.reindex(columns=list(STATISTICS_COLUMNS)).astype(STATISTICS_COLUMNS)
+    except ValueError as error:
+        finding = f"a row doesn't have the numbers of a statistic ({error})"
+        raise ProfileReadError(path, finding, *DAMAGED) from None
+    # Missing values pass each check.
+    calls, total, mean = (table[name].to_numpy(float) for name in ("calls", "total_ns", "mean_ns"))
+    wrong = (calls < 1) | (total < 0)
+    wrong |= np.abs(total / np.maximum(calls, 1) - mean) > _ROUNDING_NS + 1e-3 * mean
+    wrong |= table["min_ns"].to_numpy(float, na_value=np.nan) > mean + _ROUNDING_NS
+    wrong |= table["max_ns"].to_numpy(float, na_value=np.nan) < mean - _ROUNDING_NS
+    if wrong.any():
+        finding = f"{wrong.sum()} of {len(table)} rows have contradictory numbers"
+        raise ProfileReadError(path, finding, *DAMAGED)
+    return table, open_end(path, text)
 
 
 def _rows(path: Path, text: bytes) -> list[list[str]]:
@@ -105,33 +115,3 @@ def _rows(path: Path, text: bytes) -> list[list[str]]:
         return [row for row in csv.reader(lines, strict=True) if row]
     except csv.Error as error:
         raise ProfileReadError(path, f"invalid CSV ({error})", *DAMAGED) from None
-
-
-def _number(kind: str, text: str) -> float:
-    """Return the number in a cell. If nothing took time, the tool writes `-nan` to the column
-    `percent`.
-    """
-    if kind == "value":
-        return float(text or "nan")
-    if not -(2**63) <= (number := int(text)) < 2**63:
-        raise ValueError(f"the number {text[:20]!r}... doesn't fit into 64 bits")
-    return number
-
-
-def _refuse_contradictions(path: Path, table: pd.DataFrame) -> None:
-    total, mean = table["total_ns"].to_numpy(float), table["mean_ns"].to_numpy(float)
-    calls = table["calls"].to_numpy()
-    # Comparisons with NaN are False.
-    right = (calls >= 1) & (total >= 0)
-    right &= np.abs(total / np.maximum(calls, 1) - mean) <= _ROUNDING_NS + 1e-3 * mean
-    right &= table["percent"].between(0, 100.01) | (table["percent"].isna() & (total == 0))
-    if "min_ns" in table:
-        right &= table["min_ns"].between(0, mean + _ROUNDING_NS)
-        right &= (table["max_ns"] >= mean - _ROUNDING_NS) & (table["std_ns"] >= 0)
-    wrong = np.flatnonzero(~right)
-    if len(wrong):
-        finding = (
-            f"{len(wrong)} of {len(right)} rows have contradictory numbers"
-            f" (the first is {table['name'][wrong[0]][:40]!r})"
-        )
-        raise ProfileReadError(path, finding, *DAMAGED)

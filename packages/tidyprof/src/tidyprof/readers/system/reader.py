@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -22,12 +22,12 @@ from tidyprof.io.byte_stream import (
     read_bytes,
 )
 from tidyprof.io.guard import guarded
-from tidyprof.readers.system.columns import add_omnistat, add_rows
+from tidyprof.readers.system.columns import add_rows
 from tidyprof.readers.system.names import QUANTITIES
 from tidyprof.readers.system.readings import Readings, combined
 from tidyprof.readers.system.readings import time_zone as zone_of
 from tidyprof.readers.system.recognition import candidates, csv_header, is_json, is_log
-from tidyprof.readers.system.tables import csv_table, json_table
+from tidyprof.readers.system.tables import csv_tables, json_table
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 from tidyprof.tables.damage import damage_warnings
 
@@ -54,7 +54,7 @@ def read_system(
 
     - CSV or JSON from `amd-smi monitor` or `amd-smi metric`, either a single sample or in watch
       mode
-    - CSV or JSON from `rocm-smi`
+    - CSV from `rocm-smi`
     - CSV from `omnistat-query --export`
     - CSV from a script, with columns for the time, the device and each quantity
 
@@ -128,14 +128,13 @@ def _read_file(path: Path, zone: tzinfo | None, maximum_bytes: int) -> Readings:
     readings = Readings(path)
     head = head_or_nothing(path, HEAD_BYTES)
     if is_json(head):
-        table = json_table(readings, read_bytes(path, maximum_bytes, in_texts))
-        add_rows(readings, table, zone)
+        add_rows(readings, json_table(readings, read_bytes(path, maximum_bytes, in_texts)), zone)
         return readings
-    lines = partial(in_lines, columns=len(csv_header(head)) or 2)
-    labels, table = csv_table(readings, read_bytes(path, maximum_bytes, lines))
-    if labels:
-        add_omnistat(readings, table, labels, zone)
-    else:
+    header = csv_header(head)
+    text = read_bytes(path, maximum_bytes, partial(in_lines, columns=len(header) or 2))
+    # omnistat converts Unix times to dates without a zone (omnistat/query.py), so they are UTC.
+    zone = zone or (UTC if header[:1] == ["metric"] else None)
+    for table in csv_tables(readings, text):
         add_rows(readings, table, zone)
     return readings
 

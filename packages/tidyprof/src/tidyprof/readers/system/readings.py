@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
@@ -16,13 +16,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import DAMAGED, ProfileReadError
-from tidyprof.io.text_cells import ABSENT_TEXTS, LARGEST_WHOLE
+from tidyprof.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import QUANTITIES, Meaning
 from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import REPEATED, refuse_damage
 
-FIRST_SECOND, LAST_SECOND = 10**9, 4 * 10**9
+FIRST_NS, LAST_NS = 10**18, 4 * 10**18
 """Range of Unix times in logs, from September 2001 to the year 2096."""
 
 _NUMBER = re.compile(r"\d{1,20}(\.\d{1,12})?", re.ASCII)
@@ -33,80 +33,54 @@ def time_zone(name: str | None, path: Path) -> tzinfo | None:
     """Return the time zone with this name, such as `UTC` or `Europe/Berlin`. Raises
     ProfileReadError if the time zone is unknown.
     """
-    if name is None:
-        return None
     try:
-        return UTC if name.upper() in ("UTC", "Z") else ZoneInfo(name)
+        return None if name is None else ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ProfileReadError(
             path,
-            f"the time zone {name[:40]!r} is unknown",
+            f"the time zone {name!r} is unknown",
             "the name is misspelled",
             "pass a name such as 'Europe/Berlin'",
         ) from None
 
 
-class Times:
-    """Conversion of time strings to nanoseconds since 1970. All times in a file have the same unit.
-
-    - unit: unit of the numbers, such as `seconds`, or `dates`
-    - zone: time zone that was assumed for dates without a time zone, or None if all dates have one
-    - nanoseconds: the time of each string
+def nanoseconds(
+    texts: Sequence[str], path: Path, zone: tzinfo | None
+) -> tuple[dict[str, int], str, str]:
+    """Return the nanoseconds since 1970 for each string. Also return the unit of all times, which
+    is `dates` or a unit such as `seconds`, and the time zone that was assumed for dates without
+    one, or "".
     """
-
-    def __init__(
-        self, texts: Sequence[str], path: Path, zone: tzinfo | None, *, already_ns: bool = False
-    ) -> None:
-        self.zone: str | None = None
-        self._path = path
-        self._zone = zone or UTC
-        numbers = {text: Decimal(text.strip()) for text in texts if _NUMBER.fullmatch(text.strip())}
-        # If most times are numbers, any other string is damage instead of a date.
-        self.unit = "nanoseconds"
-        if not already_ns:
-            is_date = not numbers or 2 * len(numbers) < len(texts)
-            self.unit = "dates" if is_date else self._unit_of(numbers.values())
-        self.nanoseconds = {text: self._parsed(text, numbers.get(text)) for text in texts}
-
-    def _unit_of(self, numbers: Collection[Decimal]) -> str:
+    if all(_NUMBER.fullmatch(text.strip()) for text in texts):
+        numbers = {text: Decimal(text.strip()) for text in texts}
         for unit, size in _UNITS_NS.items():
-            low, high = (second * 10**9 // size for second in (FIRST_SECOND, LAST_SECOND))
-            if all(low <= number < high for number in numbers):
-                return unit
+            times = {text: int(number * size) for text, number in numbers.items()}
+            if all(FIRST_NS <= time < LAST_NS for time in times.values()):
+                return times, unit, ""
         raise ProfileReadError(
-            self._path,
-            f"the times from {min(numbers)} to {max(numbers)} aren't Unix times",
+            path,
+            f"the times from {min(numbers.values())} to {max(numbers.values())} aren't Unix times",
             "the times count from the start of the run, or they have different units",
             "write Unix times to the log",
         )
-
-    def _parsed(self, text: str, number: Decimal | None) -> int:
-        found = -1
-        if self.unit == "dates":
-            found = self._date(text.strip())
-        elif number is not None:
-            found = int(number * _UNITS_NS[self.unit])
-        if not 0 <= found < LARGEST_WHOLE:
-            raise ProfileReadError(self._path, f"{text[:40]!r} isn't a time", *DAMAGED)
-        return found
-
-    def _date(self, text: str) -> int:
+    found, assumed = {}, ""
+    for text in texts:
         try:
-            date = pd.Timestamp(datetime.fromisoformat(text)).as_unit("ns")
+            date = pd.Timestamp(datetime.fromisoformat(text.strip())).as_unit("ns")
+            if date.tzinfo is None:
+                assumed = str(zone or UTC)
+                date = date.tz_localize(zone or UTC)
         except (ValueError, OverflowError):
-            return -1
-        if date.tzinfo is None:
-            self.zone = str(self._zone)
-            try:
-                date = date.tz_localize(self._zone)
-            except ValueError:
-                raise ProfileReadError(
-                    self._path,
-                    f"the time {text[:40]!r} is ambiguous in the zone {self._zone}",
-                    "clocks were changed for daylight saving time during that hour",
-                    "pass time_zone with a fixed offset, such as 'Etc/GMT-1'",
-                ) from None
-        return int(date.value)
+            raise ProfileReadError(
+                path,
+                f"{text[:40]!r} isn't a time"
+                + (f", or it occurs twice in the zone {zone}" if zone else ""),
+                "the file is damaged, or clocks were changed for daylight saving time",
+                "compare the file with the original, or pass time_zone with a fixed offset, such"
+                " as 'Etc/GMT-1'",
+            ) from None
+        found[text] = int(date.value)
+    return found, "dates", assumed
 
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}

@@ -16,7 +16,6 @@ _AMD_SENSORS = re.compile(
     rb'|clock)"\s*:',
     re.IGNORECASE,
 )
-_ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
 
 
 def recognizes(path: Path, head: bytes) -> bool:
@@ -32,9 +31,7 @@ def is_log(head: bytes) -> bool:
     """Return True if text that starts with `head` is a system monitor log."""
     if is_json(head):
         start = head[:65_536]
-        return bool(
-            (_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head)
-        )
+        return bool(_AMD_SMI.search(start) and _AMD_SENSORS.search(start))
     return bool(csv_header(head))
 
 
