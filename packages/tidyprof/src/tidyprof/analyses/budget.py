@@ -11,13 +11,12 @@ import pandas as pd
 from tidyprof.analyses.common import (
     by_device,
     equal,
-    events_of_process,
     launches_of,
     names_matching,
     occupied,
-    owner_of,
-    owners_of,
+    of_rank,
     plain_host_events,
+    ranks_of,
     result,
     start_and_end,
 )
@@ -55,19 +54,17 @@ def blocking_calls(profile: Profile) -> pd.DataFrame:
     queued for it. During the rest of the time, the device was busy.
 
     The table covers the whole profile, including the time outside of steps. If calls on several
-    threads overlap, each call counts in full. Raises ValueError under the same conditions as
-    `steps`.
+    threads overlap, each call counts in full.
     """
-    marked = steps(profile)
     calls = waiting_calls(profile)
     rows = []
     for place, events in by_device(profile):
-        owner = owner_of(place, events, marked)
-        # Cover the time from the owner's first to its last event because a call before the first
+        rank = place["rank"]
+        # Cover the time from the rank's first to its last event because a call before the first
         # kernel also blocks.
-        begin, finish = start_and_end(events_of_process(profile.events, owner))
+        begin, finish = start_and_end(of_rank(profile.events, rank))
         dry = idleness(int(begin.min()), int(finish.max()), events).dry
-        called = events_of_process(calls, owner)
+        called = of_rank(calls, rank)
         names = called["name"]
         for code in np.unique(names.codes):
             of_name, name = called[names.codes == code], str(names.categories[code])
@@ -231,7 +228,7 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     readers/torch/meta.py), `attrs["unprofiled_step_ns"]` is the step time without the profiler.
     Otherwise, this entry is None.
 
-    Without step markers, the whole profile counts as one step `<NA>`. `mark`, `process` and the
+    Without step markers, the whole profile counts as one step `<NA>`. `mark` and the
     attrs about the step markers are the same as in `steps`. Raises ValueError under the same
     conditions as `steps`.
     """
@@ -247,30 +244,30 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     calls = waiting_calls(profile)
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
-        owner = owner_of(place, events, host)
-        of_host, own = (events_of_process(table, owner) for table in (host, marked))
+        rank = place["rank"]
+        of_host, own = (of_rank(table, rank) for table in (host, marked))
         if not on_host:
             own = own[equal(own["device"], place["device"])]
         if len(own):
             blocked, data = (
-                occupied(events_of_process(calls, owner)),
-                phase_time(profile, owner, "data"),
+                occupied(of_rank(calls, rank)),
+                phase_time(profile, rank, "data"),
             )
             begin, finish = start_and_end(own)
             parts = device_parts(events, idle_around(events, begin, finish), blocked, data)
             columns = {f"{part}_ns": parts[part].covered_within(begin, finish) for part in parts}
             # If launches are lost, the cause of idle time is unknown.
             unknown = np.where(
-                _lost_steps(profile, owner, own, of_host), columns["launch_bound_ns"], 0
+                _lost_steps(profile, rank, own, of_host), columns["launch_bound_ns"], 0
             )
             columns["other_ns"] += unknown
             columns["launch_bound_ns"] -= unknown
-            rows += own.assign(**{**place, **owner, **columns}).to_dict("records")
+            rows += own.assign(**place, **columns).to_dict("records")
     return _with_untraced(profile, with_mark_of(host, result(rows, "device_budget", profile)))
 
 
 def _lost_steps(
-    profile: Profile, owner: dict[str, Any], own: pd.DataFrame, host: pd.DataFrame
+    profile: Profile, rank: int | None, own: pd.DataFrame, host: pd.DataFrame
 ) -> np.ndarray:
     """Return a mask of the steps in `own` for which `LOST` of the launches have no work in the
     file.
@@ -279,9 +276,7 @@ def _lost_steps(
     counted = host if len(host) else own
     lost, launched = (
         np.diff(np.searchsorted(np.sort(times), start_and_end(counted), side="left"), axis=0)[0]
-        for times in (
-            events_of_process(chosen, owner)["start_ns"] for chosen in (calls[is_lost], calls)
-        )
+        for times in (of_rank(chosen, rank)["start_ns"] for chosen in (calls[is_lost], calls))
     )
     is_unknown = (lost > 0) & (lost >= LOST * launched)
     return np.isin(whole_numbers(own["step"]), whole_numbers(counted["step"])[is_unknown])
@@ -309,7 +304,7 @@ def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
     """Return a table of `step_budget` without the first `WARM_UP_STEPS` of each device. If fewer
     than two other steps per device would remain, return the whole table.
     """
-    number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
+    number = budget.groupby(["rank", "device"], dropna=False).cumcount()
     steady = budget[number >= WARM_UP_STEPS]
     return steady if len(steady) >= 2 * len(budget.loc[number == 0]) else budget
 
@@ -352,14 +347,14 @@ def _host_budget(profile: Profile, marked: pd.DataFrame) -> pd.DataFrame:
     - marked: the steps of the profile, or the whole profile as one step.
     """
     rows = []
-    for owner in owners_of(marked):
-        own = events_of_process(marked, owner)
+    for rank in ranks_of(marked):
+        own = of_rank(marked, rank)
         begin, finish = start_and_end(own)
         columns: dict[str, np.ndarray] = {}
         taken = Intervals.empty()
         # Start with the last phase because overlapping time belongs to the later phase.
         for phase in reversed(PHASE_PATTERNS):
-            spent = phase_time(profile, owner, phase) - taken
+            spent = phase_time(profile, rank, phase) - taken
             taken = taken | spent
             columns[f"{phase}_ns"] = spent.covered_within(begin, finish)
         columns["other_ns"] = (finish - begin) - taken.covered_within(begin, finish)

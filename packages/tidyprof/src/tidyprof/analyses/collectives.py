@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,12 +18,10 @@ from tidyprof.analyses.common import (
     PLACE,
     by_device,
     each,
-    events_of_process,
     join,
     launch_times,
     names_matching,
     of_rank,
-    owner_of,
     plain_events,
     plain_host_events,
     repeated,
@@ -60,14 +57,14 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     `<NA>`.
 
     The table is small, and `collectives` accepts it instead of a profile. Use such tables to reduce
-    many files (see `tidyprof.parallel`). Raises ValueError under the same condition as
-    `common.owner_of`.
+    many files (see `tidyprof.parallel`). Raises ValueError under the same conditions as
+    `steps`.
     """
     marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
     for place, events in by_device(profile, "collective"):
         launch = launch_times(events)
-        own = events_of_process(marked, owner_of(place, events, marked))
+        own = of_rank(marked, place["rank"])
         # step_of_time returns -1 for a launch outside of all steps, which selects the last number.
         numbers = np.append(own["step"], ABSENT)
         # Streams may overtake each other on the device, but the host's launch order is the same on
@@ -259,9 +256,9 @@ COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
 """Ranges of torch.distributed's communication backends, which run on separate threads."""
 
 
-def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
-    """Return the `COMMUNICATION` ranges of one owner."""
-    ranges = events_of_process(plain_host_events(profile, ("annotation", "operator")), owner)
+def communication(profile: Profile, rank: int | None) -> PlainEvents:
+    """Return the `COMMUNICATION` ranges of one rank."""
+    ranges = of_rank(plain_host_events(profile, ("annotation", "operator")), rank)
     return ranges[names_matching(ranges, COMMUNICATION)]
 
 
@@ -275,8 +272,7 @@ def host_entries(profile: Profile, mark: str | None) -> pd.DataFrame:
     marked = steps(profile, mark=mark)
     tables = [result([], "collective_entries", profile)]
     for rank in profile.events["rank"].drop_duplicates():
-        owner = {"rank": rank, "process": pd.NA}
-        ranges, own = communication(profile, owner), events_of_process(marked, owner)
+        ranges, own = communication(profile, rank), of_rank(marked, rank)
         # step_of_time returns -1 for a collective outside of all steps, which selects the last
         # number.
         numbers = np.append(whole_numbers(own["step"]), ABSENT)

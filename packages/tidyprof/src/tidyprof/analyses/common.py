@@ -170,11 +170,16 @@ def by_device(
         device_rows, calls = launches_of(profile)
         columns["launched_ns"] = np.full(len(profile.events), ABSENT)
         columns["launched_ns"][device_rows] = (columns["start_ns"] + columns["duration_ns"])[calls]
-    for rank in _distinct(events["rank"]):
+    for rank in ranks_of(events):
         own = of_rank(events, rank)
         devices = _distinct(own["device"])
         for device in [one for one in devices if one is not None] or devices:
             yield {"rank": rank, "device": device}, rows(own, equal(own["device"], device))
+
+
+def ranks_of(events: Events) -> list[int | None]:
+    """Return the sorted ranks of a table. None stands for rows without a rank and comes last."""
+    return _distinct(whole_numbers(events["rank"]))
 
 
 def _distinct(values: np.ndarray) -> list[int | None]:
@@ -320,74 +325,6 @@ def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
     This function doesn't read an iterable, so a generator still creates its profiles one at a time.
     """
     return [profiles] if isinstance(profiles, Profile) else profiles
-
-
-OWNER = {"rank": "Int32", "process": "Int64"}
-"""Columns that identify the owner of a row's host events. If the rank is enough to identify the
-owner, `process` is `<NA>`.
-"""
-
-
-def processes_apart(annotations: Events, marks: Events) -> np.ndarray:
-    """Return the `OWNER` column `process` of each annotation, as int64.
-
-    - marks: the annotations that mark the start of steps.
-
-    Process numbers are needed only if several processes without a rank have step markers.
-    Otherwise, the values are `ABSENT`. A process without step markers, such as a data loader
-    worker, belongs to the process that marks the steps.
-    """
-    marking = np.unique(whole_numbers(of_rank(marks, None)["process"]))
-    if (marking != ABSENT).sum() < 2:
-        return np.full(len(annotations), ABSENT)
-    return np.where(equal(annotations["rank"], None), whole_numbers(annotations["process"]), ABSENT)
-
-
-def events_of_process(events: Events, owner: Mapping[str, Any]) -> Events:
-    """Return the rows of one owner, which is a mapping with the keys of `OWNER`.
-
-    If the owner's process is known, the process selects the rows. Otherwise, the owner's rank
-    selects the rows.
-    """
-    own = of_rank(events, owner["rank"])
-    if pd.isna(owner["process"]):
-        return own
-    return rows(own, equal(own["process"], owner["process"]))
-
-
-def owners_of(table: Events) -> list[dict[str, Any]]:
-    """Return the owners in a table with the columns of `OWNER`, in row order."""
-    columns = [whole_numbers(table[column]).tolist() for column in OWNER]
-    owners = dict.fromkeys(zip(*columns, strict=True))
-    return [
-        {
-            column: pd.NA if number == ABSENT else number
-            for column, number in zip(OWNER, owner, strict=True)
-        }
-        for owner in owners
-    ]
-
-
-def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[str, Any]:
-    """Return the owner of a device's events.
-
-    - place: the rank and device of the GPU.
-    - marked: the steps on the host.
-
-    Raises ValueError if several processes without a rank mark steps and the device events come from
-    more than one process.
-    """
-    rank = place["rank"]
-    if (whole_numbers(of_rank(marked, rank)["process"]) == ABSENT).all():
-        return {"rank": rank, "process": pd.NA}
-    processes = np.unique(whole_numbers(events["process"]))
-    if len(processes) > 1 or processes[0] == ABSENT:
-        raise ValueError(
-            "several processes without a rank mark steps, so it isn't clear which process used"
-            f" device {place['device']}. Read the files of one process at a time, or let the"
-            " profiler write the rank into each file name"
-        )
-    return {"rank": rank, "process": int(processes[0])}
 
 
 def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:

@@ -7,18 +7,17 @@ import pandas as pd
 
 from tidyprof.analyses.common import (
     by_device,
-    events_of_process,
     launch_times,
     longest_overlap,
     names_matching,
     occupied,
-    owner_of,
+    of_rank,
     plain_host_events,
     result,
     start_and_end,
 )
 from tidyprof.analyses.device_time import ending_events, idleness
-from tidyprof.analyses.steps import STEP_PATTERN, steps
+from tidyprof.analyses.steps import STEP_PATTERN
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
@@ -53,13 +52,9 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     If several of them overlap the gap equally long, the innermost one is used. Step ranges are left
     out. The value is missing if no event overlaps the gap. `host_call` is also missing if the call
     covers less than `MIN_COVERED_SHARE` of the gap, because such a call doesn't explain the gap.
-
-    If several processes without a rank mark steps, only the host events of the device's process are
-    used. Raises ValueError if this process is unclear (see `common.owner_of`).
     """
     host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
-    marked = steps(profile)
     tables = []
     for place, events in by_device(profile):
         busy = occupied(events)
@@ -68,7 +63,7 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
         idle = Intervals(idle.starts[long], idle.ends[long])
         if len(idle):
             table = _device_gaps(idle, events)
-            own = events_of_process(host, owner_of(place, events, marked))
+            own = of_rank(host, place["rank"])
             # Even a short range or operator shows which part of the program the gap belongs to. But
             # a short call would be mistaken for the cause.
             for kind, column in HOST_COLUMNS.items():

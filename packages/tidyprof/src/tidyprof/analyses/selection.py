@@ -7,11 +7,10 @@ import pandas as pd
 
 from tidyprof.analyses.common import (
     by_device,
-    events_of_process,
     has_launches,
     launch_times,
-    owner_of,
-    owners_of,
+    of_rank,
+    ranks_of,
     start_and_end,
 )
 from tidyprof.analyses.steps import step_of_time, steps
@@ -60,14 +59,12 @@ def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
     events = profile.events
     step = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
-    for owner in owners_of(marked):
-        of_host = events_of_process(on_host, owner)
-        step[of_host.index] = _numbers(events_of_process(marked, owner), start_and_end(of_host)[0])
+    for rank in ranks_of(marked):
+        of_host = of_rank(on_host, rank)
+        step[of_host.index] = _numbers(of_rank(marked, rank), start_and_end(of_host)[0])
     for place, work in by_device(profile):
         times = launch_times(work) if has_launches(work) else work["start_ns"]
-        step.iloc[work.rows] = _numbers(
-            events_of_process(marked, owner_of(place, work, marked)), times
-        )
+        step.iloc[work.rows] = _numbers(of_rank(marked, place["rank"]), times)
     return step
 
 

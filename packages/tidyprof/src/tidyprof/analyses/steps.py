@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
     COLUMNS,
-    OWNER,
     Events,
     by_device,
-    events_of_process,
     has_launches,
     host_events,
     launch_times,
     names_matching,
     occupied,
     of_rank,
-    owner_of,
     percent,
     plain_events,
     plain_host_events,
-    processes_apart,
+    ranks_of,
     repeated,
     result,
     start_and_end,
 )
 from tidyprof.analyses.device_time import LATEST, idleness
-from tidyprof.tables.codes import ABSENT, nullable
-from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
@@ -97,9 +93,6 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     - a range from `OTHER_MARKS` that repeats
     - the first range in a sequence of ranges that repeats in the same order at least `ROUNDS` times
 
-    If several processes without a rank mark steps, each process has separate rows, and the column
-    `process` identifies it. Otherwise, `process` is `<NA>`.
-
     With `timeline="device"`, the table has one row per rank, device and step. Because the host runs
     ahead of the device, a device event belongs to the step in which the host launched it. A step
     starts with the host's range, so it includes the idle time before its first launch. However, a
@@ -110,7 +103,7 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
 
     In `attrs`, `mark` is the name of the mark. If the profile has no step markers, `mark` is None
     and the table is empty. `steps` describes the mark in words. Raises ValueError if no event has
-    the name `mark`, or under the same condition as `common.owner_of`. With `timeline="device"`,
+    the name `mark`, or if several processes without a rank mark steps. With `timeline="device"`,
     also raises ValueError if the profile has no launch records.
 
     >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
@@ -165,6 +158,7 @@ def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _C
     annotations = plain_host_events(profile, "annotation")
     numbered = annotations[names_matching(annotations, STEP_PATTERN)]
     if mark is None and len(numbered):
+        _refuse_processes(numbered)
         return "ProfilerStep#N", "marked by the profiler, ProfilerStep#N", _numbered_steps(numbered)
     if mark := mark or _repeating_mark(host_events(profile, "annotation")):
         return mark, f"from each `{mark}` to the next", _steps_between(host_events(profile), mark)
@@ -173,6 +167,16 @@ def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _C
         ' of a range or operator that runs once per step: mark="..."'
     )
     return None, words, _stacked([])
+
+
+def _refuse_processes(marks: Events) -> None:
+    """Raise ValueError if several processes without a rank have step markers."""
+    processes = np.unique(whole_numbers(of_rank(marks, None)["process"]))
+    if (processes != ABSENT).sum() > 1:
+        raise ValueError(
+            "several processes without a rank mark steps; read the files of one process at a time,"
+            " or let the profiler write the rank into each file name"
+        )
 
 
 def _stacked(tables: Sequence[_Columns]) -> _Columns:
@@ -187,11 +191,9 @@ def _numbered_steps(marks: PlainEvents) -> _Columns:
         **{column: marks[column] for column in ("rank", "start_ns", "duration_ns")},
         "step": np.array(numbers, np.int64),
         "device": np.full(len(marks), ABSENT),
-        "process": processes_apart(marks, marks),
     }
-    # As an unsigned number, ABSENT is larger than every rank and process, so it comes last.
-    process, rank = (columns[column].view(np.uint64) for column in ("process", "rank"))
-    order = np.lexsort((columns["start_ns"], process, rank))
+    # As an unsigned number, ABSENT is larger than every rank, so it comes last.
+    order = np.lexsort((columns["start_ns"], columns["rank"].view(np.uint64)))
     return {column: values[order] for column, values in columns.items()}
 
 
@@ -232,22 +234,22 @@ def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
     marks = host[host["name"] == mark]
     if not len(marks):
         raise ValueError(f"no range, operator or call on the host is named {mark!r}")
+    _refuse_processes(marks)
     tables: list[_Columns] = []
-    host = host.assign(process=nullable(processes_apart(host, marks), "Int64"))
-    for (rank, process), events in host.groupby(list(OWNER), dropna=False):
+    for rank, events in host.groupby("rank", dropna=False):
         # Two marks at the same time, for example from two threads, start one step.
         begin = np.unique(events.loc[events["name"] == mark, "start_ns"])
         if len(begin):
             last = events[events["start_ns"] >= begin[-1]]
             end = np.append(begin[1:], _end_of_last(last, mark))
-            owner = {"rank": rank, "device": pd.NA, "process": process}
+            place = {"rank": rank, "device": pd.NA}
             times = {"step": np.arange(len(begin)), "start_ns": begin, "duration_ns": end - begin}
-            tables.append(repeated(owner, len(begin)) | times)
+            tables.append(repeated(place, len(begin)) | times)
     return _stacked(tables)
 
 
 def _end_of_last(events: pd.DataFrame, mark: str) -> int:
-    """Return the end of the last step, based on one owner's events since the step's mark."""
+    """Return the end of the last step, based on one rank's events since the step's mark."""
     phases = events[(events["kind"] == "annotation") & (events["name"] != mark)]
     phases = phases[names_matching(phases, "|".join(PHASE_PATTERNS.values()))]
     return int(start_and_end(phases if len(phases) else events)[1].max())
@@ -263,8 +265,8 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
         )
     tables: list[_Columns] = []
     for place, events in by_device(profile):
-        owner = owner_of(place, events, host)
-        of_host = events_of_process(host, owner)
+        rank = place["rank"]
+        of_host = of_rank(host, rank)
         _, end = start_and_end(events)
         launch = _supposed_launches(events)
         step = step_of_time(of_host, launch)
@@ -281,7 +283,7 @@ def _device_steps(profile: Profile, mark: str | None) -> _Columns:
             "start_ns": begin,
             "duration_ns": np.diff(np.append(begin, last)),
         }
-        tables.append(repeated(place | owner, len(launching)) | times)
+        tables.append(repeated(place, len(launching)) | times)
     return _stacked(tables)
 
 
@@ -324,7 +326,7 @@ def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
     """For each time, return the position of the step in `own` that contains the time. The position
     is -1 for a time outside of all steps and for `ABSENT`.
 
-    - own: the steps of one owner, in order.
+    - own: the steps of one rank, in order.
     """
     begin, finish = start_and_end(own)
     step = np.searchsorted(begin, times, side="right") - 1
@@ -341,8 +343,8 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     first range, and `duration_ns` is the time inside any of the ranges. Both values are clipped to
     the step. `percent` is the phase's share of the step.
 
-    Without step markers, the whole profile counts as one step `<NA>`. `process`, `mark` and `attrs`
-    are the same as in `steps`. The host runs ahead of the GPU, so these host times show whether the
+    Without step markers, the whole profile counts as one step `<NA>`. `mark` and `attrs` are
+    the same as in `steps`. The host runs ahead of the GPU, so these host times show whether the
     host was waiting, but not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
@@ -350,7 +352,7 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     marked = steps_or_all(profile, mark)
     for step in marked.to_dict("records"):
         start, end = step["start_ns"], step["start_ns"] + step["duration_ns"]
-        own = events_of_process(annotations, step)
+        own = of_rank(annotations, step["rank"])
         begin, finish = start_and_end(own)
         own = own[(begin < end) & (finish > start)]
         for phase, pattern in PHASE_PATTERNS.items():
@@ -364,35 +366,29 @@ def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
                     "duration_ns": inside,
                     "percent": float(percent(inside, end - start)),
                 }
-                rows.append({**{column: step[column] for column in (*OWNER, "step")}, **row})
+                rows.append({"rank": step["rank"], "step": step["step"], **row})
     return with_mark_of(marked, result(rows, "phases", profile))
 
 
 def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
-    """Return the host's steps. For each owner that marked no steps, the whole profile is one step
+    """Return the host's steps. For each rank that marked no steps, the whole profile is one step
     `<NA>`.
 
-    The columns and attrs are the same as in `steps`. If some processes mark steps, other processes
-    without a rank are left out if they use no device.
+    The columns and attrs are the same as in `steps`.
     """
     marked = steps(profile, mark=mark)
     tables = []
-    # The owners are all ranks, or the processes of a rank whose processes mark steps.
-    for rank in profile.events["rank"].drop_duplicates().sort_values():
-        marking = of_rank(marked, rank)["process"].dropna()
-        working = of_rank(profile.device_events, rank)["process"].dropna()
-        for process in sorted({*marking, *working}) if len(marking) else [pd.NA]:
-            owner = {"rank": rank, "process": process}
-            own = events_of_process(marked, owner)
-            if not len(own):
-                begin, finish = start_and_end(events_of_process(profile.events, owner))
-                times = {"start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
-                own = result([{**owner, **times}], "steps", profile)
-            tables.append(own)
+    for rank in ranks_of(profile.events):
+        own = of_rank(marked, rank)
+        if not len(own):
+            begin, finish = start_and_end(of_rank(profile.events, rank))
+            times = {"start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
+            own = result([{"rank": rank, **times}], "steps", profile)
+        tables.append(own)
     return with_mark_of(marked, result(pd.concat(tables) if tables else [], "steps", profile))
 
 
-def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
-    """Return the times when one owner's host was in a phase."""
-    annotations = events_of_process(plain_host_events(profile, "annotation"), owner)
+def phase_time(profile: Profile, rank: int | None, phase: str) -> Intervals:
+    """Return the times when one rank's host was in a phase."""
+    annotations = of_rank(plain_host_events(profile, "annotation"), rank)
     return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

@@ -23,14 +23,13 @@ from tidyprof.analyses.common import (
     by_device,
     equal,
     event_arrays,
-    events_of_process,
     has_launches,
     launch_times,
     launches_of,
     names_matching,
     occupied,
     of_each_name,
-    owner_of,
+    of_rank,
     plain_events,
     plain_host_events,
     start_and_end,
@@ -181,8 +180,8 @@ def _devices(
     # Device steps follow the launches. Without launch records, use the host's steps.
     marked = plain_steps(profile, "device", mark) if len(host) and linked else host
     for place, events in by_device(profile):
-        owner = owner_of(place, events, host)
-        steps = events_of_process(marked, owner)
+        rank = place["rank"]
+        steps = of_rank(marked, rank)
         if place["device"] is not None:
             # The host's steps don't name a device.
             device = steps["device"]
@@ -194,8 +193,8 @@ def _devices(
                 np.array([value]) for value in (ABSENT, start.min(), end.max())
             )
         idle = idle_around(events, begin, finish)
-        sets = _sets(profile, owner, events, idle, events_of_process(calls, owner), slow, traced)
-        within = without_steal(profile, owner["rank"], begin, finish, sets, OF_THE_CPU)
+        sets = _sets(profile, rank, events, idle, of_rank(calls, rank), slow, traced)
+        within = without_steal(profile, rank, begin, finish, sets, OF_THE_CPU)
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
         columns = {
             "step": nullable(number.copy(), "Int64").to_numpy(),
@@ -205,12 +204,12 @@ def _devices(
             "unlinked_ns": unlinked,
             "by_launch": linked,
         }
-        yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
+        yield pd.DataFrame(columns | within | place), sets
 
 
 def _sets(
     profile: Profile,
-    owner: dict[str, Any],
+    rank: int | None,
     events: PlainEvents,
     idle: Idleness,
     calls: PlainEvents,
@@ -226,23 +225,23 @@ def _sets(
     # loads the code.
     first = idle.dry & slow
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
-    data = phase_time(profile, owner, "data")
+    data = phase_time(profile, rank, "data")
     parts = device_parts(events, rest, occupied(calls), data)
     is_allocation = of_each_name(calls, category_of_call, object) == "allocation"
     allocation = parts["blocked_host"] & occupied(calls, is_allocation)
     late = parts["launch_bound"]
-    unheard = Intervals.empty() if _is_heard(profile, owner) else late
+    unheard = Intervals.empty() if _is_heard(profile, rank) else late
     late = late - unheard
     compiled = late & compiling(profile)
     late = late - compiled
     to_host = names_matching(events, COPY_TO_HOST)
     fetching = parts["exposed_copy"] & occupied(events, to_host)
-    silent = _silence(profile, owner, late - traced)
-    talking = occupied(communication(profile, owner))
+    silent = _silence(profile, rank, late - traced)
+    talking = occupied(communication(profile, rank))
     talking_late, talking_queued = silent & talking, parts["other"] & talking
     waited = np.append(
         start_and_end(calls)[1][~is_allocation],
-        start_and_end(events_of_process(blocking_copies(profile), owner))[1],
+        start_and_end(of_rank(blocking_copies(profile), rank))[1],
     )
     stalled = (late - silent) & _after_waits(idle.dry, waited)
     return parts | {
@@ -263,24 +262,22 @@ def _sets(
     }
 
 
-def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
+def _is_heard(profile: Profile, rank: int | None) -> bool:
     """Return True if the file contains any host calls or operators. Without such events, the reason
     for idle time is unknown.
     """
     return any(
-        len(events_of_process(plain_host_events(profile, kind), owner))
-        for kind in ("runtime", "operator")
+        len(of_rank(plain_host_events(profile, kind), rank)) for kind in ("runtime", "operator")
     )
 
 
-def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
+def _silence(profile: Profile, rank: int | None, late: Intervals) -> Intervals:
     """Return the idle time in which the host launched no work.
 
     During this time, the host either ran no operators or ran operators that make no calls.
     """
     operators, runtime = (
-        events_of_process(plain_host_events(profile, kind), owner)
-        for kind in ("operator", "runtime")
+        of_rank(plain_host_events(profile, kind), rank) for kind in ("operator", "runtime")
     )
     calls = runtime[~names_matching(runtime, QUERY_CALLS)]
     uncalled = late - occupied(calls)

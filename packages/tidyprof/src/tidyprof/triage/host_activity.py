@@ -15,14 +15,14 @@ import pandas as pd
 
 from tidyprof.analyses.budget import WARM_UP_STEPS
 from tidyprof.analyses.common import (
-    events_of_process,
     four_digits,
     host_events,
     names_matching,
     occupied,
-    owners_of,
+    of_rank,
     plain_events,
     plain_host_events,
+    ranks_of,
     start_and_end,
 )
 from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
@@ -43,7 +43,7 @@ STARTUP_RANGE = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|pre
 reports occur repeatedly.
 """
 
-PLACE = ["rank", "process", "device"]
+PLACE = ["rank", "device"]
 
 COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around the phases of a compilation."""
@@ -122,13 +122,13 @@ def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]
     long.
     """
     marked = plain_steps(profile, mark=mark)
-    for owner in owners_of(marked):
-        steps = events_of_process(marked, owner)
+    for rank in ranks_of(marked):
+        steps = of_rank(marked, rank)
         length = steps["duration_ns"]
         median = float(np.median(length))
         if len(steps) < 3 or length.max() < LONG_STEP * median:
             continue
-        inside = _time_by_range(events_of_process(host_events(profile, "annotation"), owner), steps)
+        inside = _time_by_range(of_rank(host_events(profile, "annotation"), rank), steps)
         for long in np.flatnonzero(length >= LONG_STEP * median):
             others = np.delete(inside.to_numpy(), long, axis=1)
             is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2

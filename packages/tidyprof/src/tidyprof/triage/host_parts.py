@@ -12,12 +12,11 @@ from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import COMMUNICATION, communication, host_entries
 from tidyprof.analyses.common import (
     COLUMNS,
-    OWNER,
-    events_of_process,
     names_matching,
     occupied,
-    owners_of,
+    of_rank,
     plain_host_events,
+    ranks_of,
     result,
     start_and_end,
 )
@@ -85,17 +84,17 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
     - stacks: the rank's Python functions.
     """
     steps = step_budget(profile, mark=mark)
-    steps = steps[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
+    steps = steps[["rank", "device", "step", "start_ns", "duration_ns"]]
     tables, looped = [], []
     silence = loading = Intervals.empty()
     traced = profiler_time(stacks)
-    for owner in owners_of(steps):
-        own = events_of_process(steps, owner)
+    for rank in ranks_of(steps):
+        own = of_rank(steps, rank)
         begin, finish = start_and_end(own)
-        sets, names = _sets(profile, owner, Intervals.union(begin, finish), traced)
+        sets, names = _sets(profile, rank, Intervals.union(begin, finish), traced)
         looped += names
         on_cpu = [part for part in SETS if part != "exposed_communication"]
-        columns = without_steal(profile, owner["rank"], begin, finish, sets, on_cpu)
+        columns = without_steal(profile, rank, begin, finish, sets, on_cpu)
         tables.append(own.assign(**columns))
         silence, loading = silence | sets["silent"], loading | sets["data_wait"]
     budget = flag_steady_steps(pd.concat(tables, ignore_index=True), profile, mark)
@@ -122,20 +121,20 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
 
 
 def _sets(
-    profile: Profile, owner: dict[str, Any], whole: Intervals, traced: Intervals
+    profile: Profile, rank: int | None, whole: Intervals, traced: Intervals
 ) -> tuple[dict[str, Intervals], list[str]]:
     """Return the time intervals of all parts in one process, and the names of small operators in
     loops.
 
     - traced: the intervals in which the host recorded the trace, which don't count as silent time.
     """
-    operators = events_of_process(plain_host_events(profile, "operator"), owner)
+    operators = of_rank(plain_host_events(profile, "operator"), rank)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
     # Collectives run on a separate thread, so they are exposed only when nothing else computes.
-    data = whole & _loading(profile, owner)
+    data = whole & _loading(profile, rank)
     compiled = (whole & compiling(profile)) - data
     working = (whole & occupied(operators, ~handing)) - data - compiled
-    communicating = occupied(communication(profile, owner)) | occupied(operators, handing)
+    communicating = occupied(communication(profile, rank)) | occupied(operators, handing)
     talking = (whole & communicating) - data - compiled - working
     rest = whole - data - compiled - working - talking
     silent = long_ones(rest - traced, SILENT_NS)
@@ -145,7 +144,7 @@ def _sets(
     left = working - small
     for part, phases in reversed(PHASES.items()):
         for phase in phases:
-            spent = left & phase_time(profile, owner, phase)
+            spent = left & phase_time(profile, rank, phase)
             sets[part] = sets.get(part, Intervals.empty()) | spent
             left = left - spent
     return sets | {
@@ -158,14 +157,14 @@ def _sets(
     }, names
 
 
-def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
+def _loading(profile: Profile, rank: int | None) -> Intervals:
     """Return the intervals of the phase `data`.
 
     If an interval contains a loader range, the interval starts at that range. The time before the
     range belongs to the previous step, because a report or a validation may run then.
     """
-    data = phase_time(profile, owner, "data")
-    ranges = events_of_process(plain_host_events(profile, "annotation"), owner)
+    data = phase_time(profile, rank, "data")
+    ranges = of_rank(plain_host_events(profile, "annotation"), rank)
     starts = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
     following = np.searchsorted(starts, data.starts)
     # The appended maximum stands for intervals without a later loader range.

@@ -140,7 +140,7 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
     if "earlier_ns" in budget:
         busy = steady[[f"{part}_ns" for part in DEVICE_BUSY_PARTS]].sum(axis=1)
         work = float(busy.sum())
-        of_devices = [steady["rank"], steady["process"], steady["device"]]
+        of_devices = [steady["rank"], steady["device"]]
         busy = busy.groupby(of_devices, dropna=False).sum()
         busy /= steady["duration_ns"].groupby(of_devices, dropna=False).sum().clip(lower=1)
         values = {
@@ -176,9 +176,7 @@ def _first_step(budget: pd.DataFrame) -> float | None:
     marked = budget[budget["step"].notna()]
     ratios = []
     for length in (marked["duration_ns"], marked["duration_ns"] - marked[f"{CPU_STEAL}_ns"]):
-        for _, steps in length.groupby(
-            [marked["rank"], marked["process"], marked["device"]], dropna=False
-        ):
+        for _, steps in length.groupby([marked["rank"], marked["device"]], dropna=False):
             first, *later = steps
             if later:
                 ratios.append(first / max(np.median(later), 1))
