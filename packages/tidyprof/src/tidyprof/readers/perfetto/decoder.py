@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from math import isfinite
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT, Codes
@@ -66,7 +65,6 @@ _TOTAL_LOSSES = {
 }
 """Data losses per buffer and in total (TraceStats in protos/perfetto/common/trace_stats.proto)."""
 
-_FILL_POLICIES = {1: "ring_buffer", 2: "discard"}
 _REALTIME, _BOOTTIME = 1, 6
 _CLOCKS = ("REALTIME", "REALTIME_COARSE", "MONOTONIC", "MONOTONIC_COARSE", "MONOTONIC_RAW")
 CLOCK_NAMES = dict(enumerate((*_CLOCKS, "BOOTTIME"), 1))
@@ -157,9 +155,8 @@ class Decoder:
     - descriptors: message that describes each track
     - trace_clock: number of the trace's clock. By default, it is the clock that counts the time
       since boot.
-    - realtime_offsets: offsets that convert the trace's times to nanoseconds since 1970. Each
-      snapshot of the clocks provides one offset.
-    - facts: metadata about the file
+    - realtime_offset: offset that converts the trace's times to nanoseconds since 1970, or None.
+      The first snapshot of the clocks provides it.
     - losses: number of losses of each kind, or None if the file has no statistics
     """
 
@@ -167,7 +164,7 @@ class Decoder:
         self.path = path
         self.texts = texts
         self.trace_clock = _BOOTTIME
-        self.realtime_offsets: list[int] = []
+        self.realtime_offset: int | None = None
         self.tracks = Codes()
         self.descriptors: dict[int, Any] = {}
         self.slices = array("q")
@@ -175,9 +172,7 @@ class Decoder:
         self.counters, self.counter_values = array("q"), array("d")
         self.dropped: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
-        self.facts: dict[str, Any] = {}
         self.losses: Counter[str] | None = None
-        self._earlier_losses: Counter[str] = Counter()
         self._sequences: defaultdict[int, _Sequence] = defaultdict(_Sequence)
 
     @property
@@ -312,27 +307,17 @@ class Decoder:
         elif payload == "track_descriptor":
             self._describe(content)
         elif payload == "trace_stats":
-            # Statistics are cumulative within a trace. Statistics of concatenated traces are added.
-            self.losses = self._earlier_losses + _losses(content)
-        elif payload == "trace_uuid":
-            number = (content.msb % 2**64) << 64 | content.lsb % 2**64
-            self.facts["traces"] = [*self.facts.get("traces", []), str(UUID(int=number))]
-            self._earlier_losses = self.losses or Counter()
-        elif payload == "system_info":
-            self.facts |= _machine(content)
-        elif payload == "trace_config":
-            self.facts["buffer_kilobytes"] = sum(buffer.size_kb for buffer in content.buffers)
-            policies = {_FILL_POLICIES.get(buffer.fill_policy) for buffer in content.buffers}
-            if policies - {None}:
-                self.facts["buffer_fill_policy"] = ", ".join(sorted(policies - {None}))
+            # Statistics are cumulative within a trace.
+            self.losses = (self.losses or Counter()) | _losses(content)
 
     def _synchronize(self, snapshot: Any) -> None:
         """Add a ClockSnapshot, which contains the times of several clocks at the same moment."""
-        if snapshot.primary_trace_clock and not self.realtime_offsets:
-            self.trace_clock = snapshot.primary_trace_clock
+        if self.realtime_offset is not None:
+            return
+        self.trace_clock = snapshot.primary_trace_clock or self.trace_clock
         times = {clock.clock_id: clock.timestamp for clock in snapshot.clocks}
         if _REALTIME in times and self.trace_clock in times:
-            self.realtime_offsets.append(times[_REALTIME] - times[self.trace_clock])
+            self.realtime_offset = times[_REALTIME] - times[self.trace_clock]
 
     def _describe(self, descriptor: Any) -> None:
         """Add a TrackDescriptor. Values from earlier descriptors of the same track are kept."""
@@ -355,11 +340,3 @@ def _losses(stats: Any) -> Counter[str]:
     for buffer in stats.buffer_stats:
         found.update({text: getattr(buffer, key) for key, text in _BUFFER_LOSSES.items()})
     return +found
-
-
-def _machine(info: Any) -> dict[str, Any]:
-    name = info.utsname
-    system = " ".join(filter(None, map(text, (name.sysname, name.release, name.machine))))
-    version = text(info.tracing_service_version).split(" (")[0]
-    facts = {"system": system, "cpus": info.num_cpus, "perfetto_version": version}
-    return {key: value for key, value in facts.items() if value}

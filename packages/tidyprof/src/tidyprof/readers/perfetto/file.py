@@ -6,16 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tidyprof.errors import EMPTY, NothingRecordedError, ProfileReadError
+from tidyprof.errors import NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.perfetto.decoder import (
     CLOCK_NAMES,
     LOST_PACKETS,
     NO_BEGIN,
-    NO_NAME,
-    NO_STATE,
     Decoder,
     text,
 )
@@ -32,10 +28,8 @@ from tidyprof.readers.perfetto.slices import (
     tool_of,
     track_table,
 )
-from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes
+from tidyprof.tables.codes import KIND_CODE, ON_DEVICE, Codes
 from tidyprof.tables.damage import (
-    CAUSE,
-    NEXT_STEP,
     cut_hip_overlaps,
     left_out,
     refuse_damage,
@@ -49,14 +43,6 @@ OPEN_PER_TRACK = 256
 """Maximum number of slices per track that can be cut off at the start or end of the trace. The
 limit is about the depth of a call stack. If more slices are cut off, the file is damaged.
 """
-
-UNWIND_LIMITS = range(60, 65)
-"""Numbers of frames at which rocprof-sys stops unwinding. It stops at 64 frames, of which up to
-four belong to rocprof-sys itself.
-"""
-
-_MISSING_PART = {"ring_buffer": "its start is missing", "discard": "its end is missing"}
-_CLOCK_TOLERANCE_NS = 10**9
 
 _NO_GPU_EVENTS = {
     "rocprofv3": (
@@ -75,12 +61,8 @@ REPEATED_CALLS = "calls repeated on their stream's track"
 def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
     """Read one trace. Raises ProfileReadError if it can't be read."""
     decoder = Decoder(path, texts)
-    count = 0
     for packets in batches(path, ByteStream(path, maximum_bytes).chunks()):
         decoder.add(packets)
-        count += len(packets)
-    if not count:
-        raise ProfileReadError(path, *EMPTY)
     tracks = track_table(decoder)
     counters = counter_table(decoder, tracks)
     records = slices_of(decoder, tracks)
@@ -95,7 +77,7 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
     add_nesting(records)
     records.dropped += decoder.dropped
     records.not_kept += +decoder.not_kept
-    facts = _facts(decoder) | {"tool": tool, "packets": count} | places
+    facts = _facts(decoder) | {"tool": tool} | places
     if not len(records) and not len(counters):
         raise _nothing(path, facts.get("data_loss", {}))
     warnings = _warnings(decoder, facts, records)
@@ -105,7 +87,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
         records,
         [counters],
         facts,
-        processes=list(facts.get("commands", {})),
         warnings=warnings,
     )
 
@@ -119,54 +100,26 @@ def _facts(decoder: Decoder) -> dict[str, Any]:
         gaps = Counter({LOST_PACKETS: decoder.gaps})
         facts["data_loss"] = dict((decoder.losses or Counter()) + gaps)
     facts["clock"] = CLOCK_NAMES.get(decoder.trace_clock, str(decoder.trace_clock))
-    if decoder.realtime_offsets:
-        facts["realtime_offset_ns"] = decoder.realtime_offsets[0]
-    described = (
-        track.process for track in decoder.descriptors.values() if track.HasField("process")
-    )
-    commands = {
-        process.pid: " ".join(map(text, process.cmdline or [process.process_name]))
-        for process in described
-    }
-    if commands := {pid: command for pid, command in commands.items() if command}:
-        facts["commands"] = commands
-    return facts | decoder.facts
+    if decoder.realtime_offset is not None:
+        facts["realtime_offset_ns"] = decoder.realtime_offset
+    return facts
 
 
 def _warnings(decoder: Decoder, facts: dict[str, Any], records: Records) -> list[str]:
     """Return warnings about problems with the file, starting with lost data."""
     name, found = decoder.path.name, []
     if losses := facts.get("data_loss"):
-        missing = _MISSING_PART.get(facts.get("buffer_fill_policy", ""), "part of it is missing")
         found.append(
-            f"{name}: the trace lost data ({_listed(losses)}), and {missing}. Counts and sums are"
-            " too small. Likely cause: the trace buffer was too small. Next step: record fewer"
-            " steps, or set a larger buffer (rocprofv3 --perfetto-buffer-size or"
+            f"{name}: the trace lost data ({_listed(losses)}), and part of it is missing. Counts"
+            " and sums are too small. Likely cause: the trace buffer was too small. Next step:"
+            " record fewer steps, or set a larger buffer (rocprofv3 --perfetto-buffer-size or"
             " ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
-        )
-    offsets = decoder.realtime_offsets
-    if offsets and max(offsets) - min(offsets) > _CLOCK_TOLERANCE_NS:
-        found.append(
-            f"{name}: parts of the trace disagree about the time of day by"
-            f" {(max(offsets) - min(offsets)) / 1e9:.3g} s. Times of different processes may"
-            " not be comparable. Likely cause: the parts come from several machines, or a"
-            " clock was adjusted."
         )
     unread = +Counter({**decoder.not_kept, CLOSING_ZEROS: 0})
     found += left_out(decoder.path, unread, "type")
     if facts["tool"] in _NO_GPU_EVENTS and not ON_DEVICE[records["kind"]].any():
         cause = _NO_GPU_EVENTS[facts["tool"]]
         found.append(f"{name}: the trace has no GPU events. Likely cause: {cause}.")
-    samples = records["sample"]
-    frames = np.unique(samples[samples != ABSENT], return_counts=True)[1]
-    deepest = int(frames.max(initial=0))
-    cut = int((frames == deepest).sum())
-    if facts["tool"] == "rocprof-sys" and cut > 1 and deepest in UNWIND_LIMITS:
-        found.append(
-            f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames. The tool's"
-            f" limit is {max(UNWIND_LIMITS)} frames, including its own. The outermost frames of"
-            " these samples are missing."
-        )
     return found
 
 
@@ -193,19 +146,13 @@ def _refuse_damage(decoder: Decoder, without_end: int) -> None:
     dropped = decoder.dropped
     cut_off = without_end + dropped[NO_BEGIN] - OPEN_PER_TRACK * max(1, len(decoder.tracks))
     reasons = Counter({**dropped, NO_BEGIN: 0, "truncated at either end": cut_off})
-    lost_state = reasons[NO_STATE] + reasons[NO_NAME] > (+reasons).total() / 2
     refuse_damage(
         decoder.path,
         "events",
         +reasons,
         len(decoder.slices) // 5 + len(decoder.counter_values) + dropped.total(),
-        (
-            "the buffer was too small, so the start of the trace was overwritten or packets were"
-            " lost"
-            if lost_state
-            else CAUSE
-        ),
-        "record again with a larger buffer or fewer steps" if lost_state else NEXT_STEP,
+        "the trace buffer was too small, or the file was damaged",
+        "record again with a larger buffer or fewer steps",
     )
 
 

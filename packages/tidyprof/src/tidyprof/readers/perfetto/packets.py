@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
+from tidyprof.errors import CUT_SHORT, DAMAGED, EMPTY, ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
 """Maximum packet size. AMD's tools write packets of a few kilobytes, so a larger packet is a sign
@@ -108,16 +108,11 @@ def batches(path: Path, chunks: Iterable[bytes]) -> Iterator[Sequence[Any]]:
             end = whole_packets(data)
             packets = _parsed(data[:end])
         except NoPacketError as error:
-            where = offset + error.position
             start = data[error.position : error.position + _SHOWN_BYTES]
             raise ProfileReadError(
                 path,
-                f"there is no sound Perfetto packet at byte {where} ({start!r})",
-                (
-                    "the file was damaged after it was written"
-                    if where
-                    else "another tool wrote the file, or its beginning is damaged"
-                ),
+                f"there is no sound Perfetto packet at byte {offset + error.position} ({start!r})",
+                "another tool wrote the file, or it was damaged after it was written",
                 "copy it again from the original, or pass a .pftrace or .proto file",
             ) from None
         if len(packets) > _MANY_PACKETS and end < _MIN_BYTES * len(packets):
@@ -133,3 +128,5 @@ def batches(path: Path, chunks: Iterable[bytes]) -> Iterator[Sequence[Any]]:
             f"the file ends {len(rest)} bytes into a packet, which starts at byte {offset}",
             *CUT_SHORT,
         )
+    if not offset:
+        raise ProfileReadError(path, *EMPTY)

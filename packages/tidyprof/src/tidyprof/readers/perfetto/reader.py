@@ -73,17 +73,8 @@ def read_perfetto(
       the file has no statistics.
     - clock: name of the trace's clock
     - realtime_offset_ns: number to add to convert a time to nanoseconds since 1970
-    - commands: command line of each process, by process ID
-    - traces: identifiers of the traces in the file. A file can contain several concatenated traces.
-    - system: operating system
-    - cpus: number of CPUs
-    - perfetto_version: version of Perfetto
-    - buffer_kilobytes: size of the trace buffer
-    - buffer_fill_policy: the tool's policy for a full buffer
     - device_numbering: `agent` if the numbers count all ROCm agents, including CPUs, or `index` if
       they count only GPUs
-    - agent_taken_as_device: see the documentation
-    - packets: number of packets
 
     The warnings start with lost data.
 
@@ -96,7 +87,7 @@ def read_perfetto(
     refuse_repeated(path, parts)
     parts = selected_rank(path, parts, rank)
     parts[0].ignored |= dict.fromkeys(others, FOREIGN)
-    return profile_of(parts, map(text, texts), merged_facts(parts), origin)
+    return profile_of(parts, map(text, texts), data_loss(parts), origin)
 
 
 def read_traces(path: Path, files: Sequence[Path], texts: Codes, maximum_bytes: int) -> list[Part]:
@@ -132,32 +123,17 @@ def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
     spans = []
     for part in parts:
         of_rank = "" if part.rank is None else f" of rank {part.rank}"
-        spans += [
-            (f"process {number}{of_rank}", *span, part.path)
-            for number, span in process_spans(part).items()
-        ]
+        span = part.extent().span
+        spans += [(f"process {number}{of_rank}", *span, part.path) for number in processes_of(part)]
     refuse_overlap(path, spans)
 
 
-def process_spans(part: Part) -> dict[int, tuple[int, int]]:
-    """Return the start of the first event and the end of the last event of each process, in
-    nanoseconds.
-    """
-    start = part.records["start_ns"]
-    columns = {"process": part.records.get("process"), "start": start}
-    table = pd.DataFrame(columns | {"end": start + part.records["duration_ns"]})
-    spans = table[table["process"] != ABSENT].groupby("process").agg({"start": "min", "end": "max"})
-    return {int(row.Index): (int(row.start), int(row.end)) for row in spans.itertuples()}
+def processes_of(part: Part) -> set[int]:
+    """Return the processes of the part's events."""
+    return {*pd.unique(part.records.get("process")).tolist()} - {ABSENT}
 
 
-def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the `Profile.meta` entries that combine the metadata of all files. The entry about
-    data loss comes first.
-    """
+def data_loss(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return the `Profile.meta` entry about the data losses in all files."""
     losses = [Counter(part.facts["data_loss"]) for part in parts if "data_loss" in part.facts]
-    commands: dict[int, str] = {}
-    for part in parts:
-        commands |= part.facts.get("commands", {})
-    facts: dict[str, Any] = {"data_loss": dict(sum(losses, Counter()))} if losses else {}
-    facts |= {"commands": commands} if commands else {}
-    return facts | {"packets": sum(part.facts["packets"] for part in parts)}
+    return {"data_loss": dict(sum(losses, Counter()))} if losses else {}

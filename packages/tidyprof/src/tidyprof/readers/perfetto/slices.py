@@ -268,17 +268,14 @@ def locate(slices: Records, tracks: pd.DataFrame, texts: list[str]) -> dict[str,
     slices["device"] = number = device["number"].copy()
     by_agent = (number != ABSENT) & device["counts_agents"]
     by_index = (number != ABSENT) & ~device["counts_agents"]
-    if not by_agent.any():
-        return {"device_numbering": "index"} if by_index.any() else {}
-    if not by_index.any():
-        return {"device_numbering": "agent"}
-    # rocprof-sys numbers only GPUs for kernels, but it numbers all agents for copies. If each
-    # numbering has only one GPU, both refer to the same GPU. Otherwise, copies have no device.
-    agents, gpus = np.unique(number[by_agent]), np.unique(number[by_index])
-    is_same = len(agents) == len(gpus) == 1
-    number[by_agent] = gpus[0] if is_same else ABSENT
-    joined = {"agent_taken_as_device": {int(agents[0]): int(gpus[0])}} if is_same else {}
-    return {"device_numbering": "index"} | joined
+    if by_agent.any() and by_index.any():
+        # rocprof-sys numbers only GPUs for kernels, but it numbers all agents for copies. If each
+        # numbering has only one GPU, both refer to the same GPU. Otherwise, copies have no device.
+        agents, gpus = np.unique(number[by_agent]), np.unique(number[by_index])
+        number[by_agent] = gpus[0] if len(agents) == len(gpus) == 1 else ABSENT
+    elif not by_agent.any() and not by_index.any():
+        return {}
+    return {"device_numbering": "index" if by_index.any() else "agent"}
 
 
 def _filled(values: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -332,12 +329,12 @@ def add_nesting(slices: Records) -> None:
     late = np.arange(len(host))
     while len(late := late[(parent[late] >= 0) & (end[parent[late]] < end[late])]):
         parent[late] = parent[parent[late]]
-    depth, root, further = (parent >= 0).astype(np.int64), np.arange(len(host)), parent.copy()
-    # Each round doubles the distance to the outer event.
-    while len(inner := np.flatnonzero(further >= 0)):
-        outer = further[inner]
-        depth[inner], root[inner] = depth[inner] + depth[outer], root[outer]
-        further[inner] = further[outer]
+    depth, root = np.zeros(len(host), np.int64), np.arange(len(host))
+    # Each round goes to the next outer event.
+    inner = np.arange(len(host))
+    while len(inner := inner[parent[root[inner]] >= 0]):
+        root[inner] = parent[root[inner]]
+        depth[inner] += 1
     for name in ("depth", "parent", "sample"):
         slices[name] = np.full(len(slices), ABSENT)
     slices["depth"][host] = depth
@@ -377,25 +374,9 @@ def counter_table(decoder: Decoder, tracks: pd.DataFrame) -> pd.DataFrame:
     )
     kept = np.isfinite(value)
     decoder.dropped += Counter({NO_VALUE: int((~kept).sum())})
-    closing = _closing_zeros(table, lane)
+    # At the end of a run, rocprof-sys sets its CPU and process counters to 0
+    # (source/lib/rocprof-sys/library/cpu_freq.cpp). These rows aren't measurements.
+    is_last = np.append(lane[1:] != lane[:-1], True)[: len(lane)] & (value == 0)
+    closing = is_last & table["name"].astype(str).str.fullmatch(r"CPU .*\(S\)").to_numpy(bool)
     decoder.not_kept[CLOSING_ZEROS] += int(closing.sum())
     return table[kept & ~closing]
-
-
-def _closing_zeros(table: pd.DataFrame, lane: np.ndarray) -> np.ndarray:
-    """Return a mask of the final rows of rocprof-sys's CPU and process counters. These rows aren't
-    measurements, because rocprof-sys sets all of these counters to 0 at the end of a run
-    (source/lib/rocprof-sys/library/cpu_freq.cpp).
-
-    If any of the counters doesn't end with such a row, the mask is empty.
-    """
-    is_sampled = table["name"].astype(str).str.fullmatch(r"CPU .*\(S\)").to_numpy(bool)
-    sampled = table[is_sampled]
-    is_last = is_sampled & (table["time_ns"] == sampled["time_ns"].max()).to_numpy()
-    lanes = np.unique(lane[is_sampled])
-    is_closing = (
-        (table["value"][is_last] == 0).all()
-        and np.array_equal(lane[is_last], lanes)
-        and len(sampled) > len(lanes)
-    )
-    return is_last & is_closing

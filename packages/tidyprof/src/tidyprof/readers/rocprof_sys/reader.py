@@ -18,8 +18,8 @@ from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, in_te
 from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.decoder import text
 from tidyprof.readers.perfetto.reader import (
-    merged_facts,
-    process_spans,
+    data_loss,
+    processes_of,
     read_traces,
     refuse_repeated,
 )
@@ -116,7 +116,7 @@ def read_rocprof_sys(
     parts = selected_rank(path, [*traces, *tables], rank)
     tables = [part for part in parts if isinstance(part, _TablePart)]
     traces = [part for part in parts if not isinstance(part, _TablePart)]
-    meta = merged_facts(traces) | {"tool": "rocprof-sys"} | facts | {"tables": _tables_of(tables)}
+    meta = data_loss(traces) | {"tool": "rocprof-sys"} | facts | {"tables": _tables_of(tables)}
     return profile_of([*parts, beside], map(text, texts), meta, origin)
 
 
@@ -172,7 +172,7 @@ def _rank_of_trace(trace: Part) -> int | None:
     in the file has that number.
     """
     number = _number_in_name(trace.path)
-    processes = {*process_spans(trace), *trace.processes}
+    processes = processes_of(trace)
     return number if number is not None and processes and number not in processes else trace.rank
 
 
