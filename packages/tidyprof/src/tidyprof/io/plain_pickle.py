@@ -1,14 +1,15 @@
 """A safe loader for untrusted pickles that contain only dictionaries, lists, strings and numbers.
 
-A pickle is a program. Python's unpickler runs all of it, so this module has its own interpreter for
-the few instructions that plain data needs. It refuses every other instruction, so a pickle can't
-name a class or call a function.
+A pickle is a program. This module limits Python's unpickler to the few instructions that plain data
+needs, so a pickle can't name a class or call a function.
 """
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
-from pickletools import genops
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,113 +25,92 @@ MAX_UNFOLDED = 2**30
 can refer to the same list or string many times.
 """
 
-LONGEST_NUMBER = 64
-"""Maximum length of an integer in bits. Python's processing time for an integer grows with the
-square of its number of digits.
+_LONGEST_NUMBER = 9
+"""Maximum length of an integer in bytes, which is enough for 64 bits. Many longer numbers with the
+same hash would make Python's dictionaries slow.
 """
 
-_TEXTS = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
-_NUMBERS = {"BININT1", "BININT2", "BININT", "BINFLOAT"}
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_CONTAINERS = {"EMPTY_LIST": list, "EMPTY_DICT": dict}
-_PUTS = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
-_GETS = {"BINGET", "LONG_BINGET"}
-_ADDS = {"APPEND", "APPENDS", "SETITEM", "SETITEMS"}
-"""Instructions that plain data needs, by their names in `pickletools`."""
-
-_COST = {"PROTO": 0, "FRAME": 0, "EMPTY_DICT": 208, "EMPTY_LIST": 112, "BINFLOAT": 56}
-_COST |= dict.fromkeys(_GETS | _ADDS | {"MARK"}, 24) | dict.fromkeys(_CONSTANTS, 24)
-_OTHER_COST = 96
-"""Maximum memory of an instruction in bytes, without the characters of strings. This memory
-includes `sys.getsizeof` of the new object, with room for one entry, and the object's references in
-the stack, the memo and its list.
+_COST = {
+    **dict.fromkeys(b"\x80\x95.", 0),  # PROTO, FRAME, STOP
+    **dict.fromkeys(b"hj(N\x88\x89)", 24),  # BINGET, LONG_BINGET, MARK, NONE, booleans, EMPTY_TUPLE
+    **dict.fromkeys(b"aesu", 24),  # APPEND, APPENDS, SETITEM, SETITEMS
+    **dict.fromkeys(b"qr\x94", 96),  # BINPUT, LONG_BINPUT, MEMOIZE
+    **dict.fromkeys(b"JKM\x8a", 96),  # BININT, BININT1, BININT2, LONG1
+    **dict.fromkeys(b"X\x8c\x8d", 96),  # BINUNICODE, SHORT_BINUNICODE, BINUNICODE8
+    **dict(zip(b"G\x86]}", (56, 112, 112, 208), strict=True)),  # BINFLOAT, TUPLE2, lists and dicts
+}
+"""Instructions that plain data needs, and the memory of each in bytes without the characters of
+strings. This memory includes `sys.getsizeof` of the new object, with room for one entry, and the
+object's references in the stack, the memo and its list.
 """
 
-_FAULTS = (ValueError, TypeError, AttributeError, IndexError, KeyError)
+_FAULTS = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError)
 Content = TypeVar("Content")
 
 
-def plain_objects(path: Path, data: bytes) -> Any:
-    """Load a pickle of plain data.
+class _TooLargeError(Exception):
+    pass
 
-    A dictionary key must be a string or a 32-bit integer. Many longer numbers with the same hash
-    would make Python's dictionaries slow.
+
+# The unpickler in C allocates memory for any number in the memo that the file states.
+class _PlainUnpickler(pickle._Unpickler):
+    """A loader of plain data. It raises KeyError for any other instruction."""
+
+    stack: list[Any]
+    read: Callable[[int], bytes]
+    held_bytes = 0
+
+    def load_pair(self) -> None:
+        """Load a pair as a list, because a hash of pairs within pairs can overflow the stack."""
+        self.stack[-2:] = [self.stack[-2:]]
+
+    def load_number(self) -> None:
+        """Load an integer of more than 32 bits."""
+        (length,) = self.read(1)
+        if length > _LONGEST_NUMBER:
+            raise ValueError(f"an integer has {length} bytes")
+        self.stack.append(pickle.decode_long(self.read(length)))
+
+
+def _counted(code: int) -> Callable[[_PlainUnpickler], None]:
+    own = {
+        pickle.TUPLE2[0]: _PlainUnpickler.load_pair,
+        pickle.LONG1[0]: _PlainUnpickler.load_number,
+    }
+    load, cost = own.get(code, pickle._Unpickler.dispatch[code]), _COST[code]
+
+    def load_counted(unpickler: _PlainUnpickler) -> None:
+        unpickler.held_bytes += cost
+        if unpickler.held_bytes > MAX_OBJECT_BYTES:
+            raise _TooLargeError
+        load(unpickler)
+
+    return load_counted
+
+
+_PlainUnpickler.dispatch = {code: _counted(code) for code in _COST}
+
+
+def plain_objects(path: Path, data: bytes) -> Any:
+    """Load a pickle of plain data. Pairs become lists.
 
     Raises ProfileReadError if the pickle is damaged, contains an instruction that plain data
     doesn't need, or needs more than MAX_OBJECT_BYTES of memory.
     """
-    if not is_pickle(data):
-        raise ProfileReadError(
-            path,
-            "the file isn't a pickle of protocol 2 to 5",
-            "it is a different kind of file, or a very old pickle",
-            "record again",
-        )
     try:
-        return _loaded(path, data)
+        if not is_pickle(data):
+            raise ValueError("the protocol isn't 2 to 5")
+        return _PlainUnpickler(BytesIO(data)).load()
+    except _TooLargeError:
+        finding = f"the pickle's objects need more than {MAX_OBJECT_BYTES} bytes"
+        raise ProfileReadError(path, finding, *TOO_LARGE) from None
     except _FAULTS as error:
         raise ProfileReadError(
-            path, f"the pickle can't be loaded ({type(error).__name__})", *DAMAGED
+            path,
+            f"the pickle isn't plain data ({type(error).__name__}: {error})",
+            "the file is damaged, or another program wrote it, maybe to run code",
+            "don't load it with any other program, and find out where it comes from",
         ) from None
-
-
-def _loaded(path: Path, data: bytes) -> Any:
-    stack: list[Any] = []
-    marks: list[int] = []
-    memo: dict[int, Any] = {}
-    cost = 0
-    for instruction, argument, position in genops(data):
-        name = instruction.name
-        is_needed = True
-        cost += _COST.get(name, _OTHER_COST)
-        if cost > MAX_OBJECT_BYTES:
-            raise ProfileReadError(
-                path, f"the pickle's objects need more than {MAX_OBJECT_BYTES} bytes", *TOO_LARGE
-            )
-        if name in _TEXTS:
-            cost += len(argument)
-            stack.append(argument)
-        elif name in _GETS:
-            stack.append(memo[argument])
-        elif name in _PUTS:
-            memo[len(memo) if argument is None else argument] = stack[-1]
-        elif name in _NUMBERS:
-            stack.append(argument)
-        elif name in _ADDS:
-            first = marks.pop() if name.endswith("S") else len(stack) - 1 - (name == "SETITEM")
-            added = stack[first:]
-            del stack[first:]
-            if name.startswith("APPEND"):
-                stack[-1].extend(added)
-            elif is_needed := all(isinstance(key, str) or _is_short(key) for key in added[::2]):
-                stack[-1].update(zip(added[::2], added[1::2], strict=True))
-        elif name in _CONTAINERS:
-            stack.append(_CONTAINERS[name]())
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name == "MARK":
-            marks.append(len(stack))
-        elif name == "TUPLE2":
-            stack[-2:] = [(stack[-2], stack[-1])]
-        elif name == "LONG1":
-            is_needed = argument.bit_length() <= LONGEST_NUMBER
-            stack.append(argument)
-        else:
-            is_needed = name in ("PROTO", "FRAME", "STOP")
-        if not is_needed:
-            raise ProfileReadError(
-                path,
-                "the pickle contains an instruction that plain data doesn't need"
-                f" ({name} at byte {position})",
-                "another program wrote the pickle, or it is designed to run code or to exhaust"
-                " memory",
-                "don't load it with any other program, and find out where it comes from",
-            )
-    return stack.pop()
-
-
-def _is_short(key: Any) -> bool:
-    return type(key) is int and abs(key) <= 2**31
 
 
 def converted(path: Path, objects: Any, content: type[Content], what: str) -> Content:
@@ -153,7 +133,7 @@ def converted(path: Path, objects: Any, content: type[Content], what: str) -> Co
 
 def _unfolded(value: Any, sizes: dict[int, int]) -> int:
     """Return the number of values and characters if every reference was a copy."""
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, dict | list):
         return 1 + len(value) if isinstance(value, str) else 1
     if id(value) not in sizes:
         # A list that contains itself counts as empty there.

@@ -24,7 +24,7 @@ PLAIN = {
     "numbers": [0, 255, 65_535, 2**31 - 1, -1, 2**31, 2**63, -(2**63), 1.5],
     "texts": ["", "short", "µ" * 200, "long" * 100],
     "flags": [True, False, None],
-    "pairs": [(0, 0), (2**20, 0), ("0", "default_pg"), ("", "µ" * 300)],
+    "pairs": [[0, 0], [2**20, 0], ["", "µ" * 300]],
     "nested": {
         "empty": [{}, [], ()],
         "again": [[1] * 1500, {str(key): key for key in range(1500)}],
@@ -51,8 +51,8 @@ class _Runs:
 
 
 OBJECTS = [_Runs(), OrderedDict(a=1), len, Path, {1, 2}, b"bytes", bytearray(2)]
-COLLIDING = {key * (2**61 - 1): 0 for key in range(1, 60)}
-KEYS = [COLLIDING, {2**61 - 1: 0}, {2.0**61: 0}, {(1, 2): 0}, 2**80]
+COLLIDING = {key * (2**61 - 1): 0 for key in range(1, 2**11, 100)}
+KEYS = [COLLIDING, {(1, 2): 0}, 2**80]
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,6 @@ KEYS = [COLLIDING, {2**61 - 1: 0}, {2.0**61: 0}, {(1, 2): 0}, 2**80]
         b"\x80\x04}" + b")" + b"N\x86" * 1_000_000 + b"K\x01s.",
         b"\x80\x02\x82\x01.",
         b"\x80\x04K\x01Q.",
-    ],
-    ids=lambda data: repr(data[:24]),
-)
-def test_what_could_run_code_or_take_all_memory_is_refused(
-    data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "an instruction" in refused(data)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
         b"\x80\x04\x8d" + struct.pack("<Q", 2**60) + b".",
         b"\x80\x04}",
         b"\x80\x04.",
@@ -88,9 +74,14 @@ def test_what_could_run_code_or_take_all_memory_is_refused(
         b"(dp0\n.",
         b"",
     ],
+    ids=lambda data: repr(data[:24]),
 )
-def test_damage_is_one_line(data: bytes) -> None:
-    assert "pickle" in refused(data)
+def test_what_could_run_code_or_take_all_memory_is_refused(
+    data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "isn't plain data" in refused(data)
+    assert list(tmp_path.iterdir()) == []
 
 
 PIECES = [b"}", b"]", b"\x8c\x02ab", b"M\xff\x01", b"N", b"}\x94\x8c\x01aNs"]
