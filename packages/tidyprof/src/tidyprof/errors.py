@@ -123,12 +123,6 @@ class NothingRecordedError(ProfileReadError):
     """A valid file that contains no records. Another file from the same run may contain records."""
 
 
-class SeveralRecordingsError(ProfileReadError):
-    """A folder with several profiles of one format. A caller that supports all formats can add the
-    other contents of the folder.
-    """
-
-
 LONGEST_PART = 500
 """Maximum number of characters in each part of a line. The limit is necessary because damaged files
 can contain names of several megabytes.

@@ -1,46 +1,14 @@
-"""A wrapper for file readers that converts system errors to ProfileReadError, and a search for
-folder entries that aren't regular files.
-"""
+"""A wrapper for file readers that converts system errors to ProfileReadError."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from os import PathLike
-from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError, missing_extra
-
-_DATA_NAME = re.compile(
-    r"\.(csv|json|txt|log|db|rpd|pftrace|perfetto-trace|proto|pickle|pkl|pt)(\.gz|\.zst)?$",
-    re.IGNORECASE,
-)
-
-
-def no_files(folders: Iterable[Path]) -> dict[Path, str]:
-    """Return the type of each folder entry that has the name of a data file but isn't a regular
-    file.
-    """
-    entries = (
-        entry
-        for folder in folders
-        for entry in sorted(folder.iterdir())
-        if _DATA_NAME.search(entry.name)
-    )
-    return {
-        entry: _kind(entry) for entry in entries if entry.name[0] != "." and not entry.is_file()
-    }
-
-
-def _kind(entry: Path) -> str:
-    if entry.is_dir():
-        return "a folder instead of a file"
-    # pathlib says that a broken link doesn't exist.
-    return "a pipe, socket or device" if entry.exists() else "a broken link"
-
 
 Options = ParamSpec("Options")
 Result = TypeVar("Result")

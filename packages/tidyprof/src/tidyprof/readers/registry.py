@@ -5,7 +5,6 @@ reader.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,9 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from tidyprof.errors import CUT_SHORT, EMPTY, OWN, ProfileReadError, SeveralRecordingsError
+from tidyprof.errors import CUT_SHORT, EMPTY, OWN, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
-from tidyprof.io.guard import guarded, no_files
+from tidyprof.io.guard import guarded
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin, Profile
@@ -139,29 +138,16 @@ def read(
     head = b"" if path.is_dir() else ByteStream(path).head(HEAD_BYTES)
     known = next((known for known in FORMATS if known.recognizes(path, head)), None)
     if known is not None:
-        return _read_as(known, path, options)
+        given = {name: value for name, value in options.items() if value is not None}
+        if not known.has_functions:
+            del given["python_functions"]
+        return _with_left_out(known.read(path, **given), path, known)
     if not path.is_dir():
         raise _unknown(path, head)
     names, recordings = recordings_in(path)
     if len(recordings) != 1 or len(names) > _MAX_TRIED:
         raise _unknown_folder(path, names, recordings)
     return read(path / next(iter(recordings)), **options)
-
-
-def _read_as(known: Format, path: Path, options: ReadOptions) -> Profile:
-    """Read a file or folder in this format. If a folder contains several formats, the error message
-    lists all of them.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    if not known.has_functions:
-        del given["python_functions"]
-    try:
-        return _with_left_out(known.read(path, **given), path, known)
-    except SeveralRecordingsError:
-        names, recordings = recordings_in(path)
-        if len(set(recordings.values())) > 1:
-            raise _unknown_folder(path, names, recordings) from None
-        raise
 
 
 def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -173,20 +159,19 @@ def recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
-    """Add the folder's other profiles and special files to `ignored_files`."""
+    """Add the folder's other profiles to `ignored_files`."""
     if not path.is_dir():
         return profile
-    files = [Path(file) for file in profile.meta.get("files", ())]
-    special = no_files(dict.fromkeys([path, *(file.parent for file in files)]))
-    ignored = {str(file): reason for file, reason in special.items()}
-    ignored |= profile.meta.get("ignored_files", {})
+    ignored = profile.meta.get("ignored_files", {})
     # A file that the reader used or reported isn't a second profile. Neither is its folder.
-    named = [*files, *map(Path, ignored)]
-    for name, kind in recordings_in(path)[1].items():
-        if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
-            ignored[str(path / name)] = f"{OWN} {kind}"
-    if ignored:
-        profile.meta["ignored_files"] = ignored
+    named = [Path(file) for file in (*profile.meta.get("files", ()), *ignored)]
+    others = {
+        str(path / name): f"{OWN} {kind}"
+        for name, kind in recordings_in(path)[1].items()
+        if kind != known.name and not any(file.is_relative_to(path / name) for file in named)
+    }
+    if others:
+        profile.meta["ignored_files"] = ignored | others
     return profile
 
 
@@ -250,9 +235,7 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
         return ProfileReadError(path, *EMPTY)
     if not head.strip(b"\0"):
         return ProfileReadError(path, "the file contains only zeros", *CUT_SHORT)
-    line = head.partition(b"\n")[0]
-    names = (path.name, path.absolute().parent.name)
-    if any(map(_THREAD_TRACE.search, names)) or (b"Vaddr" in line and b"Hitcount" in line):
+    if any(map(_THREAD_TRACE.search, (path.name, path.absolute().parent.name))):
         return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(
         path,
@@ -268,13 +251,11 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
     - recordings: format of each profile in the folder, by name
     """
     if recordings:
-        kinds = Counter(kind.partition(" (")[0] for kind in recordings.values()).most_common()
         return ProfileReadError(
             path,
             f"the folder isn't a profile, but {len(recordings)} of its {len(names)} entries are"
             f" profiles ({_first(list(recordings))})",
-            "each profile is a separate file or folder: "
-            + ", ".join(f"{count} from {kind}" for kind, count in kinds),
+            "each profile is a separate file or folder",
             f"pass one profile, such as {path / next(iter(recordings))}",
         )
     if any(map(_THREAD_TRACE.search, (path.absolute().name, *names))):

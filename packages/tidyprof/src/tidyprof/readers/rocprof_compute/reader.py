@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError, SeveralRecordingsError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, SQLITE_MAGIC, ByteStream
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_compute.counter_csv import (
@@ -147,7 +147,7 @@ def _counter_files(path: Path) -> list[Path]:
         return counter_files(found[0])
     if found:
         shown = ", ".join(repr(str(folder.relative_to(path))) for folder in found[:4])
-        raise SeveralRecordingsError(
+        raise ProfileReadError(
             path,
             f"the folder has {len(found)} workload folders ({shown})",
             "the folder contains several workloads or one folder per rank",

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
-from tidyprof.io.guard import no_files
 from tidyprof.readers.columns import HEAD_BYTES, column_table, foreign, header_of
 
 DEEPEST = 3
@@ -109,9 +108,6 @@ def find_processes(
             " ended before rocprofv3 wrote its results",
             "check the path, and record with --output-format csv, or read the database",
         )
-    if path.is_dir() and not only:
-        folders = (file.path.parent for files in processes.values() for file in files)
-        others |= no_files(dict.fromkeys([path, *folders]))
     return dict(sorted(processes.items())), others
 
 

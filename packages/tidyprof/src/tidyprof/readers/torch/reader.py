@@ -55,7 +55,7 @@ from typing import Any
 
 from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_or_nothing
-from tidyprof.io.guard import guarded, no_files
+from tidyprof.io.guard import guarded
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TracePart, read_file
 from tidyprof.readers.torch.recognition import candidates, is_json, is_trace
@@ -137,8 +137,7 @@ def _without_numbers(file: Path) -> str:
 
 def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
     """Return the unread files in a folder with these traces, and the reasons."""
-    others = [file for file in candidates(folder) if file not in traces]
-    return dict.fromkeys(others, FOREIGN) | no_files([folder])
+    return dict.fromkeys((file for file in candidates(folder) if file not in traces), FOREIGN)
 
 
 @guarded
