@@ -160,7 +160,7 @@ def _last_step(whole: Profile) -> Profile:
 
 def _unnamed(profile: Profile) -> Profile:
     """Return the profile without the file names, which would reveal the fault."""
-    hidden = ("files", "ignored_files", "trace_id")
+    hidden = ("files", "ignored_files")
     meta = {key: value for key, value in profile.meta.items() if key not in hidden}
     return Profile(profile.events, meta=meta)
 

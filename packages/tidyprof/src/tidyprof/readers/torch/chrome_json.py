@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 
 Event = TypeVar("Event")
 
@@ -71,9 +71,7 @@ class ChromeTrace(Generic[Event]):
       msgspec.DecodeError.
     - metadata: members outside the event list, which are complete when `batches` is exhausted
     - tolerated: number of batches that could be read although they aren't strict JSON, for example
-      because of NaN, control characters or invalid UTF-8
-    - mended: number of batches with unescaped quotation marks or backslashes, which were read
-      literally
+      because of NaN, control characters, invalid UTF-8 or unescaped names
     """
 
     def __init__(
@@ -82,7 +80,6 @@ class ChromeTrace(Generic[Event]):
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.tolerated = 0
-        self.mended = 0
         self._chunks = chunks
         self._decode = decode
         # Unused text that was already read. Within the event list, it starts with a bracket.
@@ -106,7 +103,7 @@ class ChromeTrace(Generic[Event]):
                 self._decoded += len(batch[0])
                 yield batch
             elif self._complete:
-                raise self._broken()
+                raise self._malformed()
             else:
                 self._read_more()
         self._read_members_after()
@@ -125,14 +122,6 @@ class ChromeTrace(Generic[Event]):
             if size > MAXIMUM_UNDIVIDED_BYTES and len(collected) > 2:
                 raise self._malformed(f"no event ends within {size} bytes")
         self._text = b"".join(collected)
-
-    def _broken(self) -> ProfileReadError:
-        where = f"after event {self._decoded} of the event list"
-        try:
-            _DECODER.raw_decode(self._text.decode("utf-8", "replace"))
-        except _INVALID as error:
-            return self._unreadable(where, error)
-        return self._malformed(where)
 
     def _next(self, decode: Callable[[bytes], _Batch | None]) -> _Batch | None:
         """Return the events up to a boundary between events, or up to the end of the list. Return
@@ -163,9 +152,6 @@ class ChromeTrace(Generic[Event]):
             return [match.end() for match in islice(ends, _CANDIDATES_TRIED)]
 
     def _strict(self, piece: bytes) -> _Batch | None:
-        # If the file has unescaped names, a backslash may not start an escape.
-        if self.mended and b"\\" in piece:
-            return None
         try:
             return self._decode(piece), piece
         except msgspec.ValidationError as error:
@@ -174,25 +160,16 @@ class ChromeTrace(Generic[Event]):
             return None
 
     def _tolerant(self, piece: bytes) -> _Batch | None:
-        """Decode text that the standard library can read. If necessary, names are escaped first.
-        NaN and infinite numbers become null.
-        """
-        text = piece.decode("utf-8", "replace")
-        batch = None if self.mended else self._lenient(text)
-        self.tolerated += batch is not None
-        if batch is None:
-            batch = self._lenient(_UNESCAPED.sub(_escaped, text))
-            self.mended += batch is not None
-        return batch
-
-    def _lenient(self, text: str) -> _Batch | None:
+        """Decode text that isn't strict JSON. NaN and infinite numbers become null."""
         try:
-            strict = msgspec.json.encode(json.loads(text, strict=False))
-            return self._decode(strict), strict
+            strict = msgspec.json.encode(_loaded(piece))
+            batch = self._decode(strict), strict
         except msgspec.ValidationError as error:
             raise self._wrong_type(error) from None
         except (msgspec.DecodeError, *_INVALID):
             return None
+        self.tolerated += 1
+        return batch
 
     def _read_members_before(self) -> None:
         while True:
@@ -206,57 +183,36 @@ class ChromeTrace(Generic[Event]):
                     continue
                 self._text = b"[" + text[start.end() :]
                 return
+            if self._complete and not text:
+                raise ProfileReadError(self.path, *EMPTY)
             if self._complete or text[:1] not in (b"{", b""):
-                raise self._no_event_list(text)
-
-    def _no_event_list(self, text: bytes) -> ProfileReadError:
-        if not text:
-            return ProfileReadError(self.path, *EMPTY)
-        try:
-            is_object = isinstance(_loaded(text), dict)
-        except _INVALID as error:
-            if text[:1] == b"{":
-                return self._unreadable("before the event list starts", error)
-            is_object = False
-        found = f"the JSON object has no list named {EVENT_LIST!r}"
-        return ProfileReadError(
-            self.path,
-            found if is_object else "the file doesn't contain a JSON object",
-            "the file isn't a Chrome trace (it could be a list, a configuration file or a table)",
-            "pass the file that torch.profiler's export_chrome_trace writes",
-        )
+                raise ProfileReadError(
+                    self.path,
+                    f"the file has no JSON object with a list named {EVENT_LIST!r}",
+                    "the file isn't a Chrome trace, or it is incomplete",
+                    "pass the file that torch.profiler's export_chrome_trace writes",
+                )
 
     def _read_members_after(self) -> None:
         while not self._complete:
             self._read_more()
-        text = self._text
-        if self.mended:
-            text = _UNESCAPED.sub(_escaped, text.decode("utf-8", "surrogateescape")).encode(
-                "utf-8", "surrogateescape"
-            )
-        if _LIST_START.search(text):
+        if _LIST_START.search(self._text):
             raise self._malformed("another event list follows")
         try:
-            self.metadata |= _loaded(b"{" + _EMPTY_LIST + text)
-        except _INVALID as error:
-            raise self._unreadable("after the event list", error) from None
+            self.metadata |= _loaded(b"{" + _EMPTY_LIST + self._text)
+        except _INVALID:
+            raise self._malformed() from None
         del self.metadata[EVENT_LIST]
 
-    def _unreadable(self, where: str, error: Exception) -> ProfileReadError:
-        """Return the error for text that ends too early or isn't valid JSON."""
-        if isinstance(error, json.JSONDecodeError):
-            end = len(error.doc.rstrip())
-            if error.pos >= end or error.msg.startswith("Unterminated"):
-                return ProfileReadError(self.path, f"the trace ends {where}", *CUT_SHORT)
-        return self._malformed(f"{getattr(error, 'msg', error)}, {where}")
-
-    def _malformed(self, finding: str) -> ProfileReadError:
+    def _malformed(self, finding: str = "") -> ProfileReadError:
         return ProfileReadError(
             self.path,
-            f"the file isn't valid JSON ({finding})",
-            "the file is damaged, was edited manually, was written by several processes at once, or"
-            " contains unescaped names from an old torch version (pytorch/pytorch#113001)",
-            "record again with one file name per rank and a newer version of torch",
+            f"the file isn't valid JSON after event {self._decoded} of the event list"
+            + (f" ({finding})" if finding else ""),
+            "the file or its copy is incomplete, several processes wrote it at once, or an old"
+            " version of torch didn't escape its names (pytorch/pytorch#113001)",
+            "copy it again, or record again with one file name per rank and a newer version of"
+            " torch",
         )
 
     def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
@@ -269,8 +225,12 @@ class ChromeTrace(Generic[Event]):
 
 
 def _loaded(text: bytes) -> Any:
-    # Bytes of an incomplete character become surrogates.
-    return json.loads(text.decode("utf-8", "surrogateescape"), strict=False)
+    """Return the value of JSON text. If necessary, names are escaped first."""
+    readable = text.decode("utf-8", "replace")
+    try:
+        return json.loads(readable, strict=False)
+    except ValueError:
+        return json.loads(_UNESCAPED.sub(_escaped, readable), strict=False)
 
 
 def _escaped(match: re.Match[str]) -> str:

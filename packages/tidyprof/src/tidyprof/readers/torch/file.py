@@ -117,15 +117,10 @@ def read_file(path: Path, texts: Codes, python_functions: bool, maximum_bytes: i
     part = _assembled(path, trace.metadata, collected)
     if trace.tolerated:
         part.warnings.append(
-            f"{path.name}: parts of the file aren't strict JSON because of NaN, control characters"
-            " or invalid UTF-8. Invalid numbers were dropped, and unreadable characters were"
-            " replaced."
-        )
-    if trace.mended:
-        part.warnings.append(
-            f"{path.name}: some names contain unescaped quotation marks or backslashes, which were"
-            " read literally. Likely cause: an older version of torch wrote the file"
-            " (pytorch/pytorch#98432)."
+            f"{path.name}: parts of the file aren't strict JSON because of NaN, control characters,"
+            " invalid UTF-8, or names that an old version of torch didn't escape"
+            " (pytorch/pytorch#98432). Invalid numbers were dropped, unreadable characters were"
+            " replaced, and such names were read literally."
         )
     return part
 

@@ -22,9 +22,7 @@ _VERSION_KEYS = {
     "cupti_version": ("cuda", "CUPTI"),
 }
 _NUMBERING = {"rocm-roctracer": "agent", "rocm-sdk": "index", "cuda": "index", "xpu": "index"}
-_OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 _COPIED = {
-    "trace_id": ("trace_id", str),
     "host": ("host_name", str),
     "device_properties": ("deviceProperties", list),
     "distributed": ("distributedInfo", dict),
@@ -171,7 +169,6 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
         "gpu": ", ".join(_gpu_names(copied.get("device_properties", []))),
         "hip_runtime_version": version,
         "rocm": version and version.rpartition(".")[0],
-        "options": {option: bool(metadata[option]) for option in _OPTIONS if option in metadata},
         **copied,
     }
     for key, (_, library) in _VERSION_KEYS.items():

@@ -41,7 +41,7 @@ projects onto kernels.
   the rank is unknown.
 
 `meta` can also contain `device_properties`, `distributed`, `world_size`, `rank`, `ranks`,
-`hip_runtime_version`, `options`, `base_time_ns`, `record_window_ns`, `events_total`,
+`hip_runtime_version`, `base_time_ns`, `record_window_ns`, `events_total`,
 `events_by_category`, `not_kept`, `device_events_without_launch` and `warnings`.
 """
 
