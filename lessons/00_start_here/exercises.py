@@ -174,7 +174,7 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Subtract the time of the part: `traced_ns - totals[largest]` remains.",
+            "Subtract the time of the part: `steps_ns - data_ns` remains.",
             "Divide the total time by the time that remains.",
         ),
         insight=lambda told: (
@@ -182,8 +182,6 @@ EXERCISES = (
             " fast. Compute this upper bound before you change anything, and start with the largest"
             " part."
         ),
-        # If the part takes half of the steps, several of these answers agree.
-        measured=True,
     ),
     Exercise(
         id="00.2",

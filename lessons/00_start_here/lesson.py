@@ -9,7 +9,7 @@
 #
 # - run the training program, trace it, and read the trace with pandas;
 # - time a PyTorch step on a GPU and on a CPU;
-# - recognize five ways in which a step time can mislead you, and tell when a comparison is inconclusive.
+# - recognize five ways in which a step time can mislead you.
 #
 # **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
 # lesson uses it.
@@ -21,6 +21,41 @@ from proflab import exercise, show_figure, show_text
 from tidyprof import plots
 
 lesson = proflab.start("00")
+
+# %% [markdown]
+# ## A first trace
+#
+# A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU that trains an image
+# classifier on a *batch* of 256 images per *step*:
+#
+# | part of a step | what happens |
+# | --- | --- |
+# | data | the *loader* reads the next batch, changes the images slightly at random, and moves them to the GPU |
+# | forward | the network computes its predictions |
+# | loss | one number measures how wrong the predictions are |
+# | backward | PyTorch computes how each weight affects the loss |
+# | optimizer | each weight changes slightly to reduce the loss |
+#
+# In the figure, the lane `ranges` shows these parts, and the lowest lane shows when the GPU works.
+
+# %%
+found = proflab.recording("torch-h200-case-plain")
+recorded = tidyprof.read(found.path, origin=found.origin)
+phases = tidyprof.phases(recorded)
+data_ns = phases.loc[phases["phase"] == "data", "duration_ns"].sum()
+steps_ns = tidyprof.steps(recorded)["duration_ns"].sum()
+figure = plots.timeline(recorded, step=11, title="One training step on an NVIDIA H200")
+waits = f"waiting for data: {data_ns / steps_ns:.0%} of both recorded steps"
+show_figure(figure, arrow=(waits, (150, 6), (0.12, 0.3)))
+
+# %%
+# 2 minutes: If the data were always ready, how many times as fast would the recorded steps be? Use `data_ns`, the total
+# time of the part `data`, and `steps_ns`, the total time of these steps.
+q = exercise("00.1", {"part_ns": data_ns, "steps_ns": steps_ns})
+# solution
+answer = steps_ns / (steps_ns - data_ns)
+# end solution
+q.check(answer)
 
 # %% [markdown]
 # ## How this course works
@@ -46,37 +81,21 @@ lesson = proflab.start("00")
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
 # Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
-# [assumes](../docs/contributors/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
+# [assumes](../docs/contributors/gpumodel.md) how long the loader takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
 # %% [markdown]
-# ## The example run
+# ## The example run, on your machine
 #
-# The example run trains the image classifier ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32 pixels
-# in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
-# isn't tuned.
-#
-# In each *step*, one GPU trains on a *batch* of 256 images:
-#
-# | part of a step | what happens |
-# | --- | --- |
-# | data | the loader reads the next batch, changes the images slightly at random, and moves them to the device |
-# | forward | the network computes its predictions |
-# | loss | one number measures how wrong the predictions are |
-# | backward | PyTorch computes how each weight affects the loss |
-# | optimizer | each weight changes slightly to reduce the loss |
-#
-# The *device* is the GPU or, if there is none, the CPU. Each core lesson ends with a question that its tool can't
-# answer, and the next lesson starts with it:
+# The trace shows the course's example run. It trains ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32
+# pixels in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the
+# run isn't tuned. Each core lesson ends with a question that its tool can't answer. The next lesson answers it:
 #
 # {drawing method}
-
-# %% [markdown]
-# ## A first trace
 #
 # `$EXAMPLE` is the command for the example run. In the next cell, `--batch-size 4` and `--max-steps 12` keep the run
 # short on a CPU, `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The
-# run takes about half a minute on two cores.
+# *device* is the GPU or, if there is none, the CPU. The run takes about half a minute on two cores.
 #
 # Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
 # *conditions*: the network, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
@@ -86,26 +105,14 @@ lesson = proflab.start("00")
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean time of untraced steps.
+# The dashed line shows the mean time of untraced steps. Is `data` also the largest part here?
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
 trace = tidyprof.read(lesson.folder / "first/trace_rank0_of_1.json.gz", origin=here)
-traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
-totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
-largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
+totals = tidyprof.phases(trace).groupby("phase", observed=True)["duration_ns"].sum()
 show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps"))
-show_text(f"The trace has {len(trace.events):,} events. The largest part is `{largest}`.")
-
-# %%
-# 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
-# `totals[largest]`, the total time of that part in the traced steps, and `traced_ns`, the total time of these steps.
-q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
-# solution
-answer = traced_ns / (traced_ns - totals[largest])
-# end solution
-q.check(answer)
+show_text(f"The trace has {len(trace.events):,} events. The largest part is `{totals.idxmax()}`.")
 
 # %% [markdown]
 # A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
@@ -116,13 +123,12 @@ q.check(answer)
 # - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
 #   and the GPUs execute them. If one is slow, all the others wait.
 #
-# A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
-# each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
-# shows which functions a program actually calls.
+# A *profile* summarizes how often each function ran and for how long, so its file stays small. A trace records each
+# event, so its file grows with the run.
 #
 # ## Predict
 #
-# Is the example run slow? You need a clock to answer that question. First, guess two numbers for the H200.
+# To tell whether the example run is slow, you need a clock. First, guess two numbers for the H200.
 
 # %%
 # solution
@@ -185,8 +191,7 @@ show_text(f"Steady steps take {times.median():.0f} ms (median) or {times.mean():
 
 # %% [markdown]
 # In the long steps, the GPU waits for a batch, but the median hides this wait (*lie 2*). This course therefore compares
-# the mean of all steps after the warm-up, because the mean accounts for all images and all of their time. Report the
-# median as well, because it describes a typical step.
+# the mean of all steps after the warm-up, which accounts for all of their time. Report the median as well.
 
 # %%
 # 3 minutes: With two loaders, how many times as many images per second does the H200 process as without any? Use the
@@ -202,8 +207,7 @@ q.check(answer)
 # %% [markdown]
 # ## Lie 3: the clock is read before the device finishes
 #
-# A GPU works *asynchronously*. Your program only *launches* work: it adds the work to a queue and continues
-# immediately.
+# A GPU works *asynchronously*. Your program only *launches* work: it adds the work to a queue and continues.
 #
 # {drawing 00_clock}
 #
@@ -265,9 +269,8 @@ q.check(answer)
 # begin.elapsed_time(end)  # in milliseconds
 # ```
 #
-# > **Note:** [AMD's example][script] reads the host's clock before it waits for the GPU. In mixed precision, its step
-# > times therefore omit the optimizer's GPU work: `GradScaler`, which scales the loss, waits for the GPU only before
-# > that work. With `--precision bfloat16`, the step times omit nearly all GPU work.
+# > **Note:** [AMD's example][script] reads the host's clock before it waits for the GPU. With `--precision bfloat16`,
+# > its step times therefore omit nearly all GPU work.
 #
 # [script]: https://github.com/amd/HPCTrainingExamples/blob/main/MLExamples/PyTorch_Profiling/train_cifar_100.py
 #
@@ -317,8 +320,6 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, the two
 # rates differ by a factor of two, because the loaders got ahead while the trace was being written, so these runs aren't
 # repeats. Always report how many runs you made.
-#
-# Later lessons mention it if a run was traced.
 
 # %%
 typical = steady(plain)["duration_ns"].median()

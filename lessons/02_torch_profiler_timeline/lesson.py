@@ -54,9 +54,9 @@ from tidyprof import Intervals, plots
 
 # %%
 # solution
-wait_guess, cost_guess = 60, 10
+compute_guess, cost_guess = 10, 10
 # end solution
-proflab.predict("02.a", wait_guess, unit="%", what="the wait for data in a traced step")
+proflab.predict("02.a", compute_guess, unit="%", what="the GPU computing in a traced step")
 proflab.predict("02.b", cost_guess, unit="%", what="the time that the profiler adds to a step")
 
 # %% [markdown]
@@ -433,7 +433,7 @@ lesson.conclude(
     next="03",
     origin=gpu.origin,
 )
-proflab.reveal("02.a", shares["data_wait_ns"], origin=gpu.origin)
+proflab.reveal("02.a", shares["compute_ns"], origin=gpu.origin)
 proflab.reveal("02.b", 100 * added_ns / untraced_ns, origin=recorded.origin)
 
 # %% [markdown] tags=["given"]

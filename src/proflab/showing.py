@@ -130,8 +130,27 @@ def show_text(text: str) -> None:
     show(Prose(text))
 
 
-def show_figure(figure: TidyFigure) -> None:
-    """Show a figure from `tidyprof.plots` with its text alternative."""
+Point = tuple[float, float]
+
+
+def show_figure(figure: TidyFigure, arrow: tuple[str, Point, Point] | None = None) -> None:
+    """Show a figure from `tidyprof.plots` with its text alternative.
+
+    - arrow: a text with an arrow to what matters, as the text, the place in the data that the arrow
+      points at, and the place of the text as shares of the width and height.
+    """
+    if arrow:
+        text, place, beside = arrow
+        figure.axes[0].annotate(
+            text,
+            place,
+            beside,
+            textcoords="axes fraction",
+            fontweight="bold",
+            bbox={"facecolor": "white", "edgecolor": "black"},
+            arrowprops={"arrowstyle": "->", "linewidth": 1.5},
+        )
+        figure.alternative_text += f" An arrow points at {text}."
     figure.restate(stated_once(figure.origin, figure.get_suptitle()))
     show(Picture(figure))
 

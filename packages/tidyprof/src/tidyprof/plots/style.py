@@ -64,6 +64,9 @@ PART_LOOK = _looks("part")
 `on_host`).
 """
 
+PHASES = ("data", "forward", "loss", "backward", "optimizer")
+"""Parts of a step that the host's ranges name, in order."""
+
 KIND_LOOK = _looks("kind")
 """The color and hatch of each kind of event (contract.KINDS). Operators and runtime calls are
 gray.

@@ -21,7 +21,7 @@ from tidyprof.analyses.common import (
 )
 from tidyprof.analyses.steps import STEP_PATTERN, step_of_time, steps
 from tidyprof.plots import style, viewer
-from tidyprof.plots.bars import fitting, name_bar, room_for
+from tidyprof.plots.bars import name_bar, room_for
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,
@@ -29,7 +29,6 @@ from tidyprof.plots.figure import (
     duration_text,
     label_rows,
     new_figure,
-    note,
     settings,
 )
 from tidyprof.tables.codes import ABSENT
@@ -50,9 +49,6 @@ _BINS = 600
 _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MAX_THREADS = 3
-_BESIDE = 12
-"""Maximum number of characters in a name after a lane. Such names reduce the space for the axes."""
-
 _OUTLINED = 0.006
 """Minimum share of the window's width that a bar must cover to have an outline and a hatch. This
 share corresponds to about 8 pixels.
@@ -63,6 +59,14 @@ _TOLD = ("rank", "kind", "name", "short_name", "start_ns", "duration_ns", "launc
 
 _AUTOGRAD_PREFIX = "autograd::engine::evaluate_function: "
 _HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
+_LOOKS = {**style.KIND_LOOK, **{name: style.PART_LOOK[name] for name in style.PHASES}}
+"""The color and hatch of each kind of event, and of the ranges that a trainer uses."""
+
+_SEEN = 0.002
+"""Minimum share of the window that a look must cover to be in the legend."""
+
+_WORDS = {"annotation": "range", "runtime": "runtime call"}
+"""Names of kinds in the legend, if they differ."""
 
 
 @dataclass(frozen=True)
@@ -133,23 +137,21 @@ def timeline(
     most = SPARSE if any(len(events) > DENSE for _, events in found) else DENSE
     lanes = [Lane(label, events, len(events) > most) for label, events in found]
     unit, size = axis_unit(finish - begin)
-    beside = [_beside(lane, finish - begin) for lane in lanes]
-    inches = _AXES_INCHES - style.CHARACTER_POINTS * max(map(len, beside)) / 72
-    window = _Window(begin, finish, size, inches)
+    window = _Window(begin, finish, size, _AXES_INCHES)
     height = 1.7 + _LANE_INCHES * len(lanes)
+    axis = f"time, {unit}"
+    if any(lane.is_dense for lane in lanes):
+        axis += "; where bars merge, their height is the share of time"
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), height=height, title=title)
-        right = (finish - begin) / size
         for row, lane in enumerate(lanes):
             _draw(axes, row, lane, window)
-            note(axes, beside[row], (right, row), 4, annotation_clip=False, parse_math=False)
         _mark_idle(axes, lanes, window)
-        dense = "\n(height: share of time)"
-        label_rows(axes, [f"{lane.label}{dense * lane.is_dense}" for lane in lanes], 0.55)
+        label_rows(axes, [lane.label for lane in lanes], 0.55)
         axes.set_ylim(len(lanes) - 0.45, -0.55)
-        axes.set_xlim(0, right)
-        axes.set_xlabel(f"time since the start of the window, {unit}")
-        add_legend(axes, _looks(lanes))
+        axes.set_xlim(0, (finish - begin) / size)
+        axes.set_xlabel(axis)
+        add_legend(axes, _looks(lanes, finish - begin))
     figure.alternative_text = _words(shown, begin, finish, step)
     figure.closer = _closer(profile, lanes, begin, finish, title)
     return figure
@@ -166,7 +168,8 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
     chosen = viewer.longest_of_each(every["duration_ns"].to_numpy(), row)
     events = every.iloc[chosen]
     start, launch = events["start_ns"].to_numpy(), launch_times(events)
-    used = [kind for kind in style.KIND_LOOK if (every["kind"] == kind).any()]
+    looks = _looks(lanes)
+    keys = pd.Series(_look_of(events)).replace(_WORDS)
     table = pd.DataFrame(
         {
             "row": row[chosen],
@@ -174,7 +177,7 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
             "length": events["duration_ns"].to_numpy(),
             "name": _bar_names(events),
             "whole_name": events["name"].array,
-            "look": events["kind"].astype(str).map(used.index).array,
+            "look": keys.map([*looks].index).array,
             "launched": np.where(launch == ABSENT, ABSENT, start - launch),
             "part": _parts(profile, events, np.where(launch == ABSENT, start, launch)),
         }
@@ -185,7 +188,7 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
         table,
         finish - begin,
         [lane.label for lane in lanes],
-        _looks(lanes),
+        looks,
         origin=str(profile.origin),
         title=title,
         totals=totals,
@@ -267,10 +270,15 @@ def _host_lanes(host: pd.DataFrame, ranges_only: bool) -> Iterator[tuple[str, pd
     busiest = calls["thread"].value_counts(dropna=False).index[:_MAX_THREADS]
     # Events are sorted by time, so the thread that starts first comes first.
     threads = calls[calls["thread"].isin(busiest)].groupby("thread", dropna=False, sort=False)
-    for number, (_, own) in enumerate(threads, 1):
-        suffix = f" (thread {number})" if len(threads) > 1 else ""
+    main = set(marks["thread"])
+    for number, (thread, own) in enumerate(threads, 1):
+        role = f"thread {number}"
+        if thread in main:
+            role = "main thread"
+        elif own["name"].astype(str).str.startswith(_AUTOGRAD_PREFIX).any():
+            role = "backward thread"
         for kind, label in _HOST_LANES.items():
-            yield f"{label}{suffix}", own[own["kind"] == kind]
+            yield f"{label}{f', {role}' * (len(threads) > 1)}", own[own["kind"] == kind]
 
 
 def _outermost(events: pd.DataFrame) -> pd.DataFrame:
@@ -283,8 +291,8 @@ def _outermost(events: pd.DataFrame) -> pd.DataFrame:
 
 def _draw(axes: Axes, row: int, lane: Lane, window: _Window) -> None:
     filled = np.zeros(_BINS)  # share of each bin that earlier kinds fill, because kinds stack
-    for kind, events in lane.events.groupby(lane.events["kind"].astype(str), sort=False):
-        color, hatch = look = style.KIND_LOOK[str(kind)]
+    for key, events in lane.events.groupby(_look_of(lane.events), sort=False):
+        color, hatch = look = _LOOKS[str(key)]
         if lane.is_dense:
             edges = np.linspace(window.begin, window.finish, _BINS + 1).astype(np.int64)
             lengths = np.maximum(np.diff(edges), 1)
@@ -301,18 +309,6 @@ def _draw(axes: Axes, row: int, lane: Lane, window: _Window) -> None:
         bars = zip(_bar_names(events), (left + right) / 2, share * window.inches, strict=True)
         for name, middle, inches in bars:
             name_bar(axes, middle, row, name, inches, look)
-
-
-def _beside(lane: Lane, length: int) -> str:
-    """Return the text after a lane of ranges. The text is the name of the last range if the name
-    doesn't fit on the range's bar.
-    """
-    if lane.is_dense or (lane.events["kind"] != "annotation").any():
-        return ""
-    last = lane.events.iloc[-1]
-    name = str(last["short_name"])
-    has_room = room_for(name, last["duration_ns"] / length * _AXES_INCHES)
-    return "" if has_room else fitting(name, _BESIDE)
 
 
 def _mark_idle(axes: Axes, lanes: list[Lane], window: _Window) -> None:
@@ -354,10 +350,20 @@ def _rectangles(
     axes.add_collection(PolyCollection(shapes, facecolor=color, hatch=hatch or None, **look))
 
 
-def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
-    used = {kind for lane in lanes for kind in lane.events["kind"].astype(str).unique()}
-    names = {"annotation": "range", "runtime": "runtime call"}
-    return {names.get(kind, kind): look for kind, look in style.KIND_LOOK.items() if kind in used}
+def _look_of(events: pd.DataFrame) -> np.ndarray:
+    """Return the key of each event's look, which is its kind or the name of a known range."""
+    names, kinds = (events[column].astype(str) for column in ("short_name", "kind"))
+    return np.where((kinds == "annotation") & names.isin(style.PHASES), names, kinds)
+
+
+def _looks(lanes: list[Lane], window_ns: int = 0) -> dict[str, tuple[str, str]]:
+    """Return the looks of these lanes with their names for the legend. Looks that cover less than
+    `_SEEN` of a window are left out.
+    """
+    found = pd.concat([lane.events for lane in lanes])
+    lengths = found.groupby(_look_of(found))["duration_ns"].sum()
+    used = set(lengths.index[lengths >= _SEEN * window_ns])
+    return {_WORDS.get(key, key): look for key, look in _LOOKS.items() if key in used}
 
 
 def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:

@@ -67,8 +67,8 @@ def test_a_timeline_tells_of_each_event_its_lane_name_times_launch_and_part_of_t
     mark = "ProfilerStep#7"
     assert events_of(data) == [
         ("steps", mark, 0, 100_000, None, "", "range"),
-        ("ranges", "forward", 0, 49_000, None, mark, "range"),
-        ("ranges", "optimizer", 59_000, 30_000, None, mark, "range"),
+        ("ranges", "forward", 0, 49_000, None, mark, "forward"),
+        ("ranges", "optimizer", 59_000, 30_000, None, mark, "optimizer"),
         ("operators", "Add", 1_000, 38_000, None, f"{mark}, forward", "operator"),
         ("stream 0", "add", 9_000, 2_500, 6_000, f"{mark}, forward", "kernel"),
         ("stream 0", "mul", 69_000, 1_000, 25_000, f"{mark}, forward", "kernel"),
