@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from proflab.exercises import Exercise, Mistake, Property
+import pandas as pd
+
+from proflab.exercises import Exercise, Mistake, Number, Property
 
 PART, FUNCTION = "data", "numbers_of"
 
@@ -32,6 +34,11 @@ def cause_problem(answer: Any, script: Any) -> str | None:
     return CALLER if "__getitem__" in function else OTHER_FUNCTION
 
 
+def change_percent(rounds: pd.DataFrame) -> float:
+    """Return the change of the mean step time over all rounds in percent."""
+    return float(100 * (rounds["fixed_ms"].mean() / rounds["before_ms"].mean() - 1))
+
+
 EXERCISES = (
     Exercise(
         id="90.1",
@@ -50,6 +57,28 @@ EXERCISES = (
         insight=(
             "The script processes every letter again in each epoch. If the script processes each"
             " letter only once, before training, the data wait disappears."
+        ),
+    ),
+    Exercise(
+        id="90.2",
+        answer=Number(change_percent, unit="%"),
+        mistakes=(
+            Mistake(
+                lambda rounds: 100 * (1 - rounds["before_ms"].mean() / rounds["fixed_ms"].mean()),
+                "You divided by the time after the fix. Divide by the time before it.",
+            ),
+            Mistake(
+                lambda rounds: 100 * ((rounds["fixed_ms"] / rounds["before_ms"]).mean() - 1),
+                "You averaged the changes of the rounds. Average the step times first.",
+            ),
+        ),
+        hints=(
+            "Compare the means of the columns `before_ms` and `fixed_ms`.",
+            'Compute `rounds["fixed_ms"].mean() / rounds["before_ms"].mean()`, and subtract 1.',
+        ),
+        insight=(
+            "All rounds agree about which version is faster, so chance doesn't explain the"
+            " difference. `tidyprof gate` adds the confidence interval."
         ),
     ),
 )

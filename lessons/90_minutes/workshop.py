@@ -7,208 +7,115 @@
 #
 # After these parts, you can:
 #
-# - record a trace of a training run, and read where the time in a step goes;
 # - tell a GPU that works from one that waits, and name what the GPU waits for;
 # - find out what limits an unmodified script, and prove a fix without a profiler.
 #
-# **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
-# notebook uses it. You can also run parts 3 and 4 on their own in a fresh kernel, and you can run every cell again
-# later. If a text says *run this cell without reading it*, the cell only prepares later cells.
+# **Before you start:** you need two CPU cores, but no experience with profilers. Run the cells from top to bottom. In
+# an exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or `q.solution()`.
+
+# %% tags=["setup"]
+import os
+import re
+import shutil
+import signal
+import traceback
+from collections import Counter
+from pathlib import Path
+from timeit import repeat
+
+import torch
+from cifar_train.config import parse
+from cifar_train.data.loaders import build_loaders
+from cifar_train.data.transforms import PER_IMAGE, BatchTransform
+
+import proflab
+import tidyprof
+from proflab import case, exercise, show_figure, show_table, show_text
+from proflab.parts.rounds import rounds_to_judge
+from proflab.parts.stacks_over_kernels import stacks_over_kernels
+from proflab.parts.steady_part import own_run, steady_part
+from tidyprof import Intervals, plots
+
+lesson = proflab.start("03", within="90_minutes")
+folder = lesson.folder
 
 # %% [markdown]
 # ## Part 1: one trace
 #
-# This part takes about 12 minutes. The first cell shows a table of the tools on your machine.
-#
-# *From [lesson 00](00_start_here.ipynb): run this cell without reading it.*
-
-# %%
-import proflab
-import tidyprof
-from proflab import exercise, show_figure, show_text
-from tidyprof import plots
-
-lesson_00 = proflab.start("00", within="90_minutes")
-
-# %% [markdown]
-# ## How this course works
-#
-# The table above lists the tools used in this lesson:
-#
-# - `real`: the tool is installed.
-# - `replay`: the tool isn't installed, so the course replays a stored run of it.
-# - `missing`: the tool isn't installed, but you don't need it yet.
-#
-# Run the cells from top to bottom. They write to one folder, `$FOLDER`, and nothing leaves your machine. In an
-# exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or `q.solution()`.
-# [The glossary](../docs/glossary.md) explains new terms.
-#
-# Every number comes with its source, because no single source can answer every question:
-
-# %% [markdown] tags=["given"]
-# | source | use it to find out | it can't show |
-# | --- | --- | --- |
-# | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
-# | *measured* on your CPU | what PyTorch does, in which order, and whether your code is correct | how fast a GPU is |
-# | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
-# | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
-#
-# Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
-# [assumes](../docs/contributors/gpumodel.md) how long the *loader*, the code that reads and prepares the images, takes per image.
-# Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
-
-# %% [markdown]
-# ## The example run
-#
-# The example run trains the image classifier ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32 pixels
-# in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the run
-# isn't tuned.
-#
-# In each *step*, one GPU trains on a *batch* of 256 images:
+# A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU that trains an image
+# classifier on a *batch* of 256 images per *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
-# | data | the loader reads the next batch, changes the images slightly at random, and moves them to the device |
+# | data | the *loader* reads the next batch, changes the images slightly at random, and moves them to the GPU |
 # | forward | the network computes its predictions |
 # | loss | one number measures how wrong the predictions are |
 # | backward | PyTorch computes how each weight affects the loss |
 # | optimizer | each weight changes slightly to reduce the loss |
 #
-# The *device* is the GPU or, if there is none, the CPU. Each core lesson ends with a question that its tool can't
-# answer, and the next lesson starts with it:
-#
-# {drawing method}
-
-# %% [markdown]
-# ## A first trace
-#
-# `$EXAMPLE` is the command for the example run. In the next cell, `--batch-size 4` and `--max-steps 12` keep the run
-# short on a CPU, `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The
-# run takes about half a minute on two cores.
-#
-# Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
-# *conditions*: the network, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
-# operations in 16 bits and all others in 32 bits. The first steps are the *warm-up*, and the later steps are *steady*.
-
-# %% language="bash"
-# $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
-
-# %% [markdown]
-# A trace has one row per event, with the event's start time and duration. The trainer marks the parts of each step, so
-# you can see where the time goes. The dashed line shows the mean time of untraced steps.
+# In the figure, the lane `ranges` shows these parts, and the lowest lane shows when the GPU works.
 
 # %%
-here = tidyprof.Origin("measured", "this machine")
-trace = tidyprof.read(lesson_00.folder / "first/trace_rank0_of_1.json.gz", origin=here)
-traced, phases = tidyprof.steps(trace), tidyprof.phases(trace)
-totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
-largest, traced_ns = totals.idxmax(), traced["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps"))
-show_text(f"The trace has {len(trace.events):,} events. The largest part is `{largest}`.")
+found = proflab.recording("torch-h200-case-plain")
+recorded = tidyprof.read(found.path, origin=found.origin)
+phases = tidyprof.phases(recorded)
+data_ns = phases.loc[phases["phase"] == "data", "duration_ns"].sum()
+steps_ns = tidyprof.steps(recorded)["duration_ns"].sum()
+figure = plots.timeline(recorded, step=11, title="One training step on an NVIDIA H200")
+waits = f"waiting for data: {data_ns / steps_ns:.0%} of both recorded steps"
+show_figure(figure, arrow=(waits, (150, 6), (0.12, 0.3)))
 
 # %%
-# 3 minutes: If the largest part took no time at all, how many times as fast would the traced steps be? Use
-# `totals[largest]`, the total time of that part in the traced steps, and `traced_ns`, the total time of these steps.
-q = exercise("00.1", {"part_ns": totals[largest], "steps_ns": traced_ns})
+# 2 minutes: If the data were always ready, how many times as fast would the recorded steps be? Use `data_ns`, the total
+# time of the part `data`, and `steps_ns`, the total time of these steps.
+q = exercise("00.1", {"part_ns": data_ns, "steps_ns": steps_ns})
 # solution
-answer = traced_ns / (traced_ns - totals[largest])
+answer = steps_ns / (steps_ns - data_ns)
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
-#
-# - **Many layers.** Your Python code calls PyTorch operators, which call libraries such as MIOpen (for convolutions) or
-#   hipBLASLt (for matrix products). One step runs hundreds of short library kernels, whereas a typical HPC program has
-#   a few hot kernels of its own.
-# - **Many workers.** Loader processes prepare the data, the *host* (the CPU that runs your program) launches kernels,
-#   and the GPUs execute them. If one is slow, all the others wait.
-#
-# A *profile* summarizes how often each function ran and for how long, so its file stays small. A *trace* records when
-# each event happened, so its file grows with the run. A trace also helps you understand unfamiliar code, because it
-# shows which functions a program actually calls.
+# Every number in this course comes with its source. `recorded` numbers come from a real GPU, `measured` numbers come
+# from your machine, and `modeled` numbers are computed, so they only show what a tool prints. Without AMD's tools, the
+# course replays stored runs of them.
 
 # %% [markdown]
 # ## Part 2: one diagnosis
 #
-# This part takes about 14 minutes. On a CPU, a step spends most of its time on arithmetic. Where does the time go on a
-# real GPU?
-#
-# *From [lesson 02](02_torch_profiler_timeline.ipynb): run these cells without reading them.*
-
-# %%
-import proflab
-
-lesson_02 = proflab.start("02", within="90_minutes")
-
-# %%
-import tidyprof
-from proflab import exercise, show_figure, show_text
-from tidyprof import Intervals, plots
-
-# %% [markdown]
-# ## The picture to keep in mind
-#
-# A *trace* lists every event that the profiler recorded, with the event's start time and duration. A viewer draws the
-# events in lanes:
+# A function that runs on a GPU is called a *kernel*. The *host*, the CPU that runs your program, *launches* kernels:
 #
 # {drawing 02_launch}
 #
 # An *operator* is a PyTorch function, such as an addition. With a GPU, most operators launch kernels through HIP (AMD's
-# GPU runtime) or CUDA. Without a GPU, operators do the work themselves.
+# GPU runtime) or CUDA. A launch adds work to a *stream*, a queue on the GPU. In the event table, the `kind` column
+# contains `annotation` for a *range* (a named part of your script), `operator`, `runtime` (a call to HIP or CUDA),
+# `kernel`, `collective` (a kernel that communicates with other GPUs), `copy` and `fill`.
 #
-# A launch adds work to a *stream*, a queue on the GPU. Work in one stream runs in order, but work in different streams
-# can run at the same time. In the event table, the `kind` column contains:
-#
-# | `kind` | what it is |
-# | --- | --- |
-# | `annotation` | a *range*, a named part of your script |
-# | `operator`, `runtime` | a PyTorch function; a call to HIP or CUDA |
-# | `kernel`, `collective` | a GPU kernel; a kernel that communicates with other GPUs |
-# | `copy`, `fill` | copies memory; sets memory to a value |
-
-# %% [markdown]
-# ## The example run, seen by torch.profiler
-#
-# To use PyTorch's profiler, put a block around the training loop. Write `with profile(...) as prof:`, call
-# `prof.step()` at the end of each step, and name parts of the loop with `with record_function("data"):`.
-#
-# The trainer's `--torch-profile` option does this for you. On a GPU, omit `--batch-size 8`. A CPU spends nearly the
-# whole step on arithmetic, so without a GPU, the figure shows a recorded step of an H200. The run takes about 20
-# seconds.
+# Record a trace of the same training run on your machine. `$EXAMPLE` is its command, and the trainer's
+# `--torch-profile` option calls PyTorch's profiler. With a GPU, omit `--batch-size 8`. The run takes about 20 seconds.
 
 # %% language="bash"
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
 
 # %%
-live = tidyprof.read(
-    lesson_02.folder / "example", origin=tidyprof.Origin("measured", "this machine")
-)
-found = proflab.recording("torch-h200-case-plain")
-recorded = tidyprof.read(found.path, origin=found.origin)
+live = tidyprof.read(folder / "example", origin=tidyprof.Origin("measured", "this machine"))
 gpu = live if len(live.device_events) else recorded
-second = int(tidyprof.steps(gpu)["step"].iloc[1])
-show_figure(plots.timeline(gpu, step=second, title="One step of the example run"))
-
-# %% [markdown]
-# Does the stream (the lowest lane) contain work while the host is in `data`?
+totals = tidyprof.phases(live).groupby("phase", observed=True)["duration_ns"].sum()
+show_text(f"On your machine, the largest part of a step is `{totals.idxmax()}`.")
 
 # %% [markdown]
 # ## The step budget of the device
 #
-# `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into a *step
-# budget*, whose parts add up to the step. Each moment counts toward the first row that matches it. *Out of work* means
-# idle until the host launches more work.
+# Without a GPU, the rest of this part uses the H200 trace. A *step budget* divides a step into parts that add up to the
+# step. Each moment counts toward the first row that matches it:
 #
 # | part | moments in which |
 # | --- | --- |
 # | compute | a kernel (not a collective) or a fill runs |
-# | exposed communication | a collective runs |
-# | exposed copy | a copy runs |
+# | exposed communication, exposed copy | a collective runs; a copy runs |
 # | blocked host | the device is out of work, and the host is in a call that allocates, frees, copies or synchronizes |
 # | data wait | the device is idle, and the host is in its `data` range |
 # | launch-bound idle | the device is out of work, because the host hasn't launched any |
-# | other | the device is idle although work is queued, or runs earlier work that isn't in the file |
 #
 # Compute a simpler budget yourself. `Intervals` objects are sets of time intervals. `&` computes the intersection, `|`
 # the union and `-` the difference, and `.length` is the total in nanoseconds.
@@ -258,19 +165,6 @@ show_figure(plots.step_budget(budget, title="Parts of a step of the example run"
 # without the profiler.) What does the host do during that time? The AMD system profiler `rocprof-sys` interrupts the
 # program many times per second and records its call stacks. With `--roctx`, the trainer passes the names of its ranges
 # to `rocprof-sys`.
-#
-# *From [lesson 03](03_rocprof_sys_sampling.ipynb): run these two cells without reading them.*
-
-# %%
-import proflab
-import tidyprof
-from proflab import case, exercise, show_figure, show_table, show_text
-from proflab.parts.stacks_over_kernels import stacks_over_kernels
-from proflab.parts.steady_part import own_run, steady_part
-from tidyprof import plots
-
-lesson_03 = proflab.start("03", within="90_minutes")
-fixed = lesson_03.folder / "fixed"
 
 # %% language="bash"
 # cat > $FOLDER/course.cfg <<END
@@ -303,7 +197,7 @@ fixed = lesson_03.folder / "fixed"
 # the GPU's busy share below. A *gap* is a time when nothing runs on the GPU.
 
 # %%
-sampled = own_run(lesson_03.folder / "one")
+sampled = own_run(folder / "one")
 steady = steady_part(sampled)
 show_text(f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}.")
 step = tidyprof.steps(steady.profile).iloc[1]
@@ -325,10 +219,6 @@ show_table(gaps, columns, "The longest gaps", rows=4)
 # function to `look`, and `walk_stack` finds its callers. The cell keeps only trainer and torchvision functions.
 
 # %%
-import re
-import signal
-import traceback
-
 seen = []
 
 
@@ -339,11 +229,6 @@ def look(number, frame):
 
 
 # %%
-from collections import Counter
-
-from cifar_train.config import parse
-from cifar_train.data.loaders import build_loaders
-
 options = parse(["--num-workers", "0", "--batch-size", "64", "--data", "synthetic"])
 batches = iter(build_loaders(options, "synthetic", 0, 1, "cpu").train)
 signal.signal(signal.SIGALRM, look)
@@ -374,13 +259,13 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
 # # end solution
 
 # %%
-# 3 minutes, open: record a run whose longest gap is at most half as long, and answer with its folder: `answer = fixed`.
+# 3 minutes, open: record a run whose longest gap is at most half as long, and answer with its folder: `answer = folder / "fixed"`.
 q = exercise("03.3", steady)
 # solution
 # In the cell above, after `rm -rf $FOLDER/fixed`:
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
 #     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2
-answer = fixed
+answer = folder / "fixed"
 # end solution
 q.check(answer)
 
@@ -420,11 +305,6 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
-from timeit import repeat
-
-import torch
-from cifar_train.data.transforms import PER_IMAGE, BatchTransform
-
 torch.set_num_threads(1)  # as in a loader process
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
 alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
@@ -467,19 +347,11 @@ proflab.reveal("03.b", batched, origin)
 # steps, use a seed, and print its losses.
 
 # %%
-import os
-import shutil
-from pathlib import Path
-
-import proflab
-from proflab import exercise
-
-lesson_14 = proflab.start("14", within="90_minutes")
 OWN_SCRIPT = ""  # the path of your script; empty: sort_letters.py
-shutil.copy(lesson_14.file("sort_letters.py"), lesson_14.folder)
-script = Path(OWN_SCRIPT or lesson_14.folder / "sort_letters.py").expanduser().resolve(strict=True)
+shutil.copy(lesson.file("../14_your_own_code/sort_letters.py"), folder)
+script = Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
 text = script.read_text()
-os.environ |= {"SCRIPT": str(script), "OUT": str(lesson_14.folder.resolve() / "own")}
+os.environ |= {"SCRIPT": str(script), "OUT": str(folder.resolve() / "own")}
 print(text[text.find("def numbers_of") :])
 
 # %% [markdown]
@@ -558,8 +430,23 @@ print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 # below 0%, the fixed version is faster. If the interval contains 0%, the result is `inconclusive`, so you need more
 # rounds or a more effective fix.
 #
-# The `confident` column judges each part in the same way. With three parts, a confident verdict requires at least seven
-# rounds. A short run is mostly startup, so compare step times, not the total time.
+# The `confident` column judges each part in the same way. A short run is mostly startup, so compare step times, not the
+# total time.
+#
+# The next table shows your rounds. If they disagree, because the machine is busy, it shows rounds that we recorded.
+
+# %%
+rounds, origin = rounds_to_judge(folder / "own/rounds")
+show_table(rounds, "round before_ms fixed_ms", "Mean step time per round", origin=origin)
+
+# %%
+# 3 minutes: By what percentage did the fix change the mean step time? Use the table `rounds`, and average over all
+# rounds. If the fixed version is faster, the answer is negative.
+q = exercise("90.2", rounds)
+# solution
+answer = 100 * (rounds["fixed_ms"].mean() / rounds["before_ms"].mean() - 1)
+# end solution
+q.check(answer)
 
 # %% [markdown]
 # ## Where to go from here

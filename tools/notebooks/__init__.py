@@ -24,7 +24,7 @@ from proflab.display import ACCENTS
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from proflab.releases import filled, newest, release, shown
-from tools.notebooks.clean import METADATA, cleaned
+from tools.notebooks.clean import METADATA, cleaned, of_cell
 from tools.solutions import learner_sources, solved_source
 
 if TYPE_CHECKING:
@@ -425,7 +425,7 @@ def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
         seen[digest] = seen.get(digest, 0) + 1
         id = f"lesson-{number}-{digest}" + (f"-{seen[digest]}" if seen[digest] > 1 else "")
         new = v4.new_code_cell if kind == "code" else v4.new_markdown_cell
-        cells.append(new(text, id=id, metadata={"tags": sorted(tags)} if tags else {}))
+        cells.append(new(text, id=id, metadata=of_cell(tags)))
     return cells
 
 

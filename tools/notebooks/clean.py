@@ -19,6 +19,18 @@ METADATA = {
 """All metadata of a notebook. Other metadata would depend on who saved it last."""
 
 
+SETUP_TAG = "setup"
+"""Tag of a code cell that only prepares later cells. JupyterLab folds its code."""
+
+
+def of_cell(tags: list[str]) -> dict[str, Any]:
+    """Return all metadata of a cell with these tags."""
+    metadata: dict[str, Any] = {"tags": sorted(tags)} if tags else {}
+    if SETUP_TAG in tags:
+        metadata["jupyter"] = {"source_hidden": True}
+    return metadata
+
+
 def cleaned(text: str) -> str:
     """Return the text of a notebook file as it was before it was opened.
 
@@ -36,7 +48,7 @@ def cleaned(text: str) -> str:
 
 
 def _clean(cell: dict[str, Any]) -> None:
-    cell["metadata"] = {key: value for key, value in cell["metadata"].items() if key == "tags"}
+    cell["metadata"] = of_cell(cell["metadata"].get("tags", []))
     if cell["cell_type"] == "code":
         cell["outputs"], cell["execution_count"] = [], None
 
