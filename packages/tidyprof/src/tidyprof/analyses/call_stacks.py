@@ -9,15 +9,11 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import host_events, of_kind, percent, result, start_and_end
+from tidyprof.names.cpp_symbols import parse
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import callers
 
-SOURCES = ("samples", "calls")
-"""Sources of a call tree."""
-
 _THREAD = ["rank", "process", "thread"]
-_EXAMINED = 8192
-_OPENING, _CLOSING = "<({[", ">)}]"
 
 
 @dataclass(frozen=True)
@@ -33,22 +29,18 @@ class _Frames:
 
 
 def call_stacks(
-    profile: Profile,
-    source: str | None = None,
-    *,
-    root: str | None = None,
-    without: Iterable[str] = (),
+    profile: Profile, *, root: str | None = None, without: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return one row per thread and stack path, in depth-first order.
 
     A called function follows its caller directly. Among the calls of one caller, the longest call
     comes first.
 
-    - source: the kind of data behind the tree. `samples` uses call-stack samples from rocprof-sys
-      or Perfetto's profilers. `calls` uses events with a start and an end, such as operators,
-      ranges and runtime calls. These events include Python functions if a torch trace was recorded
-      with `with_stack=True` and read with `python_functions=True`. None selects the samples if
-      there are any, and otherwise the calls.
+    The tree comes from the call-stack samples of rocprof-sys or Perfetto's profilers. Without
+    samples, it comes from events with a start and an end, such as operators, ranges and runtime
+    calls. These events include Python functions if a torch trace was recorded with
+    `with_stack=True` and read with `python_functions=True`.
+
     - root: a string that selects functions by name. Each stack starts at its outermost function
       whose name contains this string. Stacks without such a function are left out. This option
       makes stacks comparable if the profiler has cut their outer ends.
@@ -64,46 +56,34 @@ def call_stacks(
       samples have no durations, these columns are shares of counts.
 
     To rank functions, add up the self columns by name. Don't add up the total columns, because they
-    count a recursive function several times. `attrs["source"]` contains the source of the table.
+    count a recursive function several times. `attrs["source"]` is `samples` or `calls`.
 
     Each sample represents the time since the previous sample, so the times are rough if there are
-    few samples. Samples never show how often a function was called. Raises ValueError for an
-    unknown source, if the source is `samples` but the profile has none, and if no function name
-    contains the string `root`.
+    few samples. Samples never show how often a function was called. Raises ValueError if no
+    function name contains the string `root`.
     """
-    if source not in (None, *SOURCES):
-        raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
-    sampled = _sampled_frames(profile, without)
-    if source == "samples" and not len(sampled.events):
-        raise ValueError(
-            "the profile has no call-stack samples; record them with rocprof-sys-sample, or pass"
-            " source='calls'"
-        )
-    use_samples = source == "samples" or (source is None and len(sampled.events) > 0)
-    frames = sampled if use_samples else _called_frames(profile, without)
+    frames = _sampled_frames(profile, without)
+    source = "samples" if len(frames.events) else "calls"
+    if source == "calls":
+        frames = _called_frames(profile, without)
     if root is not None:
         frames = _below(frames, root)
     table = result(_tree(frames), "call_stacks", profile)
-    table.attrs["source"] = "samples" if use_samples else "calls"
+    table.attrs["source"] = source
     return table
 
 
 def function_name(name: str) -> str:
-    """Return the name of a C++ function with only the innermost scope.
+    """Return the name of a C++ function with only the innermost scope, and the name of a Python
+    function without its file.
 
     For example, `at::_ops::conv2d::call(at::Tensor const&)` becomes `conv2d::call`. A name without
-    a C++ scope or parameters is returned unchanged.
+    parameters or template arguments is returned unchanged.
     """
-    if name[:1] in _OPENING or not ("::" in name or name.endswith(")")):
-        return name
-    kept, nested = [], 0
-    for character in name[:_EXAMINED].replace("(anonymous namespace)::", ""):
-        nested = max(0, nested + (character in _OPENING) - (character in _CLOSING))
-        if not nested and character not in _CLOSING:
-            kept.append(character)
-    words = "".join(kept).replace(" const", "").rstrip(" &").split()
-    scopes = [scope for scope in words[-1].split("::") if scope] if words else []
-    return "::".join(scopes[-2:]) or name
+    symbol = parse(name.partition(" [clone")[0])
+    if symbol is None:
+        return name.partition(" (")[0] if name.endswith(".py)") else name
+    return "::".join([*symbol.namespace[-1:], symbol.name])
 
 
 def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:

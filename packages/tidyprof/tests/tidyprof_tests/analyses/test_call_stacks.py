@@ -156,15 +156,12 @@ def counts(table: pd.DataFrame) -> dict:
             ),
             "native::add_kernel",
         ),
-        (
-            "a::b<(c::d)3>::execute(e const&) const::{lambda(f)#1}::operator()(f) const",
-            "execute::operator",
-        ),
         ("THPEngine_run_backward(_object*, _object*)", "THPEngine_run_backward"),
         ("ideep::tensor::~tensor()", "tensor::~tensor"),
         ("aten::mm", "aten::mm"),
         ("PyEval_EvalCode", "PyEval_EvalCode"),
         ("train.py(3): main", "train.py(3): main"),
+        ("__next__ (dataloader.py)", "__next__"),
         (
             "<built-in method conv2d of type object at 0x7f>",
             "<built-in method conv2d of type object at 0x7f>",
