@@ -5,7 +5,6 @@ from tidyprof import plots as plots
 from tidyprof import readers as readers
 from tidyprof.analyses import (
     DeviceTime,
-    blocking_calls,
     budget_parts,
     busy,
     call_stacks,
@@ -70,7 +69,6 @@ __all__ = [
     "Origin",
     "Profile",
     "ProfileReadError",
-    "blocking_calls",
     "budget_parts",
     "busy",
     "call_stacks",

@@ -5,7 +5,7 @@ All times are int64 nanoseconds. The analyses don't change the profile. `table.a
 records the source of the numbers, and every plot prints this source.
 """
 
-from tidyprof.analyses.budget import blocking_calls, budget_parts, step_budget
+from tidyprof.analyses.budget import budget_parts, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.call_stacks import call_stacks
 from tidyprof.analyses.collectives import collective_entries, collectives
@@ -25,7 +25,6 @@ from tidyprof.analyses.steps import phases, steps
 
 __all__ = [
     "DeviceTime",
-    "blocking_calls",
     "budget_parts",
     "busy",
     "call_stacks",

@@ -44,42 +44,6 @@ WAITING_CALLS = {
 """HIP and CUDA calls that block the host, grouped by the reason for blocking."""
 
 
-def blocking_calls(profile: Profile) -> pd.DataFrame:
-    """Return the calls that block the host and cause `blocked_host_ns` in `step_budget`.
-
-    The table has one row per rank, device and call. The row with the largest `blocked_ns` comes
-    first. `category` is a key of `WAITING_CALLS` and shows whether the host synchronizes, allocates
-    memory, frees memory or waits for a copy. `calls` is the number of calls, and `total_ns` is
-    their total time. `blocked_ns` is the part of this time when the device was idle and no work was
-    queued for it. During the rest of the time, the device was busy.
-
-    The table covers the whole profile, including the time outside of steps. If calls on several
-    threads overlap, each call counts in full.
-    """
-    calls = waiting_calls(profile)
-    rows = []
-    for place, events in by_device(profile):
-        rank = place["rank"]
-        # Cover the time from the rank's first to its last event because a call before the first
-        # kernel also blocks.
-        begin, finish = start_and_end(of_rank(profile.events, rank))
-        dry = idleness(int(begin.min()), int(finish.max()), events).dry
-        called = of_rank(calls, rank)
-        names = called["name"]
-        for code in np.unique(names.codes):
-            of_name, name = called[names.codes == code], str(names.categories[code])
-            row = {
-                "name": name,
-                "category": category_of_call(name),
-                "calls": len(of_name),
-                "total_ns": int(of_name["duration_ns"].sum()),
-                "blocked_ns": (occupied(of_name) & dry).length,
-            }
-            rows.append({**place, **row})
-    rows.sort(key=lambda row: (-row["blocked_ns"], -row["total_ns"], row["name"]))
-    return result(rows, "blocking_calls", profile)
-
-
 def waiting_calls(profile: Profile) -> PlainEvents:
     """Return the runtime calls that are listed in `WAITING_CALLS`."""
     calls = plain_host_events(profile, "runtime")
@@ -206,7 +170,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     - `exposed_communication_ns`: a collective ran, but no computation ran at the same time.
     - `exposed_copy_ns`: a copy ran, but no computation or communication ran at the same time.
     - `blocked_host_ns`: the device was idle and had no queued work because the host waited in a
-      call that allocates, frees, copies or synchronizes. `blocking_calls` lists these calls.
+      call that allocates, frees, copies or synchronizes
+      (see `WAITING_CALLS`).
     - `data_wait_ns`: the device was idle while the host was in the phase `data` (see
       `steps.PHASE_PATTERNS`).
     - `launch_bound_ns`: the device was idle because no work was queued. The host launched the next

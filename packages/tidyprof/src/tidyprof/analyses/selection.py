@@ -78,13 +78,12 @@ def _part(profile: Profile, kept: pd.Series, sampled: pd.Series) -> Profile:
     """Return a profile of these events and samples, with new row numbers and without unused
     categories.
     """
-    kept = kept.to_numpy(bool)
-    events = profile.events[kept].reset_index(drop=True)
+    # A parent is a row number, which has changed.
+    events = (
+        profile.events[kept.to_numpy(bool)]
+        .reset_index(drop=True)
+        .drop(columns="parent", errors="ignore")
+    )
     for column in events.columns[events.dtypes == "category"].drop("kind"):
         events[column] = events[column].cat.remove_unused_categories()
-    # A parent is a row number, which may have changed or been removed.
-    if "parent" in events:
-        new_row = pd.array(np.where(kept, np.cumsum(kept) - 1, -1), "Int64")
-        moved = new_row[events["parent"].fillna(0).to_numpy(np.int64)]
-        events["parent"] = pd.Series(moved).where(events["parent"].notna() & (moved >= 0))
     return Profile(events, profile.counters[sampled].reset_index(drop=True), dict(profile.meta))

@@ -206,7 +206,6 @@ EVERY = {
     "busy": analyses.busy,
     "overlap": analyses.overlap,
     "steps": analyses.steps,
-    "blocking_calls": analyses.blocking_calls,
     "phases": analyses.phases,
     "step_budget": analyses.step_budget,
     "gaps": analyses.gaps,
