@@ -243,7 +243,7 @@ def lost(sound: Profile, profile: Profile) -> bool:
 
 def reported(profile: Profile) -> tuple[Any, ...]:
     """Return all that a profile reports about rows that are in no table."""
-    names = ("warnings", "repairs", "not_kept", "ignored_files", "text_columns")
+    names = ("warnings", "repairs", "not_kept", "ignored_files")
     return tuple(str(profile.meta.get(name, "")) for name in names)
 
 

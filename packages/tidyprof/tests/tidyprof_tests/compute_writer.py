@@ -6,6 +6,10 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from tidyprof import Profile
+from tidyprof.readers.rocprof_compute.workload import small_table
 
 START_NS = 13_386_742_234_691_895
 """Beyond 2^53: doubles cannot hold it, so a reader that goes through them shows."""
@@ -124,3 +128,10 @@ def write_folder(
     if sysinfo is not None:
         write_csv(folder / "sysinfo.csv", [sysinfo])
     return folder
+
+
+def published_rows(profile: Profile, number: str) -> list[dict[str, Any]]:
+    """The rows of a table that `rocprof-compute analyze` computed of a workload, by its number."""
+    folder = Path(profile.meta["files"][0]).parent
+    (file,) = folder.rglob(f"{number}_*.csv")
+    return small_table(file)

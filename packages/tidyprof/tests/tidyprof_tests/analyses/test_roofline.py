@@ -14,7 +14,13 @@ from tidyprof.analyses.roofline import (
     roofline_points,
 )
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
-from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
+from tidyprof_tests.compute_writer import (
+    SYSINFO,
+    Dispatch,
+    long_rows,
+    published_rows,
+    write_folder,
+)
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"
@@ -35,11 +41,7 @@ def profile_of(recordings: Path):
 
 
 def published(profile: Profile, number: str, metric: str) -> float:
-    rows = next(
-        rows
-        for name, rows in profile.meta["metric_tables"].items()
-        if name.startswith(f"{number} ")
-    )
+    rows = published_rows(profile, number)
     return next(row["Avg"] for row in rows if row["Metric"] == metric)
 
 

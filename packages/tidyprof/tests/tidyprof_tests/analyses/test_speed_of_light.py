@@ -14,7 +14,14 @@ from tidyprof import Origin, Profile
 from tidyprof.analyses.roofline import roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
-from tidyprof_tests.compute_writer import SYSINFO, Dispatch, long_rows, wide_rows, write_folder
+from tidyprof_tests.compute_writer import (
+    SYSINFO,
+    Dispatch,
+    long_rows,
+    published_rows,
+    wide_rows,
+    write_folder,
+)
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"
@@ -39,11 +46,7 @@ def profile_of(recordings: Path):
 
 
 def published(profile: Profile, number: str = "2.1") -> dict[str, dict]:
-    rows = next(
-        rows
-        for name, rows in profile.meta["metric_tables"].items()
-        if name.startswith(f"{number} ")
-    )
+    rows = published_rows(profile, number)
     return {row["Metric"].removesuffix(" (deprecated)"): row for row in rows}
 
 

@@ -160,33 +160,6 @@ def test_machine_and_ceilings_of_a_recording(name, manifest, profile_of, recordi
     ]
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_published_tables_of_a_recording(name, manifest, profile_of):
-    truth, profile = truth_of(manifest, name), profile_of(name)
-    table = analyses.kernels(profile)
-    top = table.iloc[0]
-    tables = profile.meta.get("metric_tables", {})
-    if "published_pmc_kernel_top" in truth:
-        published = truth["published_pmc_kernel_top"]
-        (row,) = tables["pmc_kernel_top"]
-        assert {key: str(value) for key, value in row.items()} == published
-        assert (top["name"], top["calls"]) == (published["Kernel_Name"], int(published["Count"]))
-        assert top["total_ns"] == round(float(published["Sum(ms)"]) * 1e6)
-    if "published_top_kernels_first_row" in truth:
-        row = truth["published_top_kernels_first_row"]
-        assert top["calls"] == float(row["Count"])
-        assert round(top["percent"], 1) == float(row["Pct"])
-        unit, total = next(
-            (key[4:-1], float(value)) for key, value in row.items() if key.startswith("Sum(")
-        )
-        assert round(top["total_ns"] / {"ns": 1, "ms": 1e6}[unit], 2) == total
-        first = tables["0.1 Top Kernels"][0]
-        assert "\n" not in first["Kernel_Name"]
-        assert top["name"].startswith(first["Kernel_Name"].removesuffix("..."))
-    if "analysis_panels" in truth:
-        assert len(tables) - 1 == truth["analysis_panels"]
-
-
 def test_zero_clocks_are_unknown_with_a_warning(profile_of):
     meta = profile_of("rocprof-compute-mi350-vcopy").meta
     assert not {"max_sclk", "cur_sclk"} & set(meta["sysinfo"])
@@ -289,20 +262,13 @@ def test_the_analysis_database(manifest, profile_of):
         begin, _, length = expected["name"].partition("... (")
         assert row["name"].startswith(begin)
         assert not length or len(row["name"]) == int(length.split()[0])
-    versions = truth["versions"]
-    assert (profile.meta["tool_version"], profile.meta["schema_version"]) == tuple(
-        versions.values()
-    )
+    assert profile.meta["tool_version"] == next(iter(truth["versions"].values()))
     assert profile.meta["roofline"][0]["HBMBw"] == truth["roofline_HBMBw"]
     assert len(profile.counters) <= truth["compute_kernel_metric_value_rows"]
     average = profile.counters[
         (profile.counters["metric_id"] == "2.1.0") & (profile.counters["statistic"] == "Avg")
     ]
     assert len(average) == truth["compute_kernel_rows"]
-    assert (
-        sum(len(rows) for rows in profile.meta["metric_tables"].values())
-        <= truth["compute_metric_definition_rows"]
-    )
     assert profile.meta["gpu"] == "MI350"
 
 
@@ -405,7 +371,7 @@ SMALL_FILES = {
     "ceilings in words": ("roofline.csv", b"device,HBMBw\n0,much\n"),
     "negative ceilings": ("roofline.csv", b"device,HBMBw\n0,-5\n"),
     "no ceilings": ("roofline.csv", b"device,HBMBw\n"),
-    "an open quote": ("2.1_Speed-of-Light.csv", b'Metric,Avg\n"VALU,5\n'),
+    "an open quote": ("roofline.csv", b'device,HBMBw\n"0,5\n'),
 }
 
 

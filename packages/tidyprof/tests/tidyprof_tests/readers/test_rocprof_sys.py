@@ -86,22 +86,13 @@ def node(prefix: str, depth: int, laps: int, value: float, **statistics: object)
     }
 
 
-def document(
-    metric: str,
-    nodes: list[dict],
-    unit: str = "sec",
-    pid: int | None = 7,
-    mpi_size: int = 1,
-    rank: int = 0,
-) -> str:
+def document(metric: str, nodes: list[dict], unit: str = "sec", pid: int = 7) -> str:
     content = {
         "unit_value": 1,
         "unit_repr": unit,
-        "mpi_size": mpi_size,
-        "ranks": [{"rank": rank, "graph_size": len(nodes), "graph": nodes}],
+        "ranks": [{"rank": 0, "graph_size": len(nodes), "graph": nodes}],
+        "graph": [[{"node": {"pid": [pid]}}]],
     }
-    if pid is not None:
-        content["graph"] = [[{"node": {"pid": [pid]}}]]
     return json.dumps({"timemory": {metric: content}})
 
 
@@ -160,41 +151,35 @@ def test_numbers_that_are_missing_or_no_numbers(tmp_path):
 
 
 def test_processes_and_ranks_of_a_job(tmp_path):
-    """The number in the name is the process, or in a job of MPI the rank."""
-    files = {
-        "wall_clock__0_json": document("wall_clock", TREE[:2], pid=100, mpi_size=2),
-        "wall_clock__1_json": document("wall_clock", TREE, pid=101, mpi_size=2),
-        "peak_rss__1_json": document("peak_rss", TREE[:1], "MB", pid=None, mpi_size=2),
-    }
-    path = run(tmp_path, **files)
+    """The number at the end of a name is the process, and its start may state the rank."""
     for rank in (0, 1):
-        parts = [start(), tracks(pid=100 + rank), slice_(BASE, BASE + 9, f"r{rank}")]
-        w.write_trace(path / f"perfetto-trace-{rank}.proto", *parts)
-    profile = read_rocprof_sys(path)
+        name, pid = f"rank{rank}-", 100 + rank
+        table = document("wall_clock", TREE[: 2 + 3 * rank], pid=pid)
+        (tmp_path / f"{name}wall_clock-{pid}.json").write_text(table)
+        parts = [start(), tracks(pid=pid), slice_(BASE, BASE + 9, f"r{rank}")]
+        w.write_trace(tmp_path / f"{name}perfetto-trace-{pid}.proto", *parts)
+    profile = read_rocprof_sys(tmp_path)
     assert profile.meta["ranks"] == [0, 1]
     assert profile.meta["processes"] == [100, 101]
     table = profile.meta["tables"]["wall_clock"]
     assert table["rank"].tolist() == [0, 0, 1, 1, 1, 1, 1]
     assert table["process"].tolist() == [100] * 2 + [101] * 5
     assert table["parent"].tolist() == [pd.NA, 0, pd.NA, 2, 3, 3, 2]
-    assert profile.meta["tables"]["peak_rss"]["rank"].tolist() == [1]
     assert profile.events.set_index("name")["rank"].to_dict() == {"r0": 0, "r1": 1}
-    one = read_rocprof_sys(path, rank=1)
+    one = read_rocprof_sys(tmp_path, rank=1)
     assert set(one.meta["tables"]["wall_clock"]["rank"]) == {1}
     assert one.events["name"].tolist() == ["r1"]
     with pytest.raises(ProfileReadError, match="no rank 5, only 0, 1"):
-        read_rocprof_sys(path, rank=5)
+        read_rocprof_sys(tmp_path, rank=5)
 
 
 def test_numbers_of_processes_are_no_ranks(tmp_path):
     path = run(tmp_path, wall_clock__100_json=document("wall_clock", TREE, pid=100))
-    w.write_trace(path / "perfetto-trace-100.proto", start(), tracks(), slice_(BASE, BASE + 9, "a"))
     profile = read_rocprof_sys(path)
-    assert profile.events["rank"].isna().all()
     assert profile.meta["tables"]["wall_clock"]["rank"].isna().all()
     assert profile.meta["processes"] == [100]
     named = read_rocprof_sys(path, rank=2, origin=Origin("measured"))
-    assert set(named.meta["tables"]["wall_clock"]["rank"]) == set(named.events["rank"]) == {2}
+    assert set(named.meta["tables"]["wall_clock"]["rank"]) == {2}
     assert named.origin.kind == "measured"
 
 

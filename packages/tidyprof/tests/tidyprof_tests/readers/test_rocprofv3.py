@@ -5,7 +5,6 @@ files.
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from tidyprof_tests.rocprofv3_writer import (
     Kernel,
     call_csv,
     kernel_csv,
-    results,
     small_run,
     statistics_csv,
     write_results,
@@ -263,13 +261,6 @@ def test_json_takes_the_place_of_csv(tmp_path):
     assert profile.meta["stats"]["kernel"]["calls"].tolist() == [3]
     read = sorted(Path(file).name for file in profile.meta["files"])
     assert read == ["300_kernel_stats.csv", "300_results.json"]
-
-
-def test_json_of_several_processes(tmp_path):
-    processes = [results([Kernel("k", number, 10, 1)], process=number) for number in (1, 2)]
-    tools = [tool for one in processes for tool in one["rocprofiler-sdk-tool"]]
-    (tmp_path / "results.json").write_text(json.dumps({"rocprofiler-sdk-tool": tools}))
-    assert read_rocprofv3(tmp_path).events["process"].tolist() == [1, 2]
 
 
 # Statistics

@@ -28,16 +28,13 @@ from tidyprof.readers.rocprof_compute.recognition import (
     workload_folders,
 )
 from tidyprof.readers.rocprof_compute.workload import (
-    KERNEL_TOP_FILE,
     PASS_FILES,
     ROOFLINE_FILE,
     SYSTEM_FILE,
     TIMES_FILE,
     common_facts,
     read_ceilings,
-    read_metric_tables,
     read_system_facts,
-    small_table,
     tool_version,
 )
 from tidyprof.tables.codes import ABSENT, Codes
@@ -105,9 +102,6 @@ def read_rocprof_compute(
     - layout: layout of the files, which is wide, long or database
     - sysinfo: system information as typed values. Clock rates of 0 are left out.
     - roofline: measured ceilings of each device
-    - metric_tables: rows of each table from `analyze`, by table name
-    - kernel_rates: FLOP rate and intensities of each kernel in a database. Values that old releases
-      compute incorrectly are left out.
     - replays_read: number of program runs in the files that were read
     - rows: number of rows
     - columns: number of columns
@@ -295,8 +289,5 @@ def _add_company(folder: Path, part: Part) -> None:
     if (folder / ROOFLINE_FILE).is_file():
         facts["roofline"] = read_ceilings(folder / ROOFLINE_FILE)
         read.append(folder / ROOFLINE_FILE)
-    tables = read_metric_tables(folder)
-    if (folder / KERNEL_TOP_FILE).is_file():
-        tables[KERNEL_TOP_FILE.removesuffix(".csv")] = small_table(folder / KERNEL_TOP_FILE)
-    found = {"metric_tables": tables, "tool_version": tool_version(folder)}
-    facts |= {name: value for name, value in found.items() if value}
+    if version := tool_version(folder):
+        facts["tool_version"] = version

@@ -19,7 +19,6 @@ from tidyprof.io.text_cells import ABSENT_TEXTS
 SYSTEM_FILE = "sysinfo.csv"
 ROOFLINE_FILE = "roofline.csv"
 TIMES_FILE = "timestamps.csv"
-KERNEL_TOP_FILE = "pmc_kernel_top.csv"
 PASS_FILES = (
     "SQ_IFETCH_LEVEL",
     "SQ_INST_LEVEL_LDS",
@@ -33,30 +32,25 @@ SMALL_FILE_BYTES = 2**26
 """Maximum uncompressed size of each file in bytes."""
 
 POSITIVE_FACTS = (
-    *(
-        "max_sclk",
-        "max_mclk",
-        "cur_sclk",
-        "cur_mclk",
-        "hbm_bw",
-        "num_hbm_channels",
-        "num_memory_channels",
-    ),
-    *(
-        "cu_per_gpu",
-        "num_xcd",
-        "wave_size",
-        "max_waves_per_cu",
-        "lds_banks_per_cu",
-        "total_l2_chan",
-        "sqc_per_gpu",
-    ),
+    "max_sclk",
+    "max_mclk",
+    "cur_sclk",
+    "cur_mclk",
+    "hbm_bw",
+    "num_hbm_channels",
+    "num_memory_channels",
+    "cu_per_gpu",
+    "num_xcd",
+    "wave_size",
+    "max_waves_per_cu",
+    "lds_banks_per_cu",
+    "total_l2_chan",
+    "sqc_per_gpu",
 )
 """Entries of sysinfo.csv that must be positive. If the tool doesn't know a number, it writes 0 or
 text.
 """
 
-_TABLE_NAME = re.compile(r"(\d{1,2}\.\d{1,2})(?:_(.*))?\.csv", re.ASCII)
 _VERSION = re.compile(rb"(?:rocprof\w*-compute|omniperf) version:\s*(\d+\.\d+\.\d+)", re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
@@ -86,15 +80,13 @@ def _damaged(path: Path, finding: str) -> ProfileReadError:
 
 
 def typed(cell: str) -> int | float | str:
-    """Convert a cell to an integer or a finite number. If the cell contains other text, return the
-    text without the line breaks that rocprof-compute inserts for layout.
-    """
+    """Convert a cell to an integer or a finite number. Return other text unchanged."""
     if _WHOLE.fullmatch(cell.strip()):
         return int(cell)
     try:
         number = float(cell)
     except ValueError:
-        return cell.replace("\n", "")
+        return cell
     return number if math.isfinite(number) else cell
 
 
@@ -102,17 +94,19 @@ def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any],
     """Return the entries of sysinfo, except clock rates and counts that are 0. Also return warnings
     about these entries.
     """
-    unknown = [name for name in POSITIVE_FACTS if name in facts and not _is_positive(facts[name])]
-    kept = {
-        name: value for name, value in facts.items() if name not in unknown and value is not None
-    }
-    if not unknown:
-        return kept, []
+    kept = {name: value for name, value in facts.items() if value is not None}
+    unknown = [
+        name
+        for name in POSITIVE_FACTS
+        if name in facts and not (isinstance(facts[name], int | float) and facts[name] > 0)
+    ]
+    for name in unknown:
+        kept.pop(name, None)
     return kept, [
         f"{source}: {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} 0 or not a number,"
         " so peak rates that depend on this can't be computed. Likely cause: the firmware or the"
         " tool is older than the GPU."
-    ]
+    ] * bool(unknown)
 
 
 def common_facts(sysinfo: dict[str, Any]) -> dict[str, Any]:
@@ -122,10 +116,6 @@ def common_facts(sysinfo: dict[str, Any]) -> dict[str, Any]:
     return {"sysinfo": sysinfo} | {
         name: str(sysinfo[key]) for name, key in names.items() if key in sysinfo
     }
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and value > 0
 
 
 def read_system_facts(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -145,35 +135,14 @@ def read_ceilings(path: Path) -> list[dict[str, float]]:
     Results of 0 are left out because they weren't measured. Raises ProfileReadError if a number is
     negative or unreadable.
     """
-    devices = []
-    for row in small_table(path):
-        wrong = next(
-            (name for name, value in row.items() if isinstance(value, str) or value < 0), None
-        )
-        if wrong is not None:
-            raise _damaged(path, f"{str(row[wrong])[:30]!r} under {wrong[:30]!r}")
-        devices.append(
-            {name: value for name, value in row.items() if value > 0 or name == "device"}
-        )
-    if not devices:
-        raise _damaged(path, "there are no rows below the header")
-    return devices
-
-
-def read_metric_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of the CSV tables from `rocprof-compute analyze`. The key of each table is
-    its number and name, such as `2.1 Speed-of-Light`.
-    """
-    tables = {}
-    for below in (folder, folder / "analyze"):
-        for file in sorted(below.glob("*.csv")) if below.is_dir() else ():
-            match = _TABLE_NAME.fullmatch(file.name)
-            if match:
-                name = f"{match[1]} {(match[2] or '').replace('_', ' ')}".strip()
-                tables[name] = small_table(file)
-    # Sort by number, because 10.1 would precede 2.1 as a string.
-    names = sorted(tables, key=lambda name: [int(part) for part in name.split()[0].split(".")])
-    return {name: tables[name] for name in names}
+    rows = small_table(path)
+    values = [value for row in rows for value in row.values()]
+    if not rows or any(isinstance(value, str) or value < 0 for value in values):
+        raise _damaged(path, "there are no rows, or a rate is negative or not a number")
+    return [
+        {name: value for name, value in row.items() if value > 0 or name == "device"}
+        for row in rows
+    ]
 
 
 def tool_version(folder: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.decoder import text
 from tidyprof.readers.perfetto.reader import (
     data_loss,
-    processes_of,
     read_traces,
     refuse_repeated,
 )
@@ -36,8 +34,6 @@ _FACTS = {
     "cpu": ("CPU_MODEL",),
 }
 """Names of the `Profile.meta` entries in rocprof-sys's metadata files."""
-
-_SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
 
 @guarded
@@ -58,8 +54,7 @@ def read_rocprof_sys(
     - maximum_bytes: see `read_perfetto`.
 
     `events` and `counters` contain the same tables as in `read_perfetto`, for all processes.
-    Without a trace, these tables are empty. The number in a file name is the process number. If no
-    process in the file has that number, the number is the rank, as in an MPI job.
+    Without a trace, these tables are empty. The rank is in a file name such as `rank0-...`.
 
     `meta` contains the entries of `read_perfetto` and these, if known:
 
@@ -101,11 +96,14 @@ def read_rocprof_sys(
     for file, content in _find(path).items():
         files[content].append(file)
     traces = read_traces(path, files["trace"], texts, maximum_bytes)
-    for trace in traces:
-        trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)
     tables = [
-        _placed(table, traces)
+        _TablePart(
+            file,
+            rank=rank_in_name(file),
+            processes=[] if table.process is None else [table.process],
+            table=table,
+        )
         for file in files["table"]
         for table in read_tables(file, maximum_bytes)
     ]
@@ -157,34 +155,6 @@ def _run_in(folder: Path) -> dict[Path, str]:
     found = files_of_folder(folder)
     found |= {file: "trace" for file in trace_files(folder) if file.parent == folder}
     return found if {"trace", "table"} & {*found.values()} else {}
-
-
-def _number_in_name(path: Path) -> int | None:
-    """Return the number at the end of the name, which is the process or, in an MPI job, the
-    rank.
-    """
-    suffix = _SUFFIX.search(path.name)
-    return int(suffix[1]) if suffix else None
-
-
-def _rank_of_trace(trace: Part) -> int | None:
-    """Return the rank in the file name. The number at the end of the name is the rank if no process
-    in the file has that number.
-    """
-    number = _number_in_name(trace.path)
-    processes = processes_of(trace)
-    return number if number is not None and processes and number not in processes else trace.rank
-
-
-def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
-    """Return a table with its rank, which is the number at the end of the name if it isn't the
-    process.
-    """
-    number, process = _number_in_name(table.path), table.process
-    is_rank = number in {trace.rank for trace in traces} if process is None else number != process
-    rank = number if number is not None and is_rank else rank_in_name(table.path)
-    processes = [] if process is None else [process]
-    return _TablePart(table.path, rank=rank, processes=processes, table=table)
 
 
 def _tables_of(parts: Sequence[_TablePart]) -> dict[str, pd.DataFrame]:

@@ -65,7 +65,6 @@ class Table:
     - process: process number, if the file contains it
     """
 
-    path: Path
     metric: str
     rows: pd.DataFrame
     process: int | None
@@ -87,7 +86,7 @@ def read_tables(path: Path, maximum_bytes: int) -> list[Table]:
         nodes = [node for rank in content.ranks for node in rank.graph]
         if not any(isinstance(node.entry.repr_data, list | dict) for node in nodes):
             rows = _rows(path, str(content.unit_repr or ""), nodes)
-            tables.append(Table(path, metric, rows, int(process[1]) if process else None))
+            tables.append(Table(metric, rows, int(process[1]) if process else None))
     return tables
 
 

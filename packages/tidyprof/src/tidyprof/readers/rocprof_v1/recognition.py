@@ -7,9 +7,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tidyprof.errors import FOREIGN, ProfileReadError
-from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing
-from tidyprof.readers.columns import HEAD_BYTES, column_table, foreign, header_of
-from tidyprof.readers.rocprofv3.recognition import OutputFile
+from tidyprof.io.byte_stream import SQLITE_MAGIC, head_or_nothing
+from tidyprof.readers.columns import HEAD_BYTES, column_table, header_of
+from tidyprof.readers.rocprofv3.recognition import OutputFile, grouped_files
 
 STATISTICS_SUBJECTS = {
     "stats": "kernel",
@@ -80,19 +80,13 @@ def find_runs(path: Path) -> tuple[list[list[OutputFile]], dict[Path, str]]:
     Raises ProfileReadError if there is no file.
     """
     candidates = _candidates(path) if path.is_dir() else [path]
-    runs: dict[Path, list[OutputFile]] = {}
-    others: dict[Path, str] = {}
-    for file in candidates:
-        head = ByteStream(file).head(HEAD_BYTES)
-        known = output_file(file, head)
-        if known is not None:
-            runs.setdefault(known.prefix, []).append(known)
-        elif is_trace(head):
-            others[file] = NOT_READ
-        elif file == path:
-            raise foreign(file, head, "rocprof 1", "pass results.csv or a *.stats.csv file")
-        elif ".csv" in file.name.lower():
-            others[file] = FOREIGN
+    runs, others = grouped_files(
+        path,
+        candidates,
+        output_file,
+        "rocprof 1",
+        lambda head: NOT_READ if is_trace(head) else FOREIGN,
+    )
     if not runs:
         raise ProfileReadError(
             path,

@@ -78,17 +78,13 @@ class Collected(Part):
         """Add a table of statistics. Raises ProfileReadError if the file is damaged."""
         statistics, warnings = read_statistics(file.path, file.header, table, maximum_bytes)
         self.warnings += warnings
-        statistics["rank"] = pd.array([self.rank] * len(statistics), "Int32")
         self.stats.setdefault(file.subject, []).append(statistics)
 
-    def warn_without_kernels(
-        self, name: str, no_kernels: str, others: Iterable[Collected] = ()
-    ) -> None:
+    def warn_without_kernels(self, name: str, no_kernels: str) -> None:
         """Add a warning if nothing ran or was sampled on a device, and counters don't show why."""
-        found = [self, *others]
         wanted = ON_DEVICE | (np.arange(len(ON_DEVICE)) == KIND_CODE["sample"])
-        kinds = [records["kind"] for own in found for records in own.events if len(records)]
-        if not kinds and self.stats and not any(own.counters for own in found):
+        kinds = [records["kind"] for records in self.events if len(records)]
+        if not kinds and self.stats and not self.counters:
             self.warnings.append(f"{name}: {_ONLY_STATISTICS}")
         elif kinds and not any(wanted[kind].any() for kind in kinds):
             self.warnings.append(f"{name}: {no_kernels}")
@@ -97,10 +93,10 @@ class Collected(Part):
         """Set the process number from the records. Raises ProfileReadError if the records contain
         several process numbers.
         """
-        columns = [pd.Series(records.get("process")) for records in self.events]
+        columns = [pd.Series(records.get("process"), dtype="Int64") for records in self.events]
         columns += [table["process"] for table in self.counters if "process" in table]
-        named = pd.unique(pd.concat(columns).dropna()) if columns else []
-        named = sorted({int(number) for number in named} - {ABSENT})
+        found = {int(number) for column in columns for number in column.dropna().unique()}
+        named = sorted(found - {ABSENT})
         if len(named) > 1:
             raise ProfileReadError(
                 self.path,
@@ -113,8 +109,6 @@ class Collected(Part):
         self.process = named[0] if named else self.process
         if self.process is None:
             return
-        for table in (table for tables in self.stats.values() for table in tables):
-            table["process"] = pd.array([self.process] * len(table), "Int64")
         for records in self.events:
             records["process"] = np.full(len(records), self.process, np.int64)
         self.counters = [table.assign(process=self.process) for table in self.counters]
@@ -151,15 +145,12 @@ def _refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
     """Raise ProfileReadError if two files contain the same events, because these events would count
     twice.
     """
-    # Compare only summaries, because comparing all events would take as long as reading them.
-    seen: dict[tuple[Any, ...], Path] = {}
+    # Compare only sums, because comparing all events would take as long as reading them.
+    seen: dict[tuple[int, ...], Path] = {}
     for process in processes:
-        for records in process.events:
-            if not len(records):
-                continue
-            start, duration = records["start_ns"], records["duration_ns"]
-            category = records["source_category"][0]
-            key = (len(start), category, start.min(), start.max(), start[0], int(duration.sum()))
+        for records in (one for one in process.events if len(one)):
+            sums = (int(records[name].sum()) for name in ("start_ns", "duration_ns", "kind"))
+            key = (len(records), *sums)
             if key in seen:
                 raise ProfileReadError(
                     path,
@@ -182,7 +173,10 @@ def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
         # Dicts aren't hashable, but there are only a few.
         agents += [agent for agent in process.agents if agent not in agents]
         for subject, tables in process.stats.items():
-            of_subject.setdefault(subject, []).extend(tables)
+            for table in tables:
+                table["rank"] = pd.array([process.rank] * len(table), "Int32")
+                table["process"] = pd.array([process.process] * len(table), "Int64")
+                of_subject.setdefault(subject, []).append(table)
     if agents:
         meta["agents"] = agents
     gpus = (agent for agent in agents if agent.get("type") == "GPU")

@@ -23,6 +23,11 @@ from tidyprof.tables.records import no_records
 
 _TABLE = column_table("rocprofv3")
 _AGENT_TYPES = {1: "CPU", 2: "GPU"}
+_REGISTERS = {
+    "vgprs": "arch_vgpr_count",
+    "accum_vgprs": "accum_vgpr_count",
+    "sgprs": "sgpr_count",
+}
 _NOT_READ = ("pc_sample_host_trap", "pc_sample_stochastic")
 """Lists of records that are left out. The CSV files contain the same records."""
 
@@ -58,14 +63,9 @@ class _KernelSymbol(msgspec.Struct, gc=False):
     kernel_name: str = ""
     formatted_kernel_name: str = ""
     demangled_kernel_name: str = ""
-    sgpr_count: int | None = None
-    arch_vgpr_count: int | None = None
-    accum_vgpr_count: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The most readable name of the kernel."""
-        return self.formatted_kernel_name or self.demangled_kernel_name or self.kernel_name
+    sgpr_count: int = ABSENT
+    arch_vgpr_count: int = ABSENT
+    accum_vgpr_count: int = ABSENT
 
 
 class _Domain(msgspec.Struct, gc=False):
@@ -109,55 +109,51 @@ class _Results(msgspec.Struct, gc=False):
     tools: list[_Tool] | _Tool = msgspec.field(name="rocprofiler-sdk-tool")
 
 
-def read_results(path: Path, files: Collected, texts: Codes, maximum_bytes: int) -> list[Collected]:
-    """Read the processes from a results file. Counters and samples are left out and counted.
+def add_results(path: Path, own: Collected, texts: Codes, maximum_bytes: int) -> None:
+    """Add the events of a results file, and count its counters and samples, which aren't read.
 
-    - files: what the file names say about the process. Missing metadata comes from there.
+    Raises ProfileReadError if the file is damaged or contains several processes.
     """
     text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
-        tools = results.tools if isinstance(results.tools, list) else [results.tools]
-        return [_process(path, tool, files, texts) for tool in tools]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        (tool,) = results.tools if isinstance(results.tools, list) else [results.tools]
+        _add_metadata(own, tool)
+        for name, records in tool.buffer_records.items():
+            if records and name not in _NOT_READ:
+                own.add_events(_rows(tool, records, texts), path, _TABLE, texts)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         message = str(error) or type(error).__name__
         if "truncated" in message:
             raise ProfileReadError(path, "the JSON text ends early", *CUT_SHORT) from None
-        found = f"the file isn't JSON from rocprofv3 ({' '.join(message.split())[:160]})"
+        found = f"the file isn't JSON of one process ({' '.join(message.split())[:160]})"
         raise ProfileReadError(path, found, *DAMAGED) from None
-    except (LookupError, OverflowError, pa.ArrowInvalid) as error:
+    except (LookupError, OverflowError) as error:
         raise ProfileReadError(
             path,
             f"a record contains an unknown or impossible number ({error})",
             "another program changed the file, or this rocprofv3 release isn't supported",
             "read the CSV output instead",
         ) from None
+    left_out = {name: len(tool.buffer_records.get(name, ())) for name in _NOT_READ}
+    left_out["counter_collection"] = len(tool.callback_records.counter_collection)
+    if any(left_out.values()):
+        own.events.append(no_records())
+        own.events[-1].not_kept = +Counter(left_out)
 
 
-def _process(path: Path, tool: _Tool, files: Collected, texts: Codes) -> Collected:
+def _add_metadata(own: Collected, tool: _Tool) -> None:
     metadata = tool.metadata
-    process = files.process if metadata.pid is None else metadata.pid
-    own = Collected(files.path, rank=files.rank, files=[], process=process)
+    own.process = own.process if metadata.pid is None else metadata.pid
+    own.agents += [stated_facts(_AGENT_TYPES.get(agent.type), agent) for agent in tool.agents]
     facts = {
-        "device_numbering": "agent",
         "host": metadata.node.get("hostname"),
         "origin": stated_origin(metadata.modelled),
         "command": metadata.command,
     }
-    own.facts = {name: fact for name, fact in facts.items() if fact}
+    own.facts |= {name: fact for name, fact in facts.items() if fact}
     if metadata.init_time and metadata.fini_time and metadata.init_time < metadata.fini_time:
         own.facts["record_window_ns"] = (metadata.init_time, metadata.fini_time)
-    own.agents = [stated_facts(_AGENT_TYPES.get(agent.type), agent) for agent in tool.agents]
-    for name, records in tool.buffer_records.items():
-        if records and name not in _NOT_READ:
-            own.add_events(_rows(tool, records, texts), path, _TABLE, texts)
-    left_out = {name: len(tool.buffer_records.get(name, ())) for name in _NOT_READ}
-    left_out["counter_collection"] = len(tool.callback_records.counter_collection)
-    if any(left_out.values()):
-        rest = no_records()
-        rest.not_kept = +Counter(left_out)
-        own.events.append(rest)
-    return own
 
 
 def _rows(tool: _Tool, records: Sequence[Any], texts: Codes) -> Rows:
@@ -169,42 +165,36 @@ def _rows(tool: _Tool, records: Sequence[Any], texts: Codes) -> Rows:
             rows.add(entry, values, texts)
     columns = rows.columns
     nothing = np.full(len(records), ABSENT, np.int64)
-    for name in ("start", "end", "kind", "operation"):
-        columns.setdefault(name, nothing.copy())
-    domains = tool.strings.buffer_records
-    pairs, pair = np.unique(
-        np.maximum(np.stack([columns.pop("kind"), columns.pop("operation")]), 0),
-        axis=1,
-        return_inverse=True,
-    )
-    pair = pair.ravel()
-    named = [(domains[kind], domains[kind].operations[one]) for kind, one in pairs.T.tolist()]
-    columns["category"] = texts.of(domain.kind for domain, _ in named)[pair]
-    columns["name"] = texts.of(operation for _, operation in named)[pair]
-    # The name of a marker is its message.
-    if any(domain.kind.startswith("MARKER") for domain, _ in named):
-        messages = {text.key: texts[text.value] for text in tool.strings.marker_api}
-        message = mapped(columns.get("correlation_id", nothing), messages)
-        is_marker = by_code(
-            (text.startswith("MARKER") for text in texts), columns["category"], False
-        )
-        columns["name"] = np.where(
-            (message != ABSENT) & is_marker, message, columns["name"]
-        ).astype(np.int32)
+    for column in ("start", "end", "kind", "operation"):
+        columns.setdefault(column, nothing.copy())
+    domains = dict(enumerate(tool.strings.buffer_records))
+    operations = {
+        number << 32 | place: texts[operation]
+        for number, domain in domains.items()
+        for place, operation in enumerate(domain.operations)
+    }
+    kind, operation = columns.pop("kind"), np.maximum(columns.pop("operation"), 0)
+    category = mapped(kind, {number: texts[domain.kind] for number, domain in domains.items()})
+    name = mapped(kind << 32 | operation, operations)
     if "kernel_id" in columns:
+        kernel = columns.pop("kernel_id")
         symbols = {symbol.kernel_id: symbol for symbol in tool.kernel_symbols}
-        numbers, number = np.unique(columns.pop("kernel_id"), return_inverse=True)
-        own = [symbols[one] for one in numbers.tolist()]
-        columns["name"] = texts.of(symbol.name for symbol in own)[number]
-        for name, attribute in (
-            ("vgprs", "arch_vgpr_count"),
-            ("accum_vgprs", "accum_vgpr_count"),
-            ("sgprs", "sgpr_count"),
-        ):
-            counts = (getattr(symbol, attribute) for symbol in own)
-            columns[name] = np.array(
-                [ABSENT if count is None else count for count in counts], np.int64
-            )[number]
+        names = {
+            number: texts[one.formatted_kernel_name or one.demangled_kernel_name or one.kernel_name]
+            for number, one in symbols.items()
+        }
+        name = mapped(kernel, names)
+        for column, count in _REGISTERS.items():
+            counts = {number: getattr(symbol, count) for number, symbol in symbols.items()}
+            columns[column] = mapped(kernel, counts)
+    if (category == ABSENT).any() or (name == ABSENT).any():
+        raise LookupError("a domain, an operation or a kernel_id isn't in the file")
+    # The name of a marker is its message.
+    messages = {text.key: texts[text.value] for text in tool.strings.marker_api}
+    message = mapped(columns.get("correlation_id", nothing), messages)
+    is_marker = by_code((text.startswith("MARKER") for text in texts), category, False)
+    name = np.where(is_marker & (message != ABSENT), message, name)
+    columns["category"], columns["name"] = category.astype(np.int32), name.astype(np.int32)
     # The number of an agent is the same as in the CSV files by default.
     agents = {
         agent.id["handle"]: agent.node_id
@@ -212,7 +202,6 @@ def _rows(tool: _Tool, records: Sequence[Any], texts: Codes) -> Rows:
         else agent.logical_node_id
         for agent in tool.agents
     }
-    for name in ("agent", "source_agent", "destination_agent"):
-        if name in columns:
-            columns[name] = mapped(columns[name], agents)
+    for column in columns.keys() & {"agent", "source_agent", "destination_agent"}:
+        columns[column] = mapped(columns[column], agents)
     return rows

@@ -13,12 +13,12 @@ from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.readers.columns import Rows, column_table, read_rows
 from tidyprof.readers.rocprofv3.collected import Collected, combined
-from tidyprof.readers.rocprofv3.json_results import read_results
+from tidyprof.readers.rocprofv3.json_results import add_results
 from tidyprof.readers.rocprofv3.recognition import OutputFile, find_processes, stated_process
 from tidyprof.readers.rocprofv3.statistics import read_agents
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import rank_in_name, read_recorded, refuse_unknown_rank
+from tidyprof.tables.profiles import rank_in_name, read_recorded, selected_rank
 
 _NO_KERNELS = (
     "the files have no kernels. Likely cause: the program was recorded without --kernel-trace."
@@ -94,75 +94,59 @@ def read_rocprofv3(
     path = Path(path)
     processes, others = find_processes(path, only)
     root = path if path.is_dir() else path.parent
-    ranks = {prefix: rank_in_name(prefix, root) for prefix in processes}
-    known = {stated for stated in ranks.values() if stated is not None}
-    if rank is not None and known:
-        refuse_unknown_rank(path, known, rank)
-    elif rank is not None and len(processes) > 1:
-        raise ProfileReadError(
-            path,
-            f"the file names of {len(processes)} processes contain no rank",
-            "the name of the output file didn't contain %rank%",
-            "omit rank to read all processes",
-        )
-    wanted = [prefix for prefix in processes if not known or rank in (None, ranks[prefix])]
     texts = Codes()
 
-    def read(prefix: Path) -> list[Collected]:
-        stated = rank if ranks[prefix] is None else ranks[prefix]
-        own = Collected(prefix, rank=stated, process=stated_process(prefix, root))
-        return _read_process(own, processes[prefix], texts, maximum_bytes)
+    def read(prefix: Path) -> Collected:
+        own = Collected(
+            prefix, rank=rank_in_name(prefix, root), process=stated_process(prefix, root)
+        )
+        _read_process(own, processes[prefix], texts, maximum_bytes)
+        return own
 
-    of_processes, nothing = read_recorded(wanted, read)
-    found = [own for collected in of_processes for own in collected]
-    found[0].ignored |= others | nothing
+    found, nothing = read_recorded(processes, read)
     if not any(own.has_records for own in found):
         raise NothingRecordedError(path, *_NOTHING)
+    found = selected_rank(path, found, rank)
+    found[0].ignored |= others | nothing
     return combined(path, found, texts, "rocprofv3", origin)
 
 
 def _read_process(
     own: Collected, files: list[OutputFile], texts: Codes, maximum_bytes: int
-) -> list[Collected]:
-    """Read the files of a process. JSON results can contain several processes."""
-    collected = [own]
+) -> None:
+    """Add the contents of the files of a process."""
     if any(file.contents == "json" for file in files):
         # JSON results contain all events in the CSV files, which would count twice.
         own.ignored = {file.path: SAME for file in files if file.contents == "trace"}
 
     def add(file: OutputFile) -> None:
         if file.contents == "json":
-            found = read_results(file.path, own, texts, maximum_bytes)
-            if not any(one.has_records for one in found):
+            add_results(file.path, own, texts, maximum_bytes)
+            if not own.has_records:
                 raise NothingRecordedError(file.path, *_NOTHING)
-            collected.extend(found)
-            return
-        if file.contents == "statistics":
+        elif file.contents == "statistics":
             own.add_statistics(file, _TABLE, maximum_bytes)
-            return
-        rows = read_rows(file.path, file.header, _TABLE, texts, maximum_bytes)
-        _refuse_several_databases(file.path, rows)
-        if file.contents == "counters":
-            own.add_counters(rows, file.path, texts)
-            return
-        if file.contents == "samples":
-            start = rows.columns["start"]
-            method = "STOCHASTIC" if "stall_reason" in rows.columns else "HOST_TRAP"
-            rows.columns["category"] = texts.of([f"PC_SAMPLING_{method}"] * len(start))
-            rows.columns["end"] = start.copy()
-        own.add_events(rows, file.path, _TABLE, texts)
-
-    for file in files:
-        if file.contents == "agents":
+        elif file.contents == "agents":
             own.agents += read_agents(file.path, maximum_bytes)
-    wanted = [file for file in files if file.contents != "agents" and file.path not in own.ignored]
+        else:
+            rows = read_rows(file.path, file.header, _TABLE, texts, maximum_bytes)
+            _refuse_several_databases(file.path, rows)
+            if file.contents == "counters":
+                own.add_counters(rows, file.path, texts)
+                return
+            if file.contents == "samples":
+                start = rows.columns["start"]
+                method = "STOCHASTIC" if "stall_reason" in rows.columns else "HOST_TRAP"
+                rows.columns["category"] = texts.of([f"PC_SAMPLING_{method}"] * len(start))
+                rows.columns["end"] = start.copy()
+            own.add_events(rows, file.path, _TABLE, texts)
+
+    wanted = [file for file in files if file.path not in own.ignored]
     own.ignored |= read_recorded(wanted, add)[1]
     own.files = [file.path for file in files if file.path not in own.ignored]
     name = (files[0].path if len(files) == 1 else own.path).name
-    own.warn_without_kernels(name, _NO_KERNELS, collected[1:])
-    for one in collected:
-        one.settle_process()
-    return collected
+    own.warn_without_kernels(name, _NO_KERNELS)
+    own.settle_process()
 
 
 def _refuse_several_databases(path: Path, rows: Rows) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,6 @@ _OUTPUT_NAME = re.compile(
 _PROCESS = re.compile(r"(?:^|[^a-z])pid[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _JSON_MARK = b'"rocprofiler-sdk-tool"'
 _OTHER_TOOLS_MARK = "sysinfo.csv"
-_EXPECTED = "rocprofv3, or the folder passed to --output-directory"
 
 
 @dataclass(frozen=True)
@@ -87,19 +86,8 @@ def find_processes(
 
     Raises ProfileReadError if there is no file.
     """
-    processes: dict[Path, list[OutputFile]] = {}
-    others: dict[Path, str] = {}
     candidates = [file for file in _candidates(path) if not only or file in only]
-    for file in candidates:
-        head = ByteStream(file).head(HEAD_BYTES)
-        known = output_file(file, head)
-        if known is not None:
-            processes.setdefault(known.prefix, []).append(known)
-        elif file == path or not head.strip():
-            # An empty file with such a name may be a lost trace, so it isn't ignored.
-            raise foreign(file, head, "rocprofv3", f"pass a CSV or JSON file from {_EXPECTED}")
-        else:
-            others[file] = FOREIGN
+    processes, others = grouped_files(path, candidates, output_file, "rocprofv3")
     if not processes:
         raise ProfileReadError(
             path,
@@ -109,6 +97,34 @@ def find_processes(
             "check the path, and record with --output-format csv, or read the database",
         )
     return dict(sorted(processes.items())), others
+
+
+def grouped_files(
+    path: Path,
+    candidates: Iterable[Path],
+    known: Callable[[Path, bytes], OutputFile | None],
+    tool: str,
+    reason: Callable[[bytes], str] = lambda head: FOREIGN,
+) -> tuple[dict[Path, list[OutputFile]], dict[Path, str]]:
+    """Return the files of a tool, grouped by prefix, and a reason for each of the other files.
+
+    - known: a function that returns the file that starts with some bytes
+    - reason: a function that returns why a file that starts with some bytes isn't read
+
+    Raises ProfileReadError if the path or an empty file isn't from the tool.
+    """
+    groups: dict[Path, list[OutputFile]] = {}
+    others: dict[Path, str] = {}
+    for file in candidates:
+        head = ByteStream(file).head(HEAD_BYTES)
+        if own := known(file, head):
+            groups.setdefault(own.prefix, []).append(own)
+        elif reason(head) == FOREIGN and (file == path or not head.strip()):
+            # An empty file with such a name may be a lost trace, so it isn't ignored.
+            raise foreign(file, head, tool, f"pass a file or folder from {tool}")
+        else:
+            others[file] = reason(head)
+    return groups, others
 
 
 def stated_process(prefix: Path, root: Path) -> int | None:

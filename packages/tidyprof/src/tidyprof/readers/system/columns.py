@@ -122,7 +122,6 @@ def _column(
     # A column with only strings is a text column. If it also has numbers, strings are damage.
     is_number = [cell is not None for cell in cells.values()]
     if not all(is_number) and all(cell is None or np.isnan(cell[0]) for cell in cells.values()):
-        readings.text_columns.add(header)
         return None
     numbers: dict[str, float] = {}
     for text, cell in cells.items():

@@ -83,7 +83,6 @@ def read_system(
     - time_unit: unit of the times in the file
     - time_zone: assumed time zone, if the times don't include one
     - times: `absent` if the file is a snapshot, whose times are all 0
-    - text_columns: columns without any numbers
     - warnings: warnings about the file
 
     Raises ProfileReadError if a file can't be read.
@@ -161,9 +160,6 @@ def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
     between = counters.groupby(keys, dropna=False, observed=True)["time_ns"].diff().median()
     if pd.notna(between):
         meta["interval_s"] = float(between) / 1e9
-    texts = sorted(set().union(*(readings.text_columns for readings in read)))
-    if texts:
-        meta["text_columns"] = texts
     meta["warnings"] += _suspicions(counters)
     meta["warnings"] += damage_warnings(meta["repairs"], meta["rows"])
     return meta

@@ -104,7 +104,6 @@ class Readings:
     - rows: number of rows or samples in the file
     - empty_rows: number of rows without any value
     - missing: number of cells without a value, such as N/A, for each quantity
-    - text_columns: columns without any numbers
     - dropped: number of values that were left out for each reason
     """
 
@@ -113,7 +112,6 @@ class Readings:
     rows: int = 0
     empty_rows: int = 0
     missing: Counter[str] = field(default_factory=Counter)
-    text_columns: set[str] = field(default_factory=set)
     dropped: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     facts: dict[str, object] = field(default_factory=dict)
