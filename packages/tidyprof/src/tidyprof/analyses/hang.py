@@ -268,90 +268,76 @@ def _missing(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict | None:
     """Return a verdict on the ranks that other ranks wait for, or None if there are none."""
     waits = [wait for wait in waits if wait.others]
     missing = {rank for wait in waits for rank in wait.others}
-    free = missing - {wait.call["rank"] for wait in waits}
-    absent = sorted(free - {*calls.attrs["dumps"]})
-    unreadable = calls.attrs["unreadable"]
     if not missing:
         return None
+    free = missing - {wait.call["rank"] for wait in waits}
     wait = next((wait for wait in waits if wait.others & free), waits[0])
     others = sorted(one.call["rank"] for one in waits if one.call["place"] == wait.call["place"])
     called = f"{_ranks(others, 'waits', 'wait')} in {wait.call['place']}."
-    if gone := [rank for rank in absent if rank not in unreadable]:
+    unreadable = {rank: name for rank, name in calls.attrs["unreadable"].items() if rank in free}
+    if gone := sorted(free - {*calls.attrs["dumps"], *unreadable}):
         return _Verdict(NO_DUMP, gone, f"{_ranks(gone, 'left', 'left')} no dump. {_LOOK} {called}")
-    doubtful = {
-        rank: wait
-        for wait in waits
-        for rank in wait.others
-        if rank in unreadable or _is_doubtful(calls, rank, wait.call)
-    }
-    sure = sorted((free or missing) - {*doubtful})
+    doubtful = _doubtful(calls, waits)
+    sure = sorted((free or missing) - {*doubtful, *unreadable})
     if left := _left_the_path(calls, sure if free else []):
         return left._replace(sentence=f"{left.sentence} {called}")
-    if absent and not sure:
-        return _inconclusive(f"a dump exists but isn't readable: {unreadable[absent[0]]}. {called}")
+    if unreadable and not sure:
+        names = ", ".join(unreadable.values())
+        return _inconclusive(f"these files aren't readable dumps: {names}. {called}")
     if not sure or (doubtful and not free):
-        rank, wait = next(iter(doubtful.items()))
+        rank, call = next(iter(doubtful.items()))
         return _inconclusive(
-            f"the dump of rank {rank} doesn't prove that the rank is missing from"
-            f" {wait.call['place']}, in which rank {wait.call['rank']} waits. The dump may be older"
-            " than this call, or the call hadn't waited for its timeout of"
-            f" {wait.call['timeout_ms'] / 1e3:g} s. {_NEXT_STEP}"
+            f"the dump of rank {rank} doesn't prove that the rank is missing from {call['place']},"
+            f" in which rank {call['rank']} waits. The dump may be older than this call, or the"
+            f" call hadn't waited for its timeout of {call['timeout_ms'] / 1e3:g} s. {_NEXT_STEP}"
         )
     if not free:
         told = "; ".join(
             f"rank {wait.call['rank']} waits for {_named(wait.others)} in {wait.call['place']}"
             for wait in waits[:MOST_NAMED]
-            if wait.call["rank"] in missing
         )
-        text = f"{_ranks(sure, 'waits', 'wait')} for each other: {told}."
-        return _Verdict(CIRCLE, sure, text)
-    kind = BEHIND
-    if all(one.call["message"] for one in waits if one.others & free):
-        kind, called = MESSAGE, f"Rank {wait.call['rank']}'s {wait.call['place']} is pending."
-    own = calls[calls["rank"] == sure[0]].tail(1)
-    last = f"the last call is {own['place'].iloc[0]}" if len(own) else "the dump contains no calls"
+        return _Verdict(CIRCLE, sure, f"{_ranks(sure, 'waits', 'wait')} for each other: {told}.")
+    is_message = all(one.call["message"] for one in waits if one.others & free)
+    places = calls.loc[calls["rank"] == sure[0], "place"].tolist()
+    last = f"the last call is {places[-1]}" if places else "the dump contains no calls"
     text = f"{_ranks(sure, 'is', 'are')} behind: {last}. {_LOOK} {called}"
-    return _Verdict(kind, sure, text)
+    return _Verdict(MESSAGE if is_message else BEHIND, sure, text)
 
 
-def _is_doubtful(calls: pd.DataFrame, rank: int, call: dict[str, Any]) -> bool:
-    """Return True if a rank's dump can't prove that the rank is missing from another rank's call.
+def _doubtful(calls: pd.DataFrame, waits: list[_Wait]) -> dict[int, dict[str, Any]]:
+    """Return the ranks whose dumps can't prove that they are missing from another rank's call, and
+    this call.
 
     A dump doesn't contain the time when it was written. However, the dump must have been written
     after its newest call and no later than its file time. A copy of a dump can only have a later
-    file time.
+    file time. If a file is older than its own calls, its time comes from a different clock.
     """
-    own = calls[calls["rank"] == rank]
-    last = own.loc[(own["group"] == call["group"]) & ~own["message"], "number"].max()
-    finished = calls[(calls["group"] == call["group"]) & (calls["state"] == "completed")]
-    finished = finished[~finished["message"] & finished["call"].str.contains(NEEDS_ALL)]
-    if (finished["number"] > (0 if pd.isna(last) else last)).any():
-        return True
-    has_states = (calls.loc[calls["rank"] == call["rank"], "state"] == "completed").any()
-    called_ns = call["called_ns"]
-    if pd.isna(called_ns):
-        return not has_states
-    # If a file is older than its own calls, its time comes from a different clock.
-    newest = calls.groupby("rank")["called_ns"].max()
-    age_s, own_age_s = (
-        (written - called_ns) / 1e9
-        if (written := calls.attrs["written_ns"].get(one)) is not None
-        and not written < newest.get(one, 0) - CLOCK_SKEW_S * 1e9
-        else float("nan")
-        for one in (call["rank"], rank)
-    )
-    if own_age_s < -CLOCK_SKEW_S:
-        return True
-    timeout_s = call["timeout_ms"] / 1e3
-    if has_states and call["retired"]:
-        return False
-    if age_s < timeout_s - CLOCK_SKEW_S:
-        return True
-    # gloo's states don't show which calls are pending. Then the files must date from the first
-    # minute after the timeout, or the rank must have made another call since.
-    is_recent = max(age_s, own_age_s) <= timeout_s + WRITING_S
-    went_on = newest.get(rank, 0) > called_ns + CLOCK_SKEW_S * 1e9
-    return not (has_states or is_recent or went_on)
+    collectives = calls[~calls["message"]]
+    last = collectives.groupby(["group", "rank"])["number"].max().to_dict()
+    finished = collectives[collectives["call"].str.contains(NEEDS_ALL)]
+    finished = finished[finished["state"] == "completed"].groupby("group")["number"].max()
+    with_states = {*calls.loc[calls["state"] == "completed", "rank"]}
+    newest_s = calls.groupby("rank")["called_ns"].max().dropna().astype(float) / 1e9
+    written_s = pd.Series(calls.attrs["written_ns"], dtype=float) / 1e9
+    written_s = written_s[~(written_s < newest_s.reindex(written_s.index) - CLOCK_SKEW_S)]
+    doubtful: dict[int, dict[str, Any]] = {}
+    waiting = {rank: wait.call for wait in waits[::-1] for rank in sorted(wait.others)}
+    for rank, call in waiting.items():
+        called_s = float("nan") if pd.isna(call["called_ns"]) else call["called_ns"] / 1e9
+        age_s, own_age_s = (
+            written_s.get(one, float("nan")) - called_s for one in (call["rank"], rank)
+        )
+        has_states, timeout_s = call["rank"] in with_states, call["timeout_ms"] / 1e3
+        is_older = finished.get(call["group"], 0) > last.get((call["group"], rank), 0)
+        is_older |= own_age_s < -CLOCK_SKEW_S
+        is_young = age_s < timeout_s - CLOCK_SKEW_S and not (has_states and call["retired"])
+        # gloo's states don't show which calls are pending. Then the files must date from the first
+        # minute after the timeout, or the rank must have made another call since.
+        is_recent = max(age_s, own_age_s) <= timeout_s + WRITING_S and own_age_s >= -CLOCK_SKEW_S
+        went_on = newest_s.get(rank, 0) > called_s + CLOCK_SKEW_S
+        if is_older or is_young or not (has_states or is_recent or went_on):
+            doubtful[rank] = call
+    return doubtful
 
 
 def _left_the_path(calls: pd.DataFrame, missing: list[int]) -> _Verdict | None:
@@ -379,24 +365,14 @@ def _left_the_path(calls: pd.DataFrame, missing: list[int]) -> _Verdict | None:
         if left and record == first.max() > 0:
             return _inconclusive(f"the ranks differ in the oldest call of all buffers. {_LARGER}")
         if left:
-            made = calls[calls["record"] == record].set_index("rank")
-            here, there = _apart(made.loc[left[0]], made.loc[others[0]])
+            made = calls[calls["record"] == record].set_index("rank")["place"]
             text = (
-                f"{_ranks(left, 'takes', 'take')} a different path at {made.loc[left[0], 'place']}:"
-                f" the call is at {here}, but {_ranks(others, 'is', 'are').lower()} at {there}."
-                " Look for a branch there that skips or adds a call."
+                f"{_ranks(left, 'takes', 'take')} a different path at {made[left[0]]}, but"
+                f" {_named(others)} at {made[others[0]]}. Look for a branch there, or in a caller,"
+                " that skips or adds a call."
             )
             return _Verdict(SKIPPED, left, text)
     return None
-
-
-def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
-    """Return the source lines of two calls. If the lines are equal, return the first different
-    lines in the calls' stacks.
-    """
-    stacks = (call["stack"].split(" < ")[::-1] for call in (one, other))
-    pairs = [(one["line"], other["line"]), *zip(*stacks, strict=False)]
-    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
 
 
 def _late(group: _Group) -> _Verdict | None:

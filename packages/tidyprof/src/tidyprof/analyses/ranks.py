@@ -117,21 +117,11 @@ def _number_of_ranks(table: pd.DataFrame) -> int:
 
 
 def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
-    """Describe the ranks that the verdict doesn't cover because they are missing or have no
-    collectives.
-    """
-    text = ""
-    by_rank = table.groupby("rank")["collectives"].sum()
-    if by_rank.any() and not by_rank.all():
-        silent = ", ".join(map(str, by_rank.index[by_rank == 0]))
-        text += f" The trace contains no collectives for rank {silent}."
+    """Describe that ranks are missing from the table."""
     here = _number_of_ranks(table)
-    if world_size is not None and here < world_size:
-        text += (
-            f" Only {here} of {world_size} ranks were read; a missing rank may have arrived even"
-            " later."
-        )
-    return text
+    if world_size is None or here >= world_size:
+        return ""
+    return f" Only {here} of {world_size} ranks were read; a missing rank may have arrived later."
 
 
 _COSTS = ("compared", "arrived_last", "wait_ns", "transfer_ns", "caused_wait_ns")
@@ -208,7 +198,7 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     name = worst["label"].capitalize()
     # This is the rank's mean lateness, that is, one other rank's waiting time in one collective.
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["arrived_last"]), 1)
-    median = others[["exit_offset_ns", "wait_ns", "computation_ns"]].median()
+    median = others[["exit_offset_ns", "computation_ns"]].median()
     offset = worst["exit_offset_ns"] - median["exit_offset_ns"]
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
@@ -216,18 +206,12 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
             f"{name} enters {mean / 1000:.1f} µs late on average, but it also leaves"
             f" {offset / 1000:.1f} µs late. Its clock may therefore be the cause.",
         )
-    idle = float(percent(worst["idle_ns"], worst["total_ns"]))
-    computed = worst["computation_ns"]
-    cause = "its device receives its work later but isn't slower"
-    if computed > SLOWER * median["computation_ns"]:
-        cause = "its device computes longer"
+    computed, usual = worst["computation_ns"], median["computation_ns"]
+    cause = "computes longer" if computed > SLOWER * usual else "isn't slower"
     evidence = (
         f"{name} came last in {worst['arrived_last']} of {worst['compared']} collectives and caused"
         f" {caused:.0f}% of all waiting time. The mean wait for it was"
-        f" {mean / 1e6:.2f} ms. The rank itself waited"
-        f" {worst['wait_ns'] / 1e6:.1f} ms in total (median of the others:"
-        f" {median['wait_ns'] / 1e6:.1f} ms). It computed for"
-        f" {computed / 1e6:.1f} ms (the others: {median['computation_ns'] / 1e6:.1f} ms), so"
-        f" {cause} (idle for {idle:.0f}% of the time)."
+        f" {mean / 1e6:.2f} ms. Its device computed for {computed / 1e6:.1f} ms (the others:"
+        f" {usual / 1e6:.1f} ms), so it {cause}."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

@@ -9,8 +9,8 @@ from pathlib import Path
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import head_or_nothing, is_pickle
 
-_NAMED = re.compile(r"rank[_.-]?([0-9]{1,9})(?![0-9])(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
-_AT_END = re.compile(r"(?<![0-9])([0-9]{1,9})(?:\.[A-Za-z]+){0,2}$")
+_NAMED = re.compile(r"rank[_.-]?([0-9]{1,6})(?![0-9])(?!.*rank[_.-]?[0-9])", re.IGNORECASE)
+_AT_END = re.compile(r"(?<![0-9])([0-9]{1,6})(?:\.[A-Za-z]+){0,2}$")
 """Patterns for the rank in a file name. The rank comes after the word `rank`, because host names
 also contain numbers. In names from PyTorch's `DebugInfoWriter`, the rank is at the end. File name
 extensions can come after the rank. A number with more digits isn't a rank but a time.

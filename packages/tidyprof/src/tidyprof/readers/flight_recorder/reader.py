@@ -32,9 +32,6 @@ MAX_JSON_VALUES = 10_000_000
 Python.
 """
 
-MAX_RANKS = 100_000
-"""Maximum number of ranks in a job. In larger jobs, missing ranks aren't filled in."""
-
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Sizes = Annotated[list[_Size], msgspec.Meta(max_length=64)]
 """The sizes of a tensor. The maximum number of dimensions is the same as in PyTorch
@@ -60,7 +57,7 @@ class _Call(msgspec.Struct):
 
 class _Group(msgspec.Struct):
     name: str
-    ranks: Annotated[str, msgspec.Meta(pattern=r"^[^0-9]*([0-9]{1,9}([^0-9]+|$))*$")]
+    ranks: Annotated[str, msgspec.Meta(pattern=r"^[^0-9]*([0-9]{1,6}([^0-9]+|$))*$")]
 
 
 class _Dump(msgspec.Struct):
@@ -139,8 +136,11 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     # If some times were missing, pandas would use float columns and round the other times.
     table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
     groups = {name: list(ranks) for (_, ranks), name in names.items()}
-    if any("" in of_rank for of_rank in stated.values()):
-        groups["0"] = _world(stated, dumps.unreadable)
+    of_gloo = [of_rank[""] for of_rank in stated.values() if "" in of_rank]
+    if of_gloo:
+        # gloo only lists the ranks of its newest group. The ranks of a job are consecutive numbers.
+        known = [*stated, *dumps.unreadable, *(rank for ranks in of_gloo for rank in ranks)]
+        groups["0"] = list(range(max(known) + 1))
     files = sorted(dumps.readable.items())
     table.attrs = {
         "groups": groups,
@@ -203,13 +203,6 @@ def _names(folder: Path, stated: dict[int, _Groups]) -> dict[tuple[str, tuple[in
             is_shared = len(several) > 1 and ranks
             names[name, ranks] = f"{name} of {ranks[0]} to {ranks[-1]}" if is_shared else name
     return names
-
-
-def _world(stated: dict[int, _Groups], unreadable: dict[int, str]) -> list[int]:
-    """Return all ranks of a gloo job, based on its dumps. The ranks are consecutive numbers."""
-    of_dumps = (rank for of_rank in stated.values() for rank in of_rank.get("", ()))
-    known = {*stated, *unreadable, *of_dumps}
-    return list(range(max(known) + 1)) if max(known) < MAX_RANKS else sorted(known)
 
 
 def _row(file: Path, entry: _Call) -> dict[str, Any]:
