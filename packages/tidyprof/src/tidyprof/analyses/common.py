@@ -297,10 +297,9 @@ def four_digits(value: float) -> str:
 
 def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Return one table that contains the rows of all tables in order. The table's `attrs` contain
-    the combined origin.
+    the combined origin, in which semicolons separate different origins.
 
-    Semicolons separate different origins. Raises ValueError if there are no tables, if tables with
-    rows have different columns, or if only some of the tables have an origin.
+    Raises ValueError if there are no tables, or if tables with rows have different columns.
     """
     tables = list(tables)
     if not tables:
@@ -311,11 +310,7 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
         raise ValueError("the tables to join have different columns")
     joined = pd.concat(filled, ignore_index=True)
     origins = list(dict.fromkeys(table.attrs.get("origin") for table in tables))
-    if len(origins) > 1 and None in origins:
-        raise ValueError("some of the tables to join have no origin")
-    joined.attrs = {}
-    if origins != [None]:
-        joined.attrs["origin"] = origins[0] if len(origins) == 1 else "; ".join(map(str, origins))
+    joined.attrs = {"origin": origins[0] if len(origins) == 1 else "; ".join(map(str, origins))}
     return joined
 
 

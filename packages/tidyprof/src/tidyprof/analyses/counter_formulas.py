@@ -80,8 +80,7 @@ class Metric:
     - numerator: the weight of each counter. The counter `DURATION` results in rates of 10^9 per
       second.
     - denominator: the weight of each counter.
-    - peak: the peak value, or None if there is none.
-    - needs: the missing sysinfo entries that are required for the peak.
+    - peak: the peak value, or None if there is none or it is unknown.
     """
 
     name: str
@@ -89,7 +88,6 @@ class Metric:
     numerator: Mapping[str, float]
     denominator: Mapping[str, float]
     peak: float | None = None
-    needs: str | None = None
 
 
 def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
@@ -102,7 +100,7 @@ def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[
                 entry["unit"],
                 _weights(entry["sum"], facts),
                 _weights(entry.get("per", {DURATION: 1}), facts),
-                *_peak(entry, facts, sysinfo),
+                _peak(entry, facts, sysinfo),
             )
 
 
@@ -151,14 +149,12 @@ def _weights(sums: Any, facts: Mapping[str, Any]) -> dict[str, float]:
 
 def _peak(
     entry: Mapping[str, Any], facts: Mapping[str, Any], sysinfo: Mapping[str, Any]
-) -> tuple[float | None, str | None]:
-    """Return the peak of a metric, and what is missing if it can't be computed."""
+) -> float | None:
+    """Return the peak of a metric, or None if sysinfo doesn't contain its clock or units."""
     stated = entry.get("peak")
     if not isinstance(stated, dict):
-        peak = facts.get(stated, stated)
-        return peak, entry.get("needs") if peak is None else None
-    lacking = [name for name in stated["of"] if name not in sysinfo]
-    if lacking:
-        return None, f"{', '.join(lacking)} in sysinfo (for the peak)"
+        return facts.get(stated, stated)
     amount = facts.get(stated["per_clock"], stated["per_clock"])
-    return amount / 1000 * float(np.prod([sysinfo[name] for name in stated["of"]])), None
+    known = [sysinfo.get(name, np.nan) for name in stated["of"]]
+    peak = amount / 1000 * float(np.prod(known))
+    return None if np.isnan(peak) else peak

@@ -34,8 +34,7 @@ def speed_of_light(profile: Profile, *, average: str = "dispatches") -> pd.DataF
 
     Rates are in 10^9 per second. Their peaks apply to the clock and the number of compute units in
     sysinfo. `dispatches` is the number of dispatches that contribute to the value. If a metric
-    can't be computed, it has no value, and `missing` lists the counters or sysinfo entries that it
-    needs.
+    can't be computed, it has no value, and `missing` lists the counters that it needs.
 
     As in rocprof-compute, "VALU FLOPs" is compared with the unpacked rate of 128 FLOP per CU and
     clock cycle, so packed FP32 can exceed 100%. "Wavefront Occupancy" is inaccurate for kernels
@@ -62,7 +61,7 @@ def _known(metric: Metric, value: float | None = None) -> dict[str, Any]:
         "metric": metric.name,
         "unit": metric.unit,
         "peak": metric.peak,
-        "missing": metric.needs,
+        "missing": None,
         "value": value,
         "percent": 100 * value / metric.peak if has_both else None,
     }

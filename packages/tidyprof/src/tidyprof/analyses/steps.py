@@ -26,7 +26,7 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.device_time import LATEST, idleness
+from tidyprof.analyses.device_time import LATEST
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
@@ -308,17 +308,11 @@ def _supposed_launches(events: PlainEvents) -> np.ndarray:
 def _device_begins(events: PlainEvents, launch: np.ndarray, begin: np.ndarray) -> np.ndarray:
     """Return the device start times of steps that start at these times on the host.
 
-    A step starts on the device when all work that was launched earlier has ended. If the step's
-    first work waited for work that isn't in the file, that work must also have ended.
+    A step starts on the device when all work that was launched earlier has ended.
     """
-    start, end = start_and_end(events)
-    unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
     order = np.argsort(launch, kind="stable")
-    ended = np.append(ABSENT, np.maximum.accumulate(end[order]))
+    ended = np.append(ABSENT, np.maximum.accumulate(start_and_end(events)[1][order]))
     busy_until = ended[np.searchsorted(launch[order], begin, side="left")]
-    next_unseen = np.searchsorted(unseen.ends, begin, side="right")
-    hidden = np.append(unseen.starts, LATEST)[next_unseen] <= np.maximum(begin, busy_until)
-    begin = np.where(hidden, np.append(unseen.ends, 0)[next_unseen], begin)
     return np.maximum.accumulate(np.maximum(begin, busy_until))
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from tidyprof.analyses.budget import part_words
 from tidyprof.analyses.common import four_digits
 from tidyprof.gate.metrics import METRICS, STEP
-from tidyprof.gate.verdict import Verdict, least_difference
+from tidyprof.gate.verdict import Verdict
 
 ROWS = 5
 """The maximum number of kernels that a report names."""
@@ -106,11 +106,8 @@ def _part_table(table: pd.DataFrame, heading: str, unit: str) -> dict[str, list[
 
 def kernel_table(verdict: Verdict) -> tuple[dict[str, list[str]], str]:
     """Return a table of the ROWS kernels that changed most, and a line about the other kernels."""
-    kernels, floor_ns = verdict.kernels, least_difference(verdict.values, verdict.paired)
-    size = kernels["difference_ns"].abs()
-    changed = kernels[(size > 0) & (size >= floor_ns)]
-    shown, rest = changed.head(ROWS), len(kernels) - min(len(changed), ROWS)
-    small = f"{len(kernels) - len(changed):,} changed by less than {four_digits(floor_ns / 1e6)} ms"
+    changed = verdict.kernels[verdict.kernels["difference_ns"] != 0]
+    shown, rest = changed.head(ROWS), len(verdict.kernels) - min(len(changed), ROWS)
     cells = {
         "kernel": list(shown["kernel"]),
         "calls base": shown["base_calls"].map("{:,.1f}".format).tolist(),
@@ -118,8 +115,7 @@ def kernel_table(verdict: Verdict) -> tuple[dict[str, list[str]], str]:
         "change ms": _cells(shown["difference_ns"], "change", "ms"),
         "why": list(shown["blame"]),
     }
-    other = f"{rest:,} more kernels, of which {small}" if rest else ""
-    return cells if len(shown) else {}, other
+    return cells if len(shown) else {}, f"{rest:,} more kernels changed less" if rest else ""
 
 
 def _cells(nanoseconds: Iterable[float], heading: str, unit: str) -> list[str]:

@@ -113,7 +113,7 @@ def _parse_demangled(text: str) -> Symbol | None:
     return Symbol(
         namespace=tuple(parts[:-1]),
         name=parts[-1],
-        words=_merge_complex(_WORD.findall(template)),
+        words=tuple(_WORD.findall(template)),
         arguments=tuple(_split_arguments(template)),
     )
 
@@ -205,18 +205,7 @@ def _parse_mangled(text: str) -> Symbol | None:
         return None
     kept = [part for part in namespace if part not in _QUALIFIER_NOISE]
     *outer, name = kept or namespace
-    return Symbol(namespace=tuple(outer), name=name, words=_merge_complex(words))
-
-
-def _merge_complex(words: list[str]) -> tuple[str, ...]:
-    """Merge `complex<float>` into the single type complex64."""
-    merged: list[str] = []
-    for word in words:
-        if merged and merged[-1] == "complex" and word in ("float", "double"):
-            merged[-1] = "complex64" if word == "float" else "complex128"
-        else:
-            merged.append(word)
-    return tuple(merged)
+    return Symbol(namespace=tuple(outer), name=name, words=tuple(words))
 
 
 _WRAPPERS = re.compile(

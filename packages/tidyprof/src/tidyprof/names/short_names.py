@@ -162,13 +162,8 @@ def _tensile(text: str) -> str | None:
         return None
     parts = text.split("_")
     tile = next((part for part in parts if re.match(r"MT\d+x", part)), None)
-    post = next((part for part in parts if part.startswith("PostGSU")), None)
     if tile is None or len(parts) < 5:
-        if post is None:
-            return "GEMM " + " ".join(parts[1:])
-        return (
-            f"GEMM split-K sum {' '.join(part for part in parts[1:] if part not in ('HAS', 'HAI'))}"
-        )
+        return "GEMM " + " ".join(parts[1:])
     transposes = _TRANSPOSES.get(parts[1], "?") + _TRANSPOSES.get(parts[2], "?")
     return " ".join(
         ["GEMM", transposes, _tensile_types(parts[3], parts[4]), tile, *_tensile_options(parts)]
@@ -184,8 +179,6 @@ def _tensile_types(code: str, flags: str) -> str:
     # append the flags to one type.
     if len(known) == 3 and re.fullmatch(r"B?H?", flags) and known[0] != known[1]:
         return f"{known[0]}-{known[1]}"
-    if len(known) == 4:
-        return f"{known[0]}-{known[1]}-{known[2]}"
     return known[0]
 
 

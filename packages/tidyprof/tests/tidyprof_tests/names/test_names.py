@@ -84,11 +84,6 @@ KNOWN = [
         "GEMM TN fp8-fp16 MT64x16x512 stream-K",
         "GEMM",
     ),
-    (
-        "Cijk_SB_BiasS_HAS_ScaleAlphaVec_PostGSU16_VW1",
-        "GEMM split-K sum SB BiasS ScaleAlphaVec PostGSU16 VW1",
-        "GEMM",
-    ),
     ("MIOpenBatchNormBwdSpatial", "MIOpenBatchNormBwdSpatial", "normalization"),
     ("SubTensorOpWithScalar1d", "SubTensorOpWithScalar1d", "elementwise"),
     (
