@@ -14,10 +14,7 @@ from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels, stated_kernels
-from tidyprof.analyses.memory import memory_blocks
 from tidyprof.analyses.operators import operators
-from tidyprof.analyses.ranks import ranks
-from tidyprof.analyses.selection import select_steps
 from tidyprof.analyses.steps import steps
 from tidyprof.cli.gate import gate
 from tidyprof.cli.hang import hang
@@ -26,23 +23,21 @@ from tidyprof.cli.output import (
     FORMATS,
     MUTED_STYLE,
     cannot_write,
+    cells_of,
     check_targets,
-    columns_of,
     export,
-    of_file,
     on_terminal,
-    read_to_write,
     say,
     show,
     show_facts,
     showing,
     warn,
-    with_origin,
 )
 from tidyprof.cli.triage import triage
 from tidyprof.errors import UserError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
-from tidyprof.tables.contract import DEVICE_KINDS, ORDER, Profile
+from tidyprof.readers.registry import read
+from tidyprof.tables.contract import ORDER, Profile
 from tidyprof.tables.profiles import warning_lines
 
 TOP_IN_TERMINAL = 20
@@ -51,60 +46,41 @@ TOP_IN_TERMINAL = 20
 TOP_IN_SUMMARY = 5
 """The maximum number of kernels or operators in a summary."""
 
-_MEBIBYTE = 2**20
-_GIGABYTE = 10**9
 _UNMARKED = (
     "none are marked. Pass --step-marker NAME to `table steps`, with a range or an operator that"
     " runs once per step"
 )
+_META = {
+    "tool": "tool",
+    "tool_version": "version",
+    "gpu": "GPU",
+    "rocm": "ROCm",
+    "hip_runtime_version": "HIP",
+    "torch": "torch",
+    "rank": "rank",
+    "ranks": "ranks",
+    "world_size": "world size",
+}
+"""The metadata in a summary, and the label of each value."""
+
 Facts = list[tuple[str, str]]
 
 
-def _read_selected(path: str, options: Namespace) -> Profile:
-    """Read a profile, and select the steps that the options request.
-
-    Raises UserError if the steps don't exist, or for the same reasons as `read_to_write`.
-    """
-    profile = read_to_write(path, options)
-    if not vars(options).get("steps"):
-        return profile
-    try:
-        return select_steps(profile, *options.steps, mark=options.step_marker)
-    except ValueError as error:
-        message = str(error).replace('mark="..."', "--step-marker NAME")
-        raise UserError(f"{path}: {message}") from None
-
-
-def _part_of(options: Namespace) -> str:
-    """Return the selected steps as a string, or "" for the whole profile."""
-    first, last = vars(options).get("steps") or (None, None)
-    if first is None:
-        return ""
-    return f"step {first}" if first == last else f"steps {first} to {last}"
-
-
 def _table(options: Namespace) -> None:
-    """Show a table of each file, or one table of two files, and export the tables as one table."""
+    """Show a table of one file, or one table of two files, and export it."""
     check_targets(options)
-    compares, tables = options.table == "compare", []
-    for paths in [options.files] if compares else [[path] for path in options.files]:
-        profiles = [_read_selected(path, options) for path in paths]
-        try:
-            table = TABLES[options.table](options, *profiles)
-        except ValueError as error:
-            raise UserError(f"{', '.join(paths)}: {error}") from None
-        with showing(options):
-            if len(options.files) > len(paths):
-                say(f"{paths[0]}:", "bold")
-            lines = [warning_lines(one.meta) + link_warnings(one) for one in profiles]
-            for warning in dict.fromkeys(itertools.chain(*lines)):
-                warn(warning)
-            _show_table(table, options, profiles)
-            if part := _part_of(options):
-                say(f"part: {part}", MUTED_STYLE)
-            say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
-        tables.append(with_origin(table) if compares else of_file(table, paths[0]))
-    export(tables, options)
+    profiles = [read(path) for path in options.files]
+    try:
+        table = TABLES[options.table](options, *profiles)
+    except ValueError as error:
+        raise UserError(f"{', '.join(options.files)}: {error}") from None
+    with showing(options):
+        lines = [warning_lines(one.meta) + link_warnings(one) for one in profiles]
+        for warning in dict.fromkeys(itertools.chain(*lines)):
+            warn(warning)
+        _show_table(table, options, profiles)
+        say(f"origin: {table.attrs['origin']}", MUTED_STYLE)
+    export(table, options)
 
 
 def _show_table(table: pd.DataFrame, options: Namespace, profiles: Sequence[Profile]) -> None:
@@ -123,7 +99,7 @@ def _show_table(table: pd.DataFrame, options: Namespace, profiles: Sequence[Prof
     parts = [part for part in budget_parts(table) if table[f"{part}_ns"].any()]
     headings = HEADINGS[name] | {f"{part_words(part)} ms": f"{part}_ns" for part in parts}
     if len(shown):
-        show(columns_of(shown, _known(headings, shown)))
+        show(cells_of(shown, _known(headings, shown)))
     if len(shown) < len(table):
         say(f"and {len(table) - len(shown)} more. --top 0 shows all.")
     for note in notes:
@@ -231,7 +207,7 @@ def _convert(options: Namespace) -> None:
         check_name(options.target)
     except ValueError as error:
         raise UserError(str(error)) from None
-    profile = read_to_write(options.files[0], options)
+    profile = read(options.files[0])
     for warning in warning_lines(profile.meta):
         warn(warning)
     try:
@@ -246,15 +222,15 @@ def _convert(options: Namespace) -> None:
 
 def _summary(options: Namespace) -> None:
     for number, path in enumerate(options.files):
-        profile = _read_selected(path, options)
+        profile = read(path)
         marked = _marked(path, profile, options.step_marker)
         if number:
             say("")
         say(path, "bold")
-        show_facts(_summary_facts(profile, marked, _part_of(options)))
+        show_facts(_summary_facts(profile, marked))
         for headings, table in _summary_tables(profile):
             say("")
-            show(columns_of(table, _known(headings, table)))
+            show(cells_of(table, _known(headings, table)))
 
 
 def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFrame:
@@ -264,46 +240,15 @@ def _marked(path: str, profile: Profile, mark: str | None = None) -> pd.DataFram
         raise UserError(f"{path}: {error}") from None
 
 
-def _summary_facts(profile: Profile, marked: pd.DataFrame, part: str) -> Facts:
-    facts = [*_source(profile), ("part", part), *_events(profile), *_memory_facts(profile)]
-    facts.append(("steps", _steps_fact(marked)))
-    if profile.events["rank"].nunique() > 1:
-        facts.append(("waiting", _waiting_fact(profile)))
-    facts.append(("origin", str(profile.origin)))
-    for repair, count in profile.meta.get("repairs", {}).items():
-        facts.append(("repaired", f"{repair}: {count:,}"))
-    facts += [("warning", warning) for warning in warning_lines(profile.meta)]
-    return [(label, text) for label, text in facts if text]
-
-
-def _waiting_fact(profile: Profile) -> str:
-    """Return a sentence about the rank that other ranks wait for, based on device collectives."""
-    if on_hosts_only(profile, profile, include=DEVICE_KINDS):
-        return "no rank has device events; tidyprof triage compares the hosts"
-    return ranks(profile).attrs["evidence"]
-
-
-def _source(profile: Profile) -> Facts:
+def _summary_facts(profile: Profile, marked: pd.DataFrame) -> Facts:
     meta = profile.meta
-    versions = {
-        "ROCm": meta.get("rocm"),
-        "HIP": meta.get("hip_runtime_version"),
-        "torch": meta.get("torch"),
-    }
-    facts = [
-        ("tool", " ".join(str(meta[key]) for key in ("tool", "tool_version") if key in meta)),
-        ("GPU", "none found" if meta.get("backend") == "cpu" else str(meta.get("gpu", ""))),
-        (
-            "versions",
-            ", ".join(f"{name} {version}" for name, version in versions.items() if version),
-        ),
-    ]
-    facts = [(label, text or "not stated") for label, text in facts]
-    own = meta.get("ranks", [meta["rank"]] if "rank" in meta else [])
-    if own:
-        of = f" of {meta['world_size']}" if "world_size" in meta else ""
-        facts.append(("rank" if len(own) == 1 else "ranks", f"{', '.join(map(str, own))}{of}"))
-    return facts
+    facts = [(label, str(meta[key])) for key, label in _META.items() if key in meta]
+    if meta.get("backend") == "cpu":
+        facts.append(("GPU", "none found"))
+    facts += [*_events(profile), ("steps", _steps_fact(marked)), ("origin", str(profile.origin))]
+    for repair, count in meta.get("repairs", {}).items():
+        facts.append(("repaired", f"{repair}: {count:,}"))
+    return facts + [("warning", warning) for warning in warning_lines(meta)]
 
 
 def _events(profile: Profile) -> Facts:
@@ -312,41 +257,18 @@ def _events(profile: Profile) -> Facts:
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)
-    span = f"{_duration(end.max() - start.min())} from the first to the last event of the profile"
+    span = f"{FORMATS['ms'](end.max() - start.min())} ms from the first to the last event"
     if profile.meta.get("times") == ORDER:
         span = "unknown, because the events have an order but no times"
     return [("events", f"{len(profile.events):,}: {listed}"), ("span", span)]
 
 
-def _memory_facts(profile: Profile) -> Facts:
-    """Return the memory in PyTorch's allocator at the end, by rank and device.
-
-    The result is empty unless the file is an allocator snapshot.
-    """
-    facts = []
-    blocks = memory_blocks(profile)
-    for (rank, device), own in blocks.groupby(["rank", "device"], dropna=False):
-        reserved, taken = own["bytes"].sum(), own["bytes"][own["state"] == "active_allocated"].sum()
-        place = f"device {device}" if pd.isna(rank) else f"rank {rank}, device {device}"
-        segments = own["segment"].nunique()
-        amounts = (
-            f"{reserved / _MEBIBYTE:,.1f} MiB reserved in {segments:,}"
-            f" segment{'s' * (segments != 1)}"
-        )
-        facts.append(
-            ("memory", f"{place}: {amounts}, {taken / _MEBIBYTE:,.1f} MiB of it allocated")
-        )
-    return facts
-
-
 def _steps_fact(marked: pd.DataFrame) -> str:
     if not len(marked):
         return _UNMARKED
-    first, last = marked["step"].min(), marked["step"].max()
-    numbers = f"step {first}" if first == last else f"steps {first} to {last}"
-    median, mean = (_duration(length) for length in marked["duration_ns"].agg(["median", "mean"]))
-    each = f"{median} each (median; mean {mean}; " if len(marked) > 1 else f"{median} ("
-    return f"{numbers}, {each}on the host, as recorded), {marked.attrs['steps']}"
+    median = FORMATS["ms"](marked["duration_ns"].median())
+    numbers = f"{marked['step'].min()} to {marked['step'].max()}"
+    return f"{numbers}, {median} ms each (median, on the host), {marked.attrs['steps']}"
 
 
 def _summary_tables(profile: Profile) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
@@ -364,25 +286,9 @@ def _summary_tables(profile: Profile) -> Iterator[tuple[dict[str, str], pd.DataF
         yield HEADINGS["kernels"], found.head(TOP_IN_SUMMARY)
     elif len(profile.counters):
         keys = ["name", "unit", "device"]
-        samples = _in_gigabytes(profile.counters).groupby(keys, observed=True, dropna=False)
+        samples = profile.counters.groupby(keys, observed=True, dropna=False)
         table = samples["value"].agg(["size", "min", "mean", "max"]).reset_index()
         yield HEADINGS["samples"], table
-
-
-def _in_gigabytes(counters: pd.DataFrame) -> pd.DataFrame:
-    """Convert large byte counts in the samples to GB."""
-    is_large = counters["unit"].eq("bytes") & counters["value"].ge(_GIGABYTE)
-    chosen = counters["unit"].eq("bytes") & counters["name"].isin(counters["name"][is_large])
-    return counters.assign(
-        unit=counters["unit"].astype("string").mask(chosen, "GB"),
-        value=counters["value"].mask(chosen, counters["value"] / _GIGABYTE),
-    )
-
-
-def _duration(nanoseconds: float) -> str:
-    """Return a duration in milliseconds, or in microseconds if it is short."""
-    unit = "µs" if abs(nanoseconds) < 1e6 else "ms"
-    return f"{FORMATS[unit](nanoseconds)} {unit}"
 
 
 def _compared(options: Namespace, before: Profile, after: Profile) -> pd.DataFrame:

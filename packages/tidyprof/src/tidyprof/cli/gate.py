@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tidyprof.cli.output import (
     MUTED_STYLE,
-    Column,
     check_targets,
     origin_of,
     say,
@@ -20,7 +19,6 @@ from tidyprof.cli.output import (
 )
 from tidyprof.errors import UserError, one_line
 from tidyprof.gate.reports import (
-    TEXTS,
     as_json,
     details,
     footnote,
@@ -55,7 +53,7 @@ def gate(options: Namespace) -> int:
         for side in sides
     )
     try:
-        verdict = judge(base, new, options.fail_above, options.paired)
+        verdict = judge(base, new, options.fail_above / 100, options.paired)
     except ValueError as error:
         cause = "a run failed, was renamed, or was recorded in another way"
         next_step = "record all runs the same way, and omit --paired if the runs aren't pairs"
@@ -101,7 +99,7 @@ def _show(verdict: Verdict) -> None:
     kernels, rest = kernel_table(verdict)
     for table in filter(None, (*part_tables(verdict), kernels)):
         say("")
-        show(Column(heading, cells, heading in TEXTS) for heading, cells in table.items())
+        show(table)
     if rest:
         _say(rest)
     say("")

@@ -7,16 +7,7 @@ import re
 from argparse import Namespace
 
 from tidyprof.analyses.gpu_peaks import COMPUTE_UNITS, occupancy
-from tidyprof.cli.output import (
-    Column,
-    check_targets,
-    columns_of,
-    say,
-    show,
-    showing,
-    texts,
-    write_report,
-)
+from tidyprof.cli.output import cells_of, check_targets, say, show, showing, write_report
 from tidyprof.readers.assembly import read_assembly
 
 
@@ -36,19 +27,23 @@ def isa(options: Namespace) -> int:
         )
         say("")
         names = [_name(*row) for row in zip(table["kernel"], table["file"], strict=True)]
-        name = Column("kernel and file", names, is_text=True)
+        name = {"kernel and file": names}
         registers = {"target": "target", "VGPR": "vgprs", "AGPR": "accum_vgprs"}
         memory = {"spilled": "spilled_vgprs", "scratch B": "scratch_bytes", "LDS B": "lds_bytes"}
-        show([name, *columns_of(table, registers | memory)])
-        runs = [
-            *columns_of(table, {"warps": "warps"}),
-            Column("waves", texts(table["waves"], "{:g}".format)),
-            Column("limited by", texts(table["limited_by"], _limit), is_text=True),
-            *columns_of(table, {"MFMA": "matrix_instructions", "loads": "loads"}),
-        ]
-        if known := [column for column in runs if any(column.values)]:
+        show(name | cells_of(table, registers | memory))
+        runs = cells_of(
+            table.assign(limited_by=table["limited_by"].map(_limit, na_action="ignore")),
+            {
+                "warps": "warps",
+                "waves": "waves",
+                "limited by": "limited_by",
+                "MFMA": "matrix_instructions",
+                "loads": "loads",
+            },
+        )
+        if known := {heading: cells for heading, cells in runs.items() if any(cells)}:
             say("")
-            show([name, *known])
+            show(name | known)
         say(
             "waves: maximum number of simultaneous wavefronts on each SIMD. Counts are lines of"
             " code, not executions.",

@@ -5,7 +5,7 @@ modules that it needs.
 from __future__ import annotations
 
 import argparse
-import sys
+import math
 import tomllib
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from tidyprof.command_line import Parser, add_version, parsed, program
 from tidyprof.errors import LONGEST_LINE, ProfileReadError, UserError
 from tidyprof.escaping import printable
 from tidyprof.gate.metrics import METRICS
-from tidyprof.standard_streams import discard, tell
+from tidyprof.standard_streams import tell
 
 BUG = 3
 """The exit code after a bug. Python uses exit code 1 for exceptions, but here exit code 1 means
@@ -54,9 +54,6 @@ def _run(options: argparse.Namespace) -> int:
     except (UserError, ProfileReadError) as error:
         tell(f"error: {printable(str(error), LONGEST_LINE)}")
         return 2
-    except BrokenPipeError:  # the next program in the pipe, such as head, has ended
-        discard(sys.stdout)
-    return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -105,75 +102,30 @@ def _add(commands: Any, name: str, command: dict[str, Any], common: dict[str, An
         group.add_argument(f"--{option}", **arguments | kind | choices)
 
 
-def _limit(text: str) -> float:
-    try:
-        percent = float(text.removesuffix("%"))
-    except ValueError:
-        percent = -1
-    if not 0 <= percent < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"expects a percentage such as 5%, but you passed {text!r}"
-        )
-    return percent / 100
+def _between(
+    kind: Callable[[str], float], least: float, most: float = 1e15
+) -> Callable[[str], float]:
+    """Return an argument type that accepts numbers from `least` to `most`."""
 
-
-def _count(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expects a number such as 10, but you passed {text!r}")
-    return number
-
-
-def _at_least(least: int, why: str) -> Callable[[str], int]:
-    """Return an argument type that accepts only numbers of at least `least`."""
-
-    def number(text: str) -> int:
-        if (count := _count(text)) < least:
-            raise argparse.ArgumentTypeError(
-                f"must be {least} or more, but you passed {text}: {why}"
-            )
-        return count
+    def number(text: str) -> float:
+        try:
+            found = kind(text.removesuffix("%"))
+        except ValueError:
+            found = math.nan
+        if not least <= found <= most:
+            limits = f"from {least:g} to {most:g}" if most < 1e15 else f"of at least {least:g}"
+            raise argparse.ArgumentTypeError(f"must be a number {limits}, but you passed {text!r}")
+        return found
 
     return number
 
 
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_JOBS:
-        raise argparse.ArgumentTypeError(
-            f"must be between 1 and {MAX_JOBS}, but you passed {text!r}"
-        )
-    return int(text)
-
-
-def _milliseconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"expects milliseconds such as 12.5, but you passed {text!r}"
-        )
-    return found
-
-
-def _steps(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
-        raise argparse.ArgumentTypeError(f"expects steps such as 3 or 3-5, but you passed {text!r}")
-    return int(first), int(last or first)
-
-
-TYPES: dict[str, Callable[[str], Any]] = {
-    "count": _count,
-    "jobs": _jobs,
-    "limit": _limit,
-    "milliseconds": _milliseconds,
-    "steps": _steps,
-    "traced": _at_least(1, "for no trace, pass --no-trace"),
-    "warm_up": _at_least(3, "one of them warms up"),
+TYPES: dict[str, Callable[[str], float]] = {
+    "count": _between(int, 0),
+    "jobs": _between(int, 1, MAX_JOBS),
+    "percent": _between(float, 0),
+    "milliseconds": _between(float, 1e-6),
+    "traced": _between(int, 1),
+    "warm_up": _between(int, 3),
 }
 """The functions that check and convert the values of options, by their names in commands.toml."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import os
 import platform
+import re
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import pandas as pd
 from rich import box
@@ -21,14 +22,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidyprof.analyses.common import four_digits, join
+from tidyprof.analyses.common import four_digits
 from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError, missing_extra, one_line
 from tidyprof.escaping import csv_text, printable, with_minus
-from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.running.report import Run, machine_of
 from tidyprof.standard_streams import discard, joined, parted, tell
-from tidyprof.tables.contract import Origin, Profile, is_identifier
+from tidyprof.tables.contract import Origin, is_identifier
 
 STDOUT = "-"
 """The --json argument that selects standard output. With this argument, commands print nothing
@@ -46,28 +46,8 @@ MUTED_STYLE = "color(243)"
 on black and on white backgrounds. NO_COLOR disables the style.
 """
 
-_WRITERS = {
-    "--csv": lambda table, path: _for_spreadsheets(table).to_csv(path, index=False),
-    "--json": lambda table, path: table.to_json(
-        path, orient="records", double_precision=15, indent=1
-    ),
-}
-
 
 # Tables and lines
-
-
-@dataclass(frozen=True)
-class Column:
-    """One displayed column, with a heading and a string for each row.
-
-    On a terminal, long strings are shortened in the middle. Numbers are never shortened, so lines
-    may be wider than the terminal. A unit at the end of a heading moves to the next line.
-    """
-
-    heading: str
-    values: Sequence[str]
-    is_text: bool = False
 
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -78,27 +58,22 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
 """For each unit in a heading, the function that formats values. Times in tables are in ns."""
 
 
-def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
-    """Return the columns of a table. `headings` maps each heading to a column name.
+def cells_of(table: pd.DataFrame, headings: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the cells of a table as strings. `headings` maps each heading to a column name.
 
-    If a heading has no unit, format its numbers as counts, unless they are identifiers.
+    If a heading has no unit, format its numbers as counts, unless they are identifiers. <NA>
+    becomes an empty string.
     """
-    columns = []
+    cells = {}
     for heading, name in headings.items():
-        is_text = pd.api.types.is_string_dtype(table[name])
-        whole = str if is_text or is_identifier(name) else _count
-        text = FORMATS.get(heading.split()[-1], whole)
-        columns.append(Column(heading, texts(table[name], text), is_text))
-    return columns
+        is_text = pd.api.types.is_string_dtype(table[name]) or is_identifier(name)
+        text = str if is_text else FORMATS.get(heading.split()[-1], _count)
+        cells[heading] = ["" if pd.isna(value) else text(value) for value in table[name]]
+    return cells
 
 
 def _count(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else four_digits(value)
-
-
-def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
-    """Return the string for each value, or an empty string for <NA>."""
-    return ["" if pd.isna(value) else text(value) for value in values]
 
 
 def on_terminal() -> bool:
@@ -117,10 +92,14 @@ def say(line: str, style: str = "") -> None:
     _print(Text(_in_words(line), style), soft_wrap=not on_terminal())
 
 
-def show(columns: Iterable[Column]) -> None:
-    """Print a table. The caller must omit empty columns.
+_NUMBER = re.compile(r"[-+]?[\d.,]*%?")
 
-    On a terminal, long texts wrap, and units move below their headings. Numbers never wrap.
+
+def show(columns: Mapping[str, Sequence[str]]) -> None:
+    """Print a table with these headings and cells. Columns of numbers are aligned on the right.
+
+    On a terminal, long texts and headings wrap. Numbers never wrap, so lines may be wider than the
+    terminal.
     """
     wide = not on_terminal()
     table = Table(
@@ -129,19 +108,16 @@ def show(columns: Iterable[Column]) -> None:
         padding=(0, 2, 0, 0) if wide else (0, 0, 0, 1),
         header_style="" if wide else "bold",
     )
-    columns = list(columns)
-    words = [[column.heading] if wide else column.heading.split() for column in columns]
-    depth = max(map(len, words), default=0)
-    for column, own in zip(columns, words, strict=True):
-        heading = "\n" * (depth - len(own)) + "\n".join(own)
+    for heading, cells in columns.items():
+        is_text = not all(map(_NUMBER.fullmatch, cells))
         table.add_column(
-            Text(heading),
-            justify="left" if column.is_text else "right",
+            Text(heading if wide else heading.replace(" ", "\n")),
+            justify="left" if is_text else "right",
             overflow="fold",
-            no_wrap=wide or not column.is_text,
-            min_width=min(_MIN_TEXT, max(map(cell_len, column.values), default=0)),
+            no_wrap=wide or not is_text,
+            min_width=min(_MIN_TEXT, max(map(cell_len, cells), default=0)),
         )
-    for row in zip(*(column.values for column in columns), strict=True):
+    for row in zip(*columns.values(), strict=True):
         table.add_row(*(Text(_in_words(value)) for value in row))
     _print(table)
 
@@ -161,45 +137,31 @@ def warn(message: str) -> None:
     tell(f"warning: {printable(message)}")
 
 
-# Standard output. It may close early because the reading program ends or the disk is full.
-
-
 def _print(renderable: RenderableType, soft_wrap: bool = False) -> None:
     """Print an object in the width of the output."""
-    if sys.stdout is None:
-        return
-    with _to_standard_output():
-        plain = {} if on_terminal() else {"width": _UNLIMITED, "force_terminal": False}
-        console = Console(highlight=False, **plain)
-        with console.capture() as captured:
-            console.print(renderable, soft_wrap=soft_wrap)
-    lines = (line.rstrip() for line in parted(captured.get()).splitlines())
+    text = io.StringIO()
+    width = shutil.get_terminal_size().columns if on_terminal() else _UNLIMITED
+    console = Console(file=text, highlight=False, width=width, force_terminal=on_terminal())
+    console.print(renderable, soft_wrap=soft_wrap)
+    lines = (line.rstrip() for line in parted(text.getvalue()).splitlines())
     _write("\n".join(lines).strip("\n") + "\n")
 
 
 def _write(text: str) -> None:
-    """Write text to standard output, unless standard output is closed."""
+    """Write text to standard output. If the program that reads it has ended, discard the text.
+
+    Raises UserError if writing fails, for example because the disk is full.
+    """
     if sys.stdout is None:
         return
-    with _to_standard_output():
+    try:
         # Other streams, such as io.StringIO, accept all characters.
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")
         sys.stdout.write(text)
         sys.stdout.flush()  # buffered text would fail later, outside this handler
-
-
-@contextmanager
-def _to_standard_output() -> Iterator[None]:
-    """Return a context for writing to standard output.
-
-    Raises UserError if writing to standard output fails, and BrokenPipeError if the reading program
-    has ended.
-    """
-    try:
-        yield
     except BrokenPipeError:
-        raise
+        discard(sys.stdout)
     except OSError as error:
         discard(sys.stdout)
         found, cause = str(error.strerror or error), "the disk is full, or the terminal is gone"
@@ -208,31 +170,13 @@ def _to_standard_output() -> Iterator[None]:
         ) from None
 
 
-ANSWERING = {"gate", "isa"}
-"""Commands whose exit codes also show their results."""
+def showing(options: Namespace) -> AbstractContextManager[Any]:
+    """Return a context for showing results. If JSON goes to standard output, show nothing else."""
+    is_json = targets(options).get("--json") == STDOUT
+    return redirect_stdout(io.StringIO()) if is_json else nullcontext()
 
 
-@contextmanager
-def showing(options: Namespace) -> Iterator[None]:
-    """Return a context for showing results.
-
-    If the program that reads standard output has ended, a command continues only if it also writes
-    files or is one of ANSWERING. If JSON goes to standard output, nothing else is shown.
-    """
-    try:
-        with (
-            redirect_stdout(io.StringIO())
-            if targets(options).get("--json") == STDOUT
-            else nullcontext()
-        ):
-            yield
-    except BrokenPipeError:
-        if not targets(options) and options.command not in ANSWERING:
-            raise
-        discard(sys.stdout)
-
-
-# Output files. They are checked before any work starts, mainly to protect profiles.
+# Output files
 
 
 def targets(options: Namespace) -> dict[str, str]:
@@ -247,43 +191,28 @@ def targets(options: Namespace) -> dict[str, str]:
 
 def check_targets(options: Namespace) -> None:
     """Raise UserError if the command can't write an output file, or if an output file would replace
-    an input file.
+    an input file. This check precedes any work, mainly to protect profiles.
     """
     wanted = targets(options)
     if "--html" in wanted and find_spec("matplotlib") is None:
         raise UserError(one_line("--html", *missing_extra("matplotlib")))
-    if wanted.get("--json") == STDOUT:
-        del wanted["--json"]
     for option, path in wanted.items():
+        if option == "--json" and path == STDOUT:
+            continue
         if path in ("", STDOUT) or os.path.isdir(path) or not Path(path).parent.is_dir():
             raise cannot_write(
                 option, path or "''", "a file can't have this name, or its folder doesn't exist"
             )
-        if any(_belongs_to(path, Path(source)) for source in options.files):
-            raise _would_replace(option, path)
-    if len({os.path.realpath(path) for path in wanted.values()}) < len(wanted):
-        options, paths = " and ".join(wanted), ", ".join(wanted.values())
-        raise cannot_write("each of them", paths, f"{options} would write the same file")
+        if os.path.exists(path) and any(_is_input(path, source) for source in options.files):
+            raise cannot_write(option, path, "writing it would replace an input file")
 
 
-def read_to_write(
-    path: str | os.PathLike[str], options: Namespace, **reading: Unpack[ReadOptions]
-) -> Profile:
-    """Read a profile with the given reader options.
-
-    Raises UserError if the profile includes an output file.
+def _is_input(target: str, source: str) -> bool:
+    """Return True if a file is the input file or is in the input folder. An input may also be the
+    common prefix of several file names.
     """
-    profile = read(path, **reading)
-    refuse_targets(options, profile.meta.get("files", ()))
-    return profile
-
-
-def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
-    """Raise UserError if an output file is among these input files."""
-    for option, target in targets(options).items():
-        read_files = filter(os.path.exists, files)
-        if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
-            raise _would_replace(option, target)
+    folder = os.path.join(os.path.realpath(source), "") if os.path.isdir(source) else ""
+    return os.path.realpath(target).startswith(folder or os.path.realpath(source))
 
 
 def origin_of(run: Run) -> Origin:
@@ -293,71 +222,48 @@ def origin_of(run: Run) -> Origin:
     return Origin(kind, machine_of(run))
 
 
-def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
-    """Add the profile's path as the first column of the table, and the profile's origin as the last
-    column.
+def export(table: pd.DataFrame, options: Namespace) -> None:
+    """Write the table to each requested file, with its origin as the last column.
+
+    Raises UserError if a file can't be written.
     """
-    placed = with_origin(table)
-    placed.insert(0, "file", pd.Series(path, index=table.index, dtype="string"))
-    return placed
-
-
-def with_origin(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the origin as the last column, so that exported files contain it."""
-    return table.assign(
-        origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string")
-    )
-
-
-def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
-    """Combine the tables, and write the result to each requested file.
-
-    Raises UserError if a file can't be written, or if the tables have different columns.
-    """
-    wanted = targets(options)
-    if not wanted:
-        return
-    try:
-        table = join(tables)
-    except ValueError:
-        found = "the tables of these files have different columns, so they can't be combined"
-        cause, next_step = (
-            "some runs used a GPU and some didn't",
-            "pass files of one kind at a time",
-        )
-        raise UserError(one_line(", ".join(options.files), found, cause, next_step)) from None
-    table.attrs = {}
-    for option, path in wanted.items():
+    table = table.assign(origin=str(table.attrs["origin"]))
+    for option, path in targets(options).items():
         if path == STDOUT:
-            write_report(option, path, _WRITERS[option](table, None) + "\n")
+            _write(_as_json(table, None) + "\n")
             continue
-        try:
-            with whole_file(Path(path)) as partial:
-                _WRITERS[option](table, partial)
-        except OSError as error:
-            raise cannot_write(option, path, error) from None
+        with _file(option, path) as partial:
+            (_as_csv if option == "--csv" else _as_json)(table, partial)
 
 
-def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
-    """Escape strings in the table for spreadsheets and terminals. Numbers don't change."""
+def _as_csv(table: pd.DataFrame, path: Path) -> None:
     words = table.select_dtypes(exclude=["number", "bool"])
-    return table.assign(
-        **words.map(lambda value: csv_text(value) if isinstance(value, str) else value)
-    )
+    escaped = words.map(lambda value: csv_text(value) if isinstance(value, str) else value)
+    table.assign(**escaped).to_csv(path, index=False)
+
+
+def _as_json(table: pd.DataFrame, path: Path | None) -> Any:
+    return table.to_json(path, orient="records", double_precision=15, indent=1)
 
 
 def write_report(option: str, path: str, text: str) -> None:
     """Write a string to the file that an option names, or to standard output.
 
-    Raises UserError if writing fails. However, a closed pipe doesn't count as an error.
+    Raises UserError if writing fails.
     """
+    if path == STDOUT:
+        _write(text)
+        return
+    with _file(option, path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _file(option: str, path: str) -> Iterator[Path]:
+    """Yield a path to write to. Raises UserError if writing fails."""
     try:
-        if path == STDOUT:
-            return _write(text)
         with whole_file(Path(path)) as partial:
-            partial.write_text(text, encoding="utf-8")
-    except BrokenPipeError:
-        discard(sys.stdout)
+            yield partial
     except OSError as error:
         raise cannot_write(option, path, error) from None
 
@@ -367,23 +273,3 @@ def cannot_write(option: str, path: str, finding: str | OSError) -> UserError:
     finding = str(finding.strerror or finding) if isinstance(finding, OSError) else finding
     cause = "a typo, a full disk, or a folder without write permission"
     return UserError(one_line(path, finding, cause, f"pass another file to {option}"))
-
-
-def _belongs_to(target: str, source: Path) -> bool:
-    """Return True if an existing output file is also part of the input.
-
-    The output file may be the input file itself, or a file in the input folder. If the input is a
-    common prefix of several file names, the output file's name may start with this prefix.
-    """
-    if not os.path.exists(target):
-        return False
-    if source.is_file():
-        return os.path.samefile(target, source)
-    resolved = Path(target).resolve()
-    if source.is_dir():
-        return source.resolve() in resolved.parents
-    return resolved.parent == source.parent.resolve() and resolved.name.startswith(source.name)
-
-
-def _would_replace(option: str, path: str) -> UserError:
-    return cannot_write(option, path, "writing it would replace an input file")

@@ -7,10 +7,8 @@ programs.
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -39,8 +37,7 @@ def run(options: Namespace) -> int:
         time.time_ns(),
     )
     try:
-        tells = not rank and not options.no_trace
-        ended = launch(options.program, asked, _watch(folder) if tells else lambda: None)
+        ended = launch(options.program, asked)
     except OSError as error:
         _clear(folder)
         tell(
@@ -62,7 +59,7 @@ def _folder(options: Namespace, rank: int | None) -> Path:
 
     Raises UserError if another run uses the folder, or if the folder isn't writable.
     """
-    folder = _from_here(Path(options.out)) if options.out else _new_folder(rank)
+    folder = Path(options.out) if options.out else _new_folder(rank)
     # Other ranks may have started already, so each rank checks only for its own file.
     if any(folder.glob("run_rank*.json" if rank is None else f"run_rank{rank}.json")):
         raise _taken(folder)
@@ -106,12 +103,6 @@ def _clear(folder: Path) -> None:
         return
 
 
-def _from_here(folder: Path) -> Path:
-    """Return a relative path for a folder inside the current folder."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_relative_to(here) else folder
-
-
 def _new_folder(rank: int | None) -> Path:
     """Create and return a new folder for this run.
 
@@ -133,32 +124,6 @@ def _new_folder(rank: int | None) -> Path:
             return folder  # the next attempt to create it reports the reason
         else:
             return folder
-
-
-def _watch(folder: Path) -> Callable[[], None]:
-    """Return a function that prints one message when the trace is complete, because programs may
-    then run for days.
-    """
-    told: list[bool] = []
-
-    def look() -> None:
-        about = folder / "run_rank0.json"
-        if told or not about.is_file() or _stage(about) != "done":
-            return
-        told.append(True)
-        tell(
-            f"tidyprof: the trace is done, and the program is still running. Next:"
-            f" tidyprof triage {folder}"
-        )
-
-    return look
-
-
-def _stage(about: Path) -> str | None:
-    try:
-        return str(json.loads(about.read_text(encoding="utf-8"))["stage"])
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 COMMANDS = {"run": run}

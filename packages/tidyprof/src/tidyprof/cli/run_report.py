@@ -125,7 +125,7 @@ def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
     # The hooks have marked the steps, so the diagnosis doesn't need --step-marker.
     asked = {"files": [str(run.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
     try:
-        return diagnosed(Namespace(**asked, html=options.html, json=options.json)), ""
+        return diagnosed(Namespace(**asked, html=options.html), run), ""
     except (ProfileReadError, UserError) as error:
         return None, str(error)
 

@@ -16,9 +16,6 @@ from tidyprof.gate.verdict import Verdict
 ROWS = 5
 """The maximum number of kernels that a report names."""
 
-TEXTS = "part of the job", "part of a step", "confident", "kernel", "why"
-"""The headings of text columns."""
-
 UNPAIRED = (
     "The runs aren't paired. If noise lasts for several runs, this comparison reports 27% to 59% of"
     " equal versions as slower or faster. Record pairs and use --paired."

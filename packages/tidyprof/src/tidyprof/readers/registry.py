@@ -181,13 +181,10 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
     If a folder has one subfolder per tool, the result contains these subfolders instead of the
     folder. If several files in one folder come from rocprofv3, they become a single profile that
     contains only these files, because rocprofv3 writes launches and kernels to separate files.
-
-    Raises ProfileReadError if a file can't be opened.
     """
     recordings: dict[Path, list[Path]] = {}
     for path in (one for given in paths for one in _of_each_tool(Path(given))):
-        head = ByteStream(path).head(HEAD_BYTES) if path.is_file() else b""
-        is_part = path.is_file() and _ROCPROFV3.recognizes(path, head)
+        is_part = path.is_file() and _ROCPROFV3.recognizes(path, head_or_nothing(path, HEAD_BYTES))
         recordings.setdefault(path.parent if is_part else path, []).append(path)
     return [
         (files[0], {}) if len(files) == 1 else (recording, {"only": files})

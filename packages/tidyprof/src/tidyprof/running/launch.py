@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 """The prctl option that sends a signal when the parent process ends (Linux, linux/prctl.h)."""
 
 POLL_S = 0.5
-"""The time in seconds between two checks of the folder while the program runs."""
+"""The time in seconds between two checks whether the program still runs."""
 
 NOT_FOUND, NOT_RUN = 127, 126
 """A shell's exit codes for a command that doesn't exist, and for a command that can't run."""
@@ -93,8 +93,8 @@ class Ended:
     ended_ns: int
 
 
-def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> Ended:
-    """Run the command until it ends. Meanwhile, call `look` every POLL_S seconds.
+def launch(command: Sequence[str], asked: Asked) -> Ended:
+    """Run the command until it ends.
 
     The program inherits the signal settings and open files of this process. While the program runs,
     this process forwards every signal that it receives. Raises OSError if the command can't start.
@@ -119,9 +119,7 @@ def launch(command: Sequence[str], asked: Asked, look: Callable[[], None]) -> En
         )
         while process.poll() is None:
             got = signal.sigtimedwait(waited, POLL_S)
-            if got is None:
-                look()
-            elif got.si_signo != signal.SIGCHLD:
+            if got is not None and got.si_signo != signal.SIGCHLD:
                 _pass_on(got, process)
         return Ended(process.returncode, asked.launched_ns, time.time_ns())
     finally:

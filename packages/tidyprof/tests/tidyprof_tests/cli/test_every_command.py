@@ -22,7 +22,12 @@ from tidyprof_tests.conftest import HOUSE, REPOSITORY, others_later
 from tidyprof_tests.cuts import cut_profiles, cut_traces
 
 PACKAGE = Path(tidyprof.__file__).parent
-READING = ("tidyprof.cli.output", "tidyprof.cli.triage", "tidyprof.gate.runs", "tidyprof.parallel")
+READING = (
+    "tidyprof.cli.commands",
+    "tidyprof.cli.triage",
+    "tidyprof.gate.runs",
+    "tidyprof.parallel",
+)
 """Modules that commands read with."""
 
 PUBLIC = tomllib.loads((HOUSE / "tests/tidyprof_tests/triage/expected.toml").read_text())
@@ -65,7 +70,6 @@ OF_MORE_THAN_A_PROFILE = {
 
 def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path, ...]]:
     """Each command, and what it does in another way. other -- the recording to compare with."""
-    yield "summary", path, "--steps", "1"
     yield "summary", path
     yield "table", "kernels", path, "--top", "3", "--csv", folder / "kernels.csv"
     yield "table", "busy", path
