@@ -97,9 +97,7 @@ def read_rocprofv3(
     texts = Codes()
 
     def read(prefix: Path) -> Collected:
-        own = Collected(
-            prefix, rank=rank_in_name(prefix, root), process=stated_process(prefix, root)
-        )
+        own = Collected(prefix, rank=rank_in_name(prefix, root), process=stated_process(prefix))
         _read_process(own, processes[prefix], texts, maximum_bytes)
         return own
 

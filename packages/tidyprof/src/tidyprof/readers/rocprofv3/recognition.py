@@ -127,15 +127,13 @@ def grouped_files(
     return groups, others
 
 
-def stated_process(prefix: Path, root: Path) -> int | None:
-    """Return the process number in a prefix or in the name of a folder. By default, the prefix of a
-    file consists only of the process number. In a folder's name, a number can mean anything.
+def stated_process(prefix: Path) -> int | None:
+    """Return the process number in a prefix, such as `pid41`. By default, a prefix consists only of
+    the process number. In a folder's name, a number can mean anything.
     """
-    if re.fullmatch(r"\d{1,9}", prefix.name) and not prefix.is_dir():
-        return int(prefix.name)
-    folders = (folder.name for folder in prefix.parents if folder.is_relative_to(root))
-    matches = (_PROCESS.search(name) for name in (prefix.name, *folders))
-    return next((int(match[1]) for match in matches if match), None)
+    name = "" if prefix.is_dir() else prefix.name
+    match = re.fullmatch(r"(\d{1,9})", name) or _PROCESS.search(prefix.name)
+    return int(match[1]) if match else None
 
 
 def _candidates(path: Path) -> Iterator[Path]:

@@ -92,12 +92,9 @@ def meaning(header: str) -> Meaning | None:
     Return None for a device identifier. Also return None if the quantity can't have the unit in the
     header.
     """
-    text, unit = _unit_in_brackets(header.strip())
-    stem = _stem(text)
+    stem, unit = _unit_in_suffix(_stem(header))
     if not stem or _IDENTIFIER.search(stem):
         return None
-    if unit is None:
-        stem, unit = _unit_in_suffix(stem)
     return _plain(_ALIASES.get(stem, stem)).in_unit(unit)
 
 
@@ -158,17 +155,6 @@ def _host_memory(names: Iterable[str]) -> dict[str, Meaning]:
         for name, (stem, unit) in split.items()
         if stem in _TABLE["host_memory"]["columns"]
     }
-
-
-def _unit_in_brackets(header: str) -> tuple[str, str | None]:
-    match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)\s*:?", header, re.DOTALL)
-    if not match:
-        return header.rstrip(": "), None
-    if match[2].lower() in _UNITS:
-        return match[1], match[2]
-    if match[2].endswith("%"):
-        return f"{match[1]} {match[2][:-1]}", "%"
-    return header, None
 
 
 def _unit_in_suffix(stem: str) -> tuple[str, str | None]:
