@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import CHUNK_BYTES, ByteStream, compression_of, in_lines, read_bytes
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, used_codes
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 """Type of a string column in which many strings are equal."""
@@ -206,12 +206,8 @@ def coded(texts: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, list[str]]:
     """Return the index of each row's string in a list of distinct strings, and the list itself. The
     index of an empty cell is -1.
     """
-    array = array_of(texts)
-    codes = array.indices.fill_null(-1).to_numpy()
-    used = used_codes(codes, len(array.dictionary))
-    translation = np.full(len(array.dictionary) + 1, -1, np.int32)
-    translation[used] = np.arange(len(used))
-    return translation[codes], array.dictionary.take(pa.array(used)).to_pylist()
+    cells = array_of(texts).to_pandas().cat.remove_unused_categories().cat
+    return cells.codes.to_numpy(), cells.categories.tolist()
 
 
 def text_codes(values: pa.ChunkedArray | pa.Array, texts: Codes) -> np.ndarray:

@@ -92,6 +92,8 @@ def read_statistics(
         raise NothingRecordedError(path, *NO_ROWS)
     entries = (columns.columns.get(column.lower(), column) for column in header)
     try:
+        if any(len(row) != len(header) for row in rows):
+            raise ValueError("a row has too few cells")
         table = pd.DataFrame(rows, columns=[entry.split()[0] for entry in entries])
         table = table.reindex(columns=list(STATISTICS_COLUMNS)).astype(STATISTICS_COLUMNS)
     except ValueError as error:

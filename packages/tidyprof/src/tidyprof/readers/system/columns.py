@@ -13,7 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
-from tidyprof.readers.system.names import ROLES, Meaning, meanings, own_name
+from tidyprof.readers.system.names import ROLES, Meaning, meanings, stem_of
 from tidyprof.readers.system.readings import Readings, cell_value, device_number, nanoseconds
 
 _Columns = dict[str, tuple[Meaning, np.ndarray]]
@@ -27,7 +27,7 @@ def add_rows(readings: Readings, table: pd.DataFrame, zone: tzinfo | None) -> No
     )
     values = [name for name in table if name not in (time, device, partition, host)]
     is_empty = np.all([np.ones(len(table), bool), *(table[name] == "" for name in values)], axis=0)
-    readings.rows, readings.empty_rows = len(table), readings.empty_rows + int(is_empty.sum())
+    readings.empty_rows += int(is_empty.sum())
     table = table[~is_empty]
     if table.empty:
         return
@@ -56,15 +56,13 @@ def add_rows(readings: Readings, table: pd.DataFrame, zone: tzinfo | None) -> No
                 f"{readings.path.name}: the columns {first[what.name]} and {name} both mean"
                 f" {what.name}, so {name} keeps its name."
             )
-            what = own_name(name, what)
+            what = replace(what, name=stem_of(name))
         if what.name == "mem":
             readings.warnings.append(
                 f"{readings.path.name}: the meaning of {name} is unknown. The column keeps its"
                 " name."
             )
         readings.add(what, numbers, places)
-    if time is None:
-        readings.refuse_several_snapshots()
 
 
 def _times(readings: Readings, column: pd.Series, zone: tzinfo | None) -> np.ndarray:

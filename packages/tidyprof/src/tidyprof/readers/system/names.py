@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -35,6 +35,7 @@ _COUNTERS: Mapping[str, Any] = {
     if "instead_of" in entry
 }
 _MEM = "mem"
+_HOST_MEMORY = "host_memory_"
 _MEMORY = ("memory_used", "memory_free", "memory_total")
 _IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|model|vendor)$")
 _OMNISTAT = ("rocm_", "omnistat_", "amdsmi_")
@@ -57,11 +58,6 @@ class Meaning:
     stated: bool = True
 
     @property
-    def known(self) -> bool:
-        """True if the quantity is one of QUANTITIES."""
-        return self.name in QUANTITIES
-
-    @property
     def is_memory(self) -> bool:
         """True if the quantity is an amount of GPU memory."""
         return self.name in _MEMORY
@@ -73,7 +69,7 @@ class Meaning:
         if not unit:
             return self
         common, factor = _UNITS.get(unit.lower(), (unit, 1.0))
-        if self.known and common != QUANTITIES[self.name][0]:
+        if self.name in QUANTITIES and common != QUANTITIES[self.name][0]:
             return None
         return Meaning(self.name, common, factor)
 
@@ -82,7 +78,7 @@ class Meaning:
         tools, the column is a running counter, whose values exceed 100.
         """
         counter, columns = _COUNTERS.get(self.name, ("", ()))
-        return Meaning(counter, "count") if largest > 100 and _stem(header) in columns else self
+        return Meaning(counter, "count") if largest > 100 and stem_of(header) in columns else self
 
 
 def meaning(header: str) -> Meaning | None:
@@ -92,7 +88,7 @@ def meaning(header: str) -> Meaning | None:
     Return None for a device identifier. Also return None if the quantity can't have the unit in the
     header.
     """
-    stem, unit = _unit_in_suffix(_stem(header))
+    stem, unit = _unit_in_suffix(stem_of(header))
     if not stem or _IDENTIFIER.search(stem):
         return None
     return _plain(_ALIASES.get(stem, stem)).in_unit(unit)
@@ -109,16 +105,11 @@ def meanings(headers: Sequence[str], has_device: bool = True) -> dict[str, Meani
     If the other columns don't determine the meaning, `mem` keeps its name and has no unit.
     """
     each = {header: meaning(header) for header in headers}
-    stems = {_stem(header) for header in headers}
+    stems = {stem_of(header) for header in headers}
     names = [name for name, columns in _TABLE["mem"].items() if stems & {*columns.split()}]
     mem = _plain(names[0] if len(names) == 1 else _MEM)
-    each |= {header: mem for header in headers if _stem(header) == _MEM}
+    each |= {header: mem for header in headers if stem_of(header) == _MEM}
     return each if has_device else each | _host_memory(headers)
-
-
-def own_name(header: str, what: Meaning) -> Meaning:
-    """Return the meaning of a column under the tool's own name."""
-    return replace(what, name=_stem(header))
 
 
 def is_header(names: Sequence[str]) -> bool:
@@ -130,11 +121,12 @@ def is_header(names: Sequence[str]) -> bool:
         return False
     roles = {name for names in ROLES.values() for name in names}
     values = [name for name in names if name.strip().lower() not in roles]
-    known = any((what := meaning(name)) is not None and what.known for name in values)
-    return known or bool(_host_memory(values))
+    known = (what.name for what in meanings(values, has_device=False).values() if what)
+    return any(name in QUANTITIES or name.startswith(_HOST_MEMORY) for name in known)
 
 
-def _stem(text: str) -> str:
+def stem_of(text: str) -> str:
+    """Return a header in lowercase, with an underscore for all other characters."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
@@ -145,12 +137,12 @@ def _host_memory(names: Iterable[str]) -> dict[str, Meaning]:
     `free` uses powers of 2 or powers of 10, depending on its options. Therefore, the amounts keep
     the file's unit.
     """
-    split = {name: _unit_in_suffix(_stem(name)) for name in names}
+    split = {name: _unit_in_suffix(stem_of(name)) for name in names}
     if not {stem for stem, _ in split.values()} >= {*_TABLE["host_memory"]["required"]}:
         return {}
     return {
         name: Meaning(
-            f"host_memory_{stem}", "%" if unit in ("percent", "pct") else unit and unit.upper()
+            f"{_HOST_MEMORY}{stem}", "%" if unit in ("percent", "pct") else unit and unit.upper()
         )
         for name, (stem, unit) in split.items()
         if stem in _TABLE["host_memory"]["columns"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, tzinfo
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tidyprof.errors import FOREIGN, ProfileReadError
@@ -24,7 +22,7 @@ from tidyprof.io.byte_stream import (
 from tidyprof.io.guard import guarded
 from tidyprof.readers.system.columns import add_rows
 from tidyprof.readers.system.names import QUANTITIES
-from tidyprof.readers.system.readings import Readings, combined
+from tidyprof.readers.system.readings import Readings
 from tidyprof.readers.system.readings import time_zone as zone_of
 from tidyprof.readers.system.recognition import candidates, csv_header, is_json, is_log
 from tidyprof.readers.system.tables import csv_tables, json_table
@@ -90,17 +88,13 @@ def read_system(
     path = Path(path)
     zone = zone_of(time_zone, path)
     files, ignored = _logs_of_folder(path) if path.is_dir() else ([path], [])
-    read = [_read_file(file, zone, maximum_bytes) for file in files]
-    tables = [readings.finished() for readings in read]
-    counters = tables[0] if len(tables) == 1 else combined(tables)
-    if counters.duplicated().any():
-        raise ProfileReadError(
-            path,
-            f"several of the {len(files)} logs contain the same readings",
-            "a log was copied",
-            "keep each log once",
-        )
-    meta = _meta(read, counters)
+    readings = Readings(path)
+    for file in files:
+        readings.path = file
+        _read_file(readings, zone, maximum_bytes)
+    readings.path = path
+    counters = readings.finished()
+    meta = {"tool": "system monitor", "files": list(map(str, files))} | _meta(readings, counters)
     if ignored:
         meta["ignored_files"] = {str(file): FOREIGN for file in ignored}
     if origin is not None:
@@ -123,38 +117,30 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     return logs, [file for file in named if file not in logs]
 
 
-def _read_file(path: Path, zone: tzinfo | None, maximum_bytes: int) -> Readings:
-    readings = Readings(path)
+def _read_file(readings: Readings, zone: tzinfo | None, maximum_bytes: int) -> None:
+    path = readings.path
     head = head_or_nothing(path, HEAD_BYTES)
     if is_json(head):
         add_rows(readings, json_table(readings, read_bytes(path, maximum_bytes, in_texts)), zone)
-        return readings
+        return
     header = csv_header(head)
     text = read_bytes(path, maximum_bytes, partial(in_lines, columns=len(header) or 2))
     # omnistat converts Unix times to dates without a zone (omnistat/query.py), so they are UTC.
     zone = zone or (UTC if header[:1] == ["metric"] else None)
     for table in csv_tables(readings, text):
         add_rows(readings, table, zone)
-    return readings
 
 
-def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
-    times = np.unique(counters["time_ns"].to_numpy())
-    meta: dict[str, Any] = {
-        "tool": "system monitor",
-        "files": [str(readings.path) for readings in read],
-    }
-    for readings in read:
-        meta |= readings.facts
-    meta |= {
-        "rows": sum(readings.rows for readings in read),
-        "empty_rows": sum(readings.empty_rows for readings in read),
-        "missing": dict(sorted((+sum((readings.missing for readings in read), Counter())).items())),
-        "samples": len(times),
+def _meta(readings: Readings, counters: pd.DataFrame) -> dict[str, Any]:
+    meta: dict[str, Any] = readings.facts | {
+        "rows": readings.rows,
+        "empty_rows": readings.empty_rows,
+        "missing": dict(sorted((+readings.missing).items())),
+        "samples": counters["time_ns"].nunique(),
         "devices": sorted(counters["device"].dropna().unique().tolist()),
         "quantities": sorted(counters["name"].cat.categories),
-        "repairs": dict(sum((readings.dropped for readings in read), Counter())),
-        "warnings": [warning for readings in read for warning in readings.warnings],
+        "repairs": dict(+readings.dropped),
+        "warnings": readings.warnings,
     }
     keys = ["device", "host", "name"]
     between = counters.groupby(keys, dropna=False, observed=True)["time_ns"].diff().median()

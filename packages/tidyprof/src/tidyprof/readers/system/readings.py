@@ -98,10 +98,11 @@ _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 @dataclass
 class Readings:
-    """Readings from one file, stored in blocks, and the amounts of data that were left out.
+    """Readings from one or more files, in blocks, and the amounts of data that were left out.
 
+    - path: the file that is read
     - blocks: tables with the columns COLUMNS
-    - rows: number of rows or samples in the file
+    - rows: number of rows or samples in the files
     - empty_rows: number of rows without any value
     - missing: number of cells without a value, such as N/A, for each quantity
     - dropped: number of values that were left out for each reason
@@ -137,26 +138,10 @@ class Readings:
             places[possible].assign(name=found.name, unit=found.unit, value=value[possible])
         )
 
-    def refuse_several_snapshots(self) -> None:
-        """Raise ProfileReadError if there are several samples without times, because their order is
-        unknown.
-        """
-        if not any(map(len, self.blocks)):
-            return
-        if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
-            raise ProfileReadError(
-                self.path,
-                "the file contains several samples without times",
-                "snapshots were appended to the same file",
-                "log samples with times by running amd-smi monitor -w 1 with --csv or --json",
-            )
-        self.warnings.append(
-            f"{self.path.name}: the log is a snapshot without a time, so time_ns is 0."
-        )
-
     def finished(self) -> pd.DataFrame:
-        """Return all readings, sorted by time. Raises ProfileReadError if there are no readings, or
-        if too many readings are unusable.
+        """Return all readings with the columns COLUMNS, sorted by time. Raises ProfileReadError if
+        there are no readings, if too many readings are unusable, or if there are several samples
+        without times, because their order is unknown.
         """
         kept = sum(len(block) for block in self.blocks)
         refuse_damage(
@@ -174,18 +159,27 @@ class Readings:
                 "the tool found no GPU, or it was stopped before its first sample",
                 "run the tool on the GPU node for at least one sampling interval",
             )
-        table = combined(self.blocks)
+        blocks = [block.astype({"host": "object"}) for block in self.blocks]
+        table = pd.concat(blocks, ignore_index=True)
+        table = table.sort_values("time_ns", kind="stable", ignore_index=True)
+        table = table[list(COLUMNS)].astype(COLUMNS)
         if again := int(table.duplicated().sum()):
             self.dropped[f"readings {REPEATED}"] = again
             self.warnings.append(f"{self.path.name}: {again} repeated readings were left out.")
-        return table.drop_duplicates(ignore_index=True) if again else table
-
-
-def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Combine blocks of readings into one table with the columns COLUMNS, sorted by time."""
-    table = pd.concat([block.astype({"host": "object"}) for block in blocks], ignore_index=True)
-    table = table.sort_values("time_ns", kind="stable", ignore_index=True)
-    return table[list(COLUMNS)].astype(COLUMNS)
+            table = table.drop_duplicates(ignore_index=True)
+        snapshot = table[table["time_ns"] == 0]
+        if snapshot.duplicated(["device", "partition", "host", "name"]).any():
+            raise ProfileReadError(
+                self.path,
+                "there are several samples without times",
+                "snapshots were appended to the same file",
+                "log samples with times by running amd-smi monitor -w 1 with --csv or --json",
+            )
+        if len(snapshot):
+            self.warnings.append(
+                f"{self.path.name}: the log is a snapshot without a time, so time_ns is 0."
+            )
+        return table
 
 
 def cell_value(text: str) -> tuple[float, str] | None:

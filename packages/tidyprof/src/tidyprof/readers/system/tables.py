@@ -122,6 +122,7 @@ def _rows(readings: Readings, header: list[str], lines: list[str]) -> pd.DataFra
         if 0 < length < usual and _RARE * count < len(rows)
     }
     sound = [row for length, row in rows if length not in lost]
+    readings.rows += len(sound)
     readings.dropped += Counter({"from incomplete rows": len(rows) - len(sound)})
     return pd.DataFrame(sound, columns=header, dtype="category")
 
@@ -148,6 +149,7 @@ def json_table(readings: Readings, text: bytes) -> pd.DataFrame:
             " process)",
             "pass the output of amd-smi monitor --json or amd-smi metric --json",
         )
+    readings.rows += len(rows)
     return pd.DataFrame(rows, dtype=object).fillna("").astype("category")
 
 
