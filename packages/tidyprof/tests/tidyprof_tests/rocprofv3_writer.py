@@ -28,60 +28,7 @@ COPIES = {
     "DEVICE_TO_DEVICE": (4, 5),
     "HOST_TO_HOST": (0, 1),
 }
-
-KERNEL_HEADER = [
-    "Kind",
-    "Agent_Id",
-    "Queue_Id",
-    "Stream_Id",
-    "Thread_Id",
-    "Dispatch_Id",
-    "Kernel_Id",
-    "Kernel_Name",
-    "Correlation_Id",
-    "Start_Timestamp",
-    "End_Timestamp",
-    "LDS_Block_Size",
-    "Scratch_Size",
-    "VGPR_Count",
-    "Accum_VGPR_Count",
-    "SGPR_Count",
-    "Workgroup_Size_X",
-    "Workgroup_Size_Y",
-    "Workgroup_Size_Z",
-    "Grid_Size_X",
-    "Grid_Size_Y",
-    "Grid_Size_Z",
-]
-CALL_HEADER = [
-    "Domain",
-    "Function",
-    "Process_Id",
-    "Thread_Id",
-    "Correlation_Id",
-    "Start_Timestamp",
-    "End_Timestamp",
-]
-COPY_HEADER = [
-    "Kind",
-    "Direction",
-    "Stream_Id",
-    "Source_Agent_Id",
-    "Destination_Agent_Id",
-    "Correlation_Id",
-    "Start_Timestamp",
-    "End_Timestamp",
-]
-STATISTICS_HEADER = [
-    "Name",
-    "Calls",
-    "TotalDurationNs",
-    "AverageNs",
-    "Percentage",
-    "MinNs",
-    "MaxNs",
-    "StdDev",
-]
+BLOCK, GRID = (256, 1, 1), (1024, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -97,55 +44,42 @@ class Kernel:
     stream: int = 1
     queue: int = 1
     thread: int = 300
-    grid: tuple[int, int, int] = (1024, 2, 1)
-    block: tuple[int, int, int] = (256, 1, 1)
 
-    def cells(self) -> list[Any]:
-        return [
-            "KERNEL_DISPATCH",
-            f"Agent {self.agent}",
-            self.queue,
-            self.stream,
-            self.thread,
-            self.dispatch,
-            7,
-            self.name,
-            self.correlation,
-            START_NS + self.start,
-            START_NS + self.start + self.duration,
-            512,
-            16,
-            32,
-            4,
-            48,
-            *self.block,
-            *self.grid,
-        ]
-
-    def json(self, kernel_id: int) -> dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         return {
-            "size": 184,
-            "kind": DOMAINS.index("KERNEL_DISPATCH"),
-            "operation": 0,
-            "thread_id": self.thread,
-            "correlation_id": {"internal": self.correlation, "external": 0},
-            "start_timestamp": START_NS + self.start,
-            "end_timestamp": START_NS + self.start + self.duration,
-            "dispatch_info": self.dispatch_info(kernel_id),
-            "stream_id": {"handle": self.stream},
+            "Kind": "KERNEL_DISPATCH",
+            "Agent_Id": f"Agent {self.agent}",
+            "Queue_Id": self.queue,
+            "Stream_Id": self.stream,
+            "Thread_Id": self.thread,
+            "Dispatch_Id": self.dispatch,
+            "Kernel_Id": 7,
+            "Kernel_Name": self.name,
+            "Correlation_Id": self.correlation,
+            **_times(self, "Start_Timestamp", "End_Timestamp"),
+            "LDS_Block_Size": 512,
+            "Scratch_Size": 16,
+            "VGPR_Count": 32,
+            "Accum_VGPR_Count": 4,
+            "SGPR_Count": 48,
+            **{f"Workgroup_Size_{axis}": size for axis, size in zip("XYZ", BLOCK, strict=True)},
+            **{f"Grid_Size_{axis}": size for axis, size in zip("XYZ", GRID, strict=True)},
         }
 
-    def dispatch_info(self, kernel_id: int) -> dict[str, Any]:
-        return {
-            "size": 72,
-            "agent_id": {"handle": HANDLE_OF_AGENT + self.agent},
-            "queue_id": {"handle": self.queue},
-            "kernel_id": kernel_id,
-            "dispatch_id": self.dispatch,
-            "private_segment_size": 16,
-            "group_segment_size": 512,
-            "workgroup_size": dict(zip("xyz", self.block, strict=True)),
-            "grid_size": dict(zip("xyz", self.grid, strict=True)),
+    def record(self, kernel_id: int) -> dict[str, Any]:
+        return _record("KERNEL_DISPATCH", 0, self) | {
+            "thread_id": self.thread,
+            "stream_id": {"handle": self.stream},
+            "dispatch_info": {
+                "agent_id": {"handle": HANDLE_OF_AGENT + self.agent},
+                "queue_id": {"handle": self.queue},
+                "kernel_id": kernel_id,
+                "dispatch_id": self.dispatch,
+                "private_segment_size": 16,
+                "group_segment_size": 512,
+                "workgroup_size": dict(zip("xyz", BLOCK, strict=True)),
+                "grid_size": dict(zip("xyz", GRID, strict=True)),
+            },
         }
 
 
@@ -161,30 +95,18 @@ class Call:
     process: int = 300
     domain: str = "HIP_RUNTIME_API_EXT"
 
-    def cells(self) -> list[Any]:
-        end = START_NS + self.start + self.duration
-        return [
-            self.domain,
-            self.name,
-            self.process,
-            self.thread,
-            self.correlation,
-            START_NS + self.start,
-            end,
-        ]
-
-    def json(self, operation: int) -> dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         return {
-            "size": 64,
-            "kind": DOMAINS.index(self.domain),
-            "operation": operation,
-            "correlation_id": {"internal": self.correlation, "external": 0},
-            "thread_id": self.thread,
-            "start_timestamp": START_NS + self.start,
-            "end_timestamp": START_NS + self.start + self.duration,
-            "args": {"stream": "0x0"},
-            "retval": {"hipError_t_retval": 0},
+            "Domain": self.domain,
+            "Function": self.name,
+            "Process_Id": self.process,
+            "Thread_Id": self.thread,
+            "Correlation_Id": self.correlation,
+            **_times(self, "Start_Timestamp", "End_Timestamp"),
         }
+
+    def record(self, operation: int) -> dict[str, Any]:
+        return _record(self.domain, operation, self) | {"thread_id": self.thread, "args": {}}
 
 
 @dataclass(frozen=True)
@@ -196,94 +118,85 @@ class Copy:
     duration: int
     correlation: int
     size: int = 4096
-    stream: int = 0
 
-    def cells(self) -> list[Any]:
+    def row(self) -> dict[str, Any]:
         source, target = (f"Agent {agent}" for agent in COPIES[self.direction])
-        times = [START_NS + self.start, START_NS + self.start + self.duration]
-        return [
-            "MEMORY_COPY",
-            f"MEMORY_COPY_{self.direction}",
-            self.stream,
-            source,
-            target,
-            self.correlation,
-            *times,
-        ]
-
-    def json(self) -> dict[str, Any]:
-        source, target = (HANDLE_OF_AGENT + agent for agent in COPIES[self.direction])
         return {
-            "size": 72,
-            "kind": DOMAINS.index("MEMORY_COPY"),
-            "operation": list(COPIES).index(self.direction),
+            "Kind": "MEMORY_COPY",
+            "Direction": f"MEMORY_COPY_{self.direction}",
+            "Stream_Id": 0,
+            "Source_Agent_Id": source,
+            "Destination_Agent_Id": target,
+            "Correlation_Id": self.correlation,
+            **_times(self, "Start_Timestamp", "End_Timestamp"),
+        }
+
+    def record(self) -> dict[str, Any]:
+        source, target = (HANDLE_OF_AGENT + agent for agent in COPIES[self.direction])
+        return _record("MEMORY_COPY", [*COPIES].index(self.direction), self) | {
             "thread_id": 300,
-            "correlation_id": {"internal": self.correlation, "external": 0},
-            "start_timestamp": START_NS + self.start,
-            "end_timestamp": START_NS + self.start + self.duration,
-            "dst_agent_id": {"handle": target},
             "src_agent_id": {"handle": source},
+            "dst_agent_id": {"handle": target},
             "bytes": self.size,
-            "stream_id": {"handle": self.stream},
+            "stream_id": {"handle": 0},
         }
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _times(one: Kernel | Call | Copy, start: str, end: str) -> dict[str, int]:
+    return {start: START_NS + one.start, end: START_NS + one.start + one.duration}
+
+
+def _record(domain: str, operation: int, one: Kernel | Call | Copy) -> dict[str, Any]:
+    return {
+        "size": 64,
+        "kind": DOMAINS.index(domain),
+        "operation": operation,
+        "correlation_id": {"internal": one.correlation, "external": 0},
+        **_times(one, "start_timestamp", "end_timestamp"),
+    }
+
+
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     """Texts in quotes that are not doubled, numbers without, as csv_encoder in rocprofiler-sdk
     writes.
     """
-    lines = [
-        ",".join(f'"{cell}"' if isinstance(cell, str) else str(cell) for cell in row)
-        for row in rows
-    ]
-    return "\n".join([",".join(f'"{name}"' for name in header), *lines]) + "\n"
+    return "".join(
+        ",".join(f'"{cell}"' if isinstance(cell, str) else str(cell) for cell in row) + "\n"
+        for row in ([*rows[0]], *(row.values() for row in rows))
+    )
 
 
-def kernel_csv(kernels: Iterable[Kernel]) -> str:
-    return csv_text(KERNEL_HEADER, [kernel.cells() for kernel in kernels])
+def rows_csv(records: Iterable[Kernel | Call | Copy]) -> str:
+    return csv_text([one.row() for one in records])
 
 
-def call_csv(calls: Iterable[Call]) -> str:
-    return csv_text(CALL_HEADER, [call.cells() for call in calls])
-
-
-def copy_csv(copies: Iterable[Copy]) -> str:
-    return csv_text(COPY_HEADER, [copy.cells() for copy in copies])
-
-
-def statistics_csv(rows: Iterable[tuple[str, Sequence[int]]]) -> str:
+def statistics_csv(rows: Sequence[tuple[str, Sequence[int]]]) -> str:
     """A table of statistics from the durations of each name."""
-    rows = list(rows)
     whole = sum(sum(durations) for _, durations in rows)
-    cells = []
-    for name, durations in rows:
-        deviation = statistics.stdev(durations) if len(durations) > 1 else 0.0
-        share = 100 * sum(durations) / whole
-        cells.append(
-            [
-                name,
-                len(durations),
-                sum(durations),
-                statistics.mean(durations),
-                share,
-                min(durations),
-                max(durations),
-                deviation,
-            ]
-        )
-    return csv_text(STATISTICS_HEADER, cells)
+    return csv_text(
+        [
+            {
+                "Name": name,
+                "Calls": len(durations),
+                "TotalDurationNs": sum(durations),
+                "AverageNs": statistics.mean(durations),
+                "Percentage": 100 * sum(durations) / whole,
+                "MinNs": min(durations),
+                "MaxNs": max(durations),
+                "StdDev": statistics.stdev(durations) if len(durations) > 1 else 0.0,
+            }
+            for name, durations in rows
+        ]
+    )
 
 
-def results(
+def write_results(
+    path: Path,
     kernels: Sequence[Kernel] = (),
     calls: Sequence[Call] = (),
     copies: Sequence[Copy] = (),
-    process: int = 300,
-    **members: Any,
-) -> dict[str, Any]:
-    """The content of a *_results.json, with the agents of the sample; `members` replace whole
-    members of the process.
-    """
+) -> Path:
+    """Write a *_results.json with the agents of the sample."""
     (tool,) = json.loads(SAMPLE.read_text())["rocprofiler-sdk-tool"]
     names = list(dict.fromkeys(kernel.name for kernel in kernels))
     ranges = [call for call in calls if call.domain == "MARKER_CORE_RANGE_API"]
@@ -294,23 +207,18 @@ def results(
     tool["strings"]["marker_api"] = [
         {"key": call.correlation, "value": call.name} for call in ranges
     ]
-    tool["metadata"]["pid"] = process
     del tool["callback_records"]
     tool["kernel_symbols"] = [
         tool["kernel_symbols"][0] | {"kernel_id": 7 + place, "formatted_kernel_name": name}
         for place, name in enumerate(names)
     ]
     tool["buffer_records"] = {
-        "kernel_dispatch": [kernel.json(7 + names.index(kernel.name)) for kernel in kernels],
-        "hip_api": [call.json(functions.index(call.name)) for call in others],
-        "marker_api": [call.json(1) for call in ranges],
-        "memory_copy": [copy.json() for copy in copies],
+        "kernel_dispatch": [kernel.record(7 + names.index(kernel.name)) for kernel in kernels],
+        "hip_api": [call.record(functions.index(call.name)) for call in others],
+        "marker_api": [call.record(1) for call in ranges],
+        "memory_copy": [copy.record() for copy in copies],
     }
-    return {"rocprofiler-sdk-tool": [tool | members]}
-
-
-def write_results(path: Path, *args: Any, **options: Any) -> Path:
-    path.write_text(json.dumps(results(*args, **options)))
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
     return path
 
 
@@ -343,12 +251,13 @@ def small_run() -> tuple[list[Kernel], list[Call], list[Copy]]:
 
 def write_small_run(folder: Path, prefix: str = "300") -> Path:
     kernels, calls, copies = small_run()
-    ranges = [call for call in calls if call.domain.startswith("MARKER")]
+    tables = {
+        "kernel": kernels,
+        "hip_api": [call for call in calls if call.domain.startswith("HIP")],
+        "marker_api": [call for call in calls if call.domain.startswith("MARKER")],
+        "memory_copy": copies,
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{prefix}_kernel_trace.csv").write_text(kernel_csv(kernels))
-    (folder / f"{prefix}_hip_api_trace.csv").write_text(
-        call_csv(call for call in calls if call not in ranges)
-    )
-    (folder / f"{prefix}_marker_api_trace.csv").write_text(call_csv(ranges))
-    (folder / f"{prefix}_memory_copy_trace.csv").write_text(copy_csv(copies))
+    for subject, records in tables.items():
+        (folder / f"{prefix}_{subject}_trace.csv").write_text(rows_csv(records))
     return folder

@@ -131,7 +131,8 @@ def idle_trace(path: Path) -> None:
 
 
 def idle_table(path: Path) -> None:
-    path.with_name(f"{path.name}_kernel_trace.csv").write_text(rocprofv3.kernel_csv([]))
+    header = rocprofv3.rows_csv([rocprofv3.Kernel("k", 0, 0, 0)]).partition("\n")[0]
+    path.with_name(f"{path.name}_kernel_trace.csv").write_text(f"{header}\n")
 
 
 def idle_json(path: Path) -> None:

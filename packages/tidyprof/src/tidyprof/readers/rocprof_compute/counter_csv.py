@@ -44,8 +44,6 @@ class Measured:
     """The contents of counter files, including damaged values.
 
     - layout: `wide` if the file has one column per counter, and `long` if it has one row
-    - columns: number of the file's columns
-    - rows: number of rows
     - dispatches: table with one row per dispatch. In the long layout, the table has one row per
       dispatch and program run, and each row has times.
     - values: table with one row per counter value
@@ -61,8 +59,6 @@ class Measured:
     """
 
     layout: str
-    columns: int
-    rows: int
     dispatches: Records
     values: pd.DataFrame
     rounded: bool
@@ -95,8 +91,6 @@ def read_counters(
     dispatches.dropped = sum((part.dropped for part in parts), Counter())
     return Measured(
         layout,
-        len(header),
-        len(columns["name"]),
         dispatches,
         values,
         any(part.rounded for part in parts),

@@ -102,10 +102,6 @@ def read_rocprof_compute(
     - layout: layout of the files, which is wide, long or database
     - sysinfo: system information as typed values. Clock rates of 0 are left out.
     - roofline: measured ceilings of each device
-    - replays_read: number of program runs in the files that were read
-    - rows: number of rows
-    - columns: number of columns
-    - counters_distinct: number of different counters
     - command: command line of the program
     - workload: name of the workload
 
@@ -164,7 +160,7 @@ def _read_folder(
     measured = read_counters(files, texts, maximum_bytes)
     rank = int(folder.name) if re.fullmatch(r"\d{1,6}", folder.name) else None
     part = Part(file, measured.dispatches, files=list(files), warnings=measured.warnings, rank=rank)
-    part.facts = {"layout": measured.layout, "rows": measured.rows, "columns": measured.columns}
+    part.facts = {"layout": measured.layout}
     # The files next to another file may belong to another workload.
     if len(files) > 1 or file.name.startswith((COUNTER_FILE, "results_")):
         if measured.layout == "wide":
@@ -186,8 +182,6 @@ def _read_folder(
         part.warnings.append(
             f"{file.name}: the file has no times, so there are no events or rates."
         )
-    part.facts["counters_distinct"] = int(counters["name"].nunique())
-    part.facts["replays_read"] = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
     if measured.rounded:
         part.facts["times_rounded"] = True
     return part, counters, dropped

@@ -67,7 +67,7 @@ def add_rows(readings: Readings, table: pd.DataFrame, zone: tzinfo | None) -> No
 
 def _times(readings: Readings, column: pd.Series, zone: tzinfo | None) -> np.ndarray:
     # Parse each distinct string once, in sorted order, so an error always names the same string.
-    times, readings.facts["time_unit"], assumed = nanoseconds(_used(column), readings.path, zone)
+    times, assumed = nanoseconds(_used(column), readings.path, zone)
     if assumed:
         readings.facts["time_zone"] = assumed
         if zone is None:

@@ -78,7 +78,6 @@ def read_system(
     - interval_s: median time between samples in seconds
     - devices: device numbers in the file
     - quantities: names of the quantities in the file
-    - time_unit: unit of the times in the file
     - time_zone: assumed time zone, if the times don't include one
     - times: `absent` if the file is a snapshot, whose times are all 0
     - warnings: warnings about the file

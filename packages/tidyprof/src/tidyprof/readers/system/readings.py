@@ -26,7 +26,7 @@ FIRST_NS, LAST_NS = 10**18, 4 * 10**18
 """Range of Unix times in logs, from September 2001 to the year 2096."""
 
 _NUMBER = re.compile(r"\d{1,20}(\.\d{1,12})?", re.ASCII)
-_UNITS_NS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
+_UNITS_NS = (10**9, 10**6, 10**3, 1)
 
 
 def time_zone(name: str | None, path: Path) -> tzinfo | None:
@@ -46,17 +46,16 @@ def time_zone(name: str | None, path: Path) -> tzinfo | None:
 
 def nanoseconds(
     texts: Sequence[str], path: Path, zone: tzinfo | None
-) -> tuple[dict[str, int], str, str]:
-    """Return the nanoseconds since 1970 for each string. Also return the unit of all times, which
-    is `dates` or a unit such as `seconds`, and the time zone that was assumed for dates without
-    one, or "".
+) -> tuple[dict[str, int], str]:
+    """Return the nanoseconds since 1970 for each string. Also return the time zone that was assumed
+    for dates without one, or "". Numbers have the unit in which all of them are Unix times.
     """
     if all(_NUMBER.fullmatch(text.strip()) for text in texts):
         numbers = {text: Decimal(text.strip()) for text in texts}
-        for unit, size in _UNITS_NS.items():
+        for size in _UNITS_NS:
             times = {text: int(number * size) for text, number in numbers.items()}
             if all(FIRST_NS <= time < LAST_NS for time in times.values()):
-                return times, unit, ""
+                return times, ""
         raise ProfileReadError(
             path,
             f"the times from {min(numbers.values())} to {max(numbers.values())} aren't Unix times",
@@ -80,7 +79,7 @@ def nanoseconds(
                 " as 'Etc/GMT-1'",
             ) from None
         found[text] = int(date.value)
-    return found, "dates", assumed
+    return found, assumed
 
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}

@@ -76,7 +76,6 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
         readings.warnings.append(
             f"{readings.path.name}: the last line is incomplete, so it was left out."
         )
-        readings.facts["unfinished_lines"] = 1
     lines = [line for line in lines if line.strip()]
     if not lines:
         raise ProfileReadError(

@@ -13,9 +13,7 @@ from tidyprof_tests.rocprofv3_writer import (
     Call,
     Copy,
     Kernel,
-    call_csv,
-    copy_csv,
-    kernel_csv,
+    rows_csv,
 )
 
 SAMPLES = text_samples("rocprofv3_csv", tidyprof.read_rocprofv3)
@@ -41,16 +39,12 @@ def parts(events: Sequence[Event]) -> tuple[list[Kernel], list[Call], list[Copy]
 
 def write(folder: Path, events: Sequence[Event]) -> Path:
     kernels, calls, copies = parts(events)
-    texts = {
-        "kernel": kernel_csv(kernels) if kernels else "",
-        "memory_copy": copy_csv(copies) if copies else "",
-    }
+    tables: dict[str, Sequence[Kernel | Call | Copy]] = {"kernel": kernels, "memory_copy": copies}
     for part in ("HIP", "MARKER"):
-        own = [call for call in calls if call.domain.startswith(part)]
-        texts[f"{part.lower()}_api"] = call_csv(own) if own else ""
-    for subject, text in texts.items():
-        if text:
-            (folder / f"1_{subject}_trace.csv").write_text(text)
+        tables[f"{part.lower()}_api"] = [call for call in calls if call.domain.startswith(part)]
+    for subject, records in tables.items():
+        if records:
+            (folder / f"1_{subject}_trace.csv").write_text(rows_csv(records))
     return folder
 
 
