@@ -25,8 +25,6 @@ DATA_TYPES: Mapping[str, str] = TABLE["data_types"]
 """The spelling of number types in short names, by their C++ and PyTorch spellings."""
 
 _BUILTIN_TYPES: Mapping[str, str] = TABLE["builtin_types"]
-_PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
-_QUALIFIER_NOISE = frozenset({"_GLOBAL__N_1", "detail", "device", "tensor_operation"})
 _WORD = re.compile(r"\w+")
 _ITEM = re.compile(
     r"L[a-z]n?(?P<literal>\d+)E|[ST][0-9A-Z]*_|(?P<length>[1-9]\d{0,4})|(?P<lambda>Ul)|(?P<types>I)|.",
@@ -35,6 +33,11 @@ _ITEM = re.compile(
 """An item of a mangled name: a literal, a substitution, the length of a word, or another letter."""
 
 _BUILTIN = re.compile("|".join(TABLE["builtin_types"]))
+
+_DEMANGLED = re.compile(r"[^<(]*\w[<(].*(\)|>|\.\.\.)", re.DOTALL)
+"""A complete or cut signature, in which a bracket directly follows a word. Names of operators,
+annotations and Python functions can also contain brackets, but they must not be changed.
+"""
 
 NOISE_WORDS = frozenset(TABLE["noise"]["words"])
 """Words in C++ names that don't describe the purpose of a kernel."""
@@ -59,9 +62,7 @@ class Symbol:
 
 def parse(text: str) -> Symbol | None:
     """Return the parts of a C++ symbol, or None if `text` isn't such a symbol."""
-    if text.startswith("_Z"):
-        return _parse_mangled(text)
-    return _parse_demangled(text) if _looks_demangled(text) else None
+    return _parse_mangled(text) if text.startswith("_Z") else _parse_demangled(text)
 
 
 def plain_arguments(symbol: Symbol) -> list[str]:
@@ -83,27 +84,14 @@ def _argument(text: str) -> str:
         return text
     if text.startswith("&(") and len(text) < 40:
         return text[2:].partition("(")[0]
-    word = text.removesuffix(" const").removesuffix("*").rpartition("::")[2]
+    word = text.removesuffix("*").rpartition("::")[2]
     return DATA_TYPES.get(word, "")
-
-
-def _looks_demangled(text: str) -> bool:
-    """Return True if the text looks like a complete or cut signature, in which a bracket directly
-    follows a word.
-
-    The check is necessary because names of operators, annotations and Python functions can also
-    contain brackets, but they must not be changed.
-    """
-    bare = text.replace("(anonymous namespace)::", "")
-    brackets = [position for position in (bare.find("<"), bare.find("(")) if position >= 0]
-    if not brackets or not bare.endswith((")", ">", "...")):
-        return False
-    before = bare[min(brackets) - 1] if min(brackets) else ""
-    return before.isalnum() or before == "_"
 
 
 def _parse_demangled(text: str) -> Symbol | None:
     text = text.replace("(anonymous namespace)::", "").replace("(anonymous class)", "")
+    if not _DEMANGLED.fullmatch(text):
+        return None
     for spelling, word in TABLE["two_word_types"].items():
         text = text.replace(spelling, word)
     qualified, template = _function_of(text)
@@ -130,42 +118,30 @@ def _function_of(text: str) -> tuple[str, str]:
         if before == 0 and after:
             # The parameters end the name, so the rest isn't part of it.
             if character == "(" and name:
-                return name, template
+                break
             opened = position + 1
         elif before and not after:
             template = text[opened:position]
         elif not before and character == " ":
             # The text so far was the return type, such as `void`.
             name = template = ""
-        elif not before and (character.isalnum() or character in "_:~"):
+        elif not before:
             # Template arguments before `::` belong to a class, not to the function.
             template = "" if character == ":" else template
             name += character
-    # If a tool has cut the name within its template arguments, they extend to the end.
-    is_cut = depths[-1] and text[opened - 1] == "<"
-    return name, text[opened:] if is_cut else template
+    return name, template
 
 
 def _depths(text: str) -> list[int]:
-    """Return the number of brackets that are open after each character.
-
-    `>` doesn't always close a bracket. The character may also be an operator or the end of `->`.
-    """
-    stack: list[str] = []
+    """Return the number of brackets that are open after each character."""
+    depth = 0
     depths = []
     for position, character in enumerate(text):
-        if character in _PAIRS:
-            stack.append(_PAIRS[character])
-        elif character == ">":
-            if stack and stack[-1] == ">" and text[position - 1] != "-":
-                stack.pop()
-        elif character in ")}]" and stack:
-            # A `<` within these brackets was an operator, which isn't closed.
-            while len(stack) > 1 and stack[-1] != character:
-                stack.pop()
-            if stack[-1] == character:
-                stack.pop()
-        depths.append(len(stack))
+        if character in "<({[":
+            depth += 1
+        elif character in ">)}]" and depth and text[position - 1] != "-":
+            depth -= 1
+        depths.append(depth)
     return depths
 
 
@@ -203,8 +179,7 @@ def _parse_mangled(text: str) -> Symbol | None:
             position = builtin.end()
     if not namespace:
         return None
-    kept = [part for part in namespace if part not in _QUALIFIER_NOISE]
-    *outer, name = kept or namespace
+    *outer, name = namespace
     return Symbol(namespace=tuple(outer), name=name, words=tuple(words))
 
 
@@ -283,19 +258,18 @@ def _operation_index(words: list[str]) -> int | None:
     """Return the index of the word that names the operation. If no word is certain to name it,
     return the index of the first possible word, or None if there is no such word.
     """
-    could = None
-    for index, word in enumerate(words):
-        if (
-            _WRAPPERS.fullmatch(word)
-            or word in DATA_TYPES
-            or word[0].isdigit()
-            or "Metadata" in word
-        ):
-            continue
-        if _OPERATION.search(word) or _STANDARD_OPERATIONS.fullmatch(word):
-            return index
-        could = index if could is None else could
-    return could
+    possible = [
+        index
+        for index, word in enumerate(words)
+        if not (_WRAPPERS.fullmatch(word) or word in DATA_TYPES or word[0].isdigit())
+        and "Metadata" not in word
+    ]
+    certain = (
+        index
+        for index in possible
+        if _OPERATION.search(words[index]) or _STANDARD_OPERATIONS.fullmatch(words[index])
+    )
+    return next(certain, possible[0] if possible else None)
 
 
 def _operation_name(word: str) -> str:
