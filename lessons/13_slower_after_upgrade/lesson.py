@@ -183,9 +183,7 @@ show_table(exchanged.kernels, columns, caption, rows=6, origin=origin)
 # %% [markdown]
 # Two runs are too few for an interval, so record the missing runs. Even so, the `blame` column is valid, because it
 # depends on call counts, not on times. Some convolutions changed from *implicit GEMM* (`igemm`, a matrix product) to
-# *Winograd*, which needs fewer multiplications but gains nothing if the kernel is slow. With `torch.profiler` traces,
-# `tidyprof table compare BEFORE AFTER --by operator` shows gone and new kernels in one row, because they belong to one
-# change.
+# *Winograd*, which needs fewer multiplications but gains nothing if the kernel is slow.
 
 # %%
 # 6 minutes: how many ms per step did the change of convolution kernels cost? Add up `difference_ns` of all rows whose

@@ -41,7 +41,6 @@ README = (FOLDER / "README.md").read_text(encoding="utf-8")
 _OTHER_NAMES = {
     "step_budget": "device_budget",
     "compare": "kernel_comparison",
-    'compare(..., by="operator")': "operator_comparison",
 }
 COLUMNS = {
     name: columns

@@ -291,16 +291,13 @@ def _summary_tables(profile: Profile) -> Iterator[tuple[dict[str, str], pd.DataF
         yield HEADINGS["samples"], table
 
 
-def _compared(options: Namespace, before: Profile, after: Profile) -> pd.DataFrame:
-    by = options.by or ("operator" if on_hosts_only(before, after) else "kernel")
-    return compare(before, after, by=by)
 
 
 TABLES: dict[str, Callable[..., pd.DataFrame]] = {
     "kernels": lambda _, profile: kernels(profile),
     "busy": lambda _, profile: busy(profile),
     "steps": lambda options, profile: step_budget(profile, options.timeline, options.step_marker),
-    "compare": _compared,
+    "compare": lambda _, before, after: compare(before, after),
 }
 """A mapping from the name of a table to the function that returns it."""
 

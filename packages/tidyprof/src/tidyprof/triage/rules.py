@@ -356,8 +356,7 @@ def _straggler_fix(view: View) -> str:
         return f"Find out why this rank is late: tidyprof triage RANK{late}"
     assert table is not None
     waiting = table["rank"][table["wait_ns"].where(table["rank"] != late, -1).idxmax()]
-    by = " --by operator" if facts["operators"] else ""
-    return f"Balance the ranks' work. See tidyprof table compare RANK{waiting} RANK{late}{by}"
+    return f"Balance the ranks' work. See tidyprof table compare RANK{waiting} RANK{late}"
 
 
 def _communication_fix(view: View) -> str:

@@ -77,7 +77,6 @@ def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path
     yield "table", "steps", path, "--timeline", "device", "--csv", folder / "steps.csv"
     yield "table", "steps", path, "--step-marker", "aten::mm", "--timeline", "device"
     yield "table", "compare", path, other, "--top", "3"
-    yield "table", "compare", other, path, "--by", "operator", "--top", "3"
     yield "gate", other, path, "--json", folder / "gate.json"
     yield "triage", path, "--jobs", "1", "--json", folder / "triage.json"
     yield "triage", path, "--jobs", "1", "--step-marker", "aten::mm"

@@ -59,15 +59,13 @@ class Step:
     def call(self, name: str, at: float, length: float) -> None:
         self.events.append(call(name, *self.at(at, length), len(self.events)))
 
-    def launch(
-        self, at: float, length: float, name: str = "gemm", late: float = 0.006, **more: int
-    ) -> None:
-        """A launch of 5 µs whose kernel starts this late after it, with more arguments."""
+    def launch(self, at: float, length: float, name: str = "gemm", late: float = 0.006) -> None:
+        """A launch of 5 µs whose kernel starts this late after it."""
         known = len(self.events)
         self.call("cudaLaunchKernel", at, 0.005)
         stream = 4 if "nccl" in name else 0
         self.events.append(
-            kernel(name, *self.at(at + late, length), known, device=0, stream=stream, **more)
+            kernel(name, *self.at(at + late, length), known, device=0, stream=stream)
         )
 
     def copy(self, name: str, at: float, length: float, lasts: float = 0, late: float = 0.002):
