@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import host_events, of_kind, percent, result, start_and_end
+from tidyprof.analyses.common import host_events, percent, result, start_and_end
 from tidyprof.names.cpp_symbols import parse
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.launches import callers
@@ -92,7 +92,7 @@ def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
     Readers number the samples, and they number the frames of each sample from the outermost frame
     inward.
     """
-    events = of_kind(profile, ["sample"])
+    events = profile.of_kind(("sample",))
     if "sample" not in events.columns:
         return _Frames(events.iloc[:0], np.empty(0, np.int64))
     events = events[events["sample"].notna() & ~events["name"].isin(list(without))]

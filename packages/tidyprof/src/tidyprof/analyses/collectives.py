@@ -162,18 +162,14 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     rank.
     """
     tables = list(tables)
-    seen: set[int] = set()
-    for table in tables:
-        own = set(table["rank"])
-        if len(tables) > 1 and table["rank"].isna().any():
-            raise ValueError(
-                "one of several profiles doesn't state its rank; read this profile with rank=..."
-            )
-        if own & seen:
-            raise ValueError(
-                f"two profiles contain rank {min(own & seen)}; pass each rank only once"
-            )
-        seen |= own
+    ranks = pd.concat([table["rank"].drop_duplicates() for table in tables])
+    if len(tables) > 1 and ranks.isna().any():
+        raise ValueError(
+            "one of several profiles doesn't state its rank; read this profile with rank=..."
+        )
+    if ranks.duplicated().any():
+        twice = ranks[ranks.duplicated()].min()
+        raise ValueError(f"two profiles contain rank {twice}; pass each rank only once")
     return join(tables)
 
 

@@ -106,14 +106,6 @@ def kind_names(kinds: Kinds) -> list[str]:
     return names
 
 
-def of_kind(profile: Profile, kinds: Kinds) -> pd.DataFrame:
-    """Return the events of one or more kinds.
-
-    Raises ValueError for an unknown kind.
-    """
-    return profile.of_kind(tuple(kind_names(kinds)))
-
-
 def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
     """Return the events on host threads.
 
@@ -134,7 +126,7 @@ def event_arrays(profile: Profile) -> PlainColumns:
 
 
 def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
-    """Return the result of `of_kind` as plain arrays."""
+    """Return the events of one or more kinds as plain arrays."""
     names, columns = tuple(kind_names(kinds)), event_arrays(profile)
     return profile.once(
         ("plain", names),

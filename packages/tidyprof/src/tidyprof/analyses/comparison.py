@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import COLUMNS, Kinds, host_events, of_kind
+from tidyprof.analyses.common import COLUMNS, host_events
 from tidyprof.analyses.kernels import KERNEL_KINDS, kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.names.short_names import short_name
@@ -56,15 +56,14 @@ def compare(before: Profile, after: Profile) -> pd.DataFrame:
     return table
 
 
-def on_hosts_only(before: Profile, after: Profile, *, include: Kinds = KERNEL_KINDS) -> bool:
-    """Return True if both profiles contain operators and neither profile contains GPU work of these
-    kinds.
+def on_hosts_only(before: Profile, after: Profile) -> bool:
+    """Return True if both profiles contain operators and neither profile contains kernels.
 
     This is the case for profiles of CPU-only runs.
     """
     sides = (before, after)
     return all(
-        len(host_events(one, "operator")) and not len(of_kind(one, include)) for one in sides
+        len(host_events(one, "operator")) and not len(one.of_kind(KERNEL_KINDS)) for one in sides
     )
 
 

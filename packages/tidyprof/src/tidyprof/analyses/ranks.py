@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -29,19 +28,6 @@ SLOWER = 1.1
 """Ratio of the straggler's computation time to the median of the other ranks. Above this ratio, the
 evidence says that the straggler's device computes longer.
 """
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """The rank that the other ranks wait for, or no rank.
-
-    - rank: the straggler's rank, or None if no single rank is late or the straggler can't be
-      determined.
-    - evidence: the sentences that contain the numbers behind the result.
-    """
-
-    rank: int | None
-    evidence: str
 
 
 def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
@@ -100,13 +86,13 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
     columns = COLUMNS["ranks"]
     table = table.reset_index(drop=True)[list(columns)].astype(columns)
-    found = find_straggler(table, compared.attrs)
+    straggler, evidence = find_straggler(table, compared.attrs)
     table.attrs = {
         **compared.attrs,
         "origin": overlaps.attrs.get("origin"),
         "ranks": _number_of_ranks(table),
-        "straggler": found.rank,
-        "evidence": found.evidence + _incomplete(table, compared.attrs["world_size"]),
+        "straggler": straggler,
+        "evidence": evidence + _incomplete(table, compared.attrs["world_size"]),
     }
     return table
 
@@ -157,18 +143,17 @@ def rank_labels(table: pd.DataFrame) -> list[str]:
     """Return a label for each row. The label is the rank. If a rank is unknown or has several
     devices, the label also contains the device.
     """
-    by_rank = table["rank"].notna().all() and not table["rank"].duplicated().any()
-    labels = []
-    for rank, device in zip(table["rank"], table["device"], strict=True):
-        parts = [] if pd.isna(rank) else [f"rank {rank}"]
-        if not by_rank and not pd.isna(device):
-            parts.append(f"device {device}")
-        labels.append(", ".join(parts) or "device")
-    return labels
+    rank = "rank " + table["rank"].astype("string")
+    device = "device " + table["device"].astype("string")
+    if rank.notna().all() and not rank.duplicated().any():
+        return rank.tolist()
+    both = rank + ", " + device
+    return both.fillna(rank).fillna(device).fillna("device").tolist()
 
 
-def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
-    """Return the rank that the other ranks wait for, from a table of `ranks`.
+def find_straggler(table: pd.DataFrame, facts: dict) -> tuple[int | None, str]:
+    """Return the rank that the other ranks wait for, from a table of `ranks`, or None, and the
+    sentences that contain the numbers behind the result.
 
     - facts: the attrs of the `collectives` table.
 
@@ -178,14 +163,14 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     """
     judged = table[table["compared"] > 0]
     if not len(judged):
-        return Straggler(None, "No collectives could be compared between ranks.")
+        return None, "No collectives could be compared between ranks."
     if facts["impossible_orders"] > MAXIMUM_IMPOSSIBLE * judged["compared"].max():
-        return Straggler(None, f"No rank can be blamed. {facts['clocks']}")
+        return None, f"No rank can be blamed. {facts['clocks']}"
     waited = int(judged["wait_ns"].sum())
     share = float(percent(waited, judged["total_ns"].sum()))
     ranks_wait = f"{share:.1f}% of their time waiting for each other"
     if share < 100 * NOTICEABLE:
-        return Straggler(None, f"Ranks spend only {ranks_wait}.")
+        return None, f"Ranks spend only {ranks_wait}."
     worst = judged.assign(label=rank_labels(judged)).loc[judged["caused_wait_ns"].idxmax()]
     others = judged.drop(worst.name)
     caused = float(percent(worst["caused_wait_ns"], waited))
@@ -194,14 +179,14 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
         if not worst["caused_wait_ns"]:
             most = "no rank was ever the only one to arrive last"
         text = f"Ranks spend {ranks_wait}, but no single rank is to blame: {most}."
-        return Straggler(None, text)
+        return None, text
     name = worst["label"].capitalize()
     # This is the rank's mean lateness, that is, one other rank's waiting time in one collective.
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["arrived_last"]), 1)
     median = others[["exit_offset_ns", "computation_ns"]].median()
     offset = worst["exit_offset_ns"] - median["exit_offset_ns"]
     if not pd.isna(offset) and 2 * offset > mean:
-        return Straggler(
+        return (
             None,
             f"{name} enters {mean / 1000:.1f} µs late on average, but it also leaves"
             f" {offset / 1000:.1f} µs late. Its clock may therefore be the cause.",
@@ -214,4 +199,4 @@ def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
         f" {mean / 1e6:.2f} ms. Its device computed for {computed / 1e6:.1f} ms (the others:"
         f" {usual / 1e6:.1f} ms), so it {cause}."
     )
-    return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)
+    return (None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

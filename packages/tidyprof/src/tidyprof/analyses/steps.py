@@ -221,9 +221,8 @@ def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
     names = ranges.loc[outermost, "name"].astype(str).tolist()
     # A round ends when the first name repeats. The last round may be incomplete.
     length = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-    rounds = len(names) // length
-    in_rounds = names == (names[:length] * (rounds + 1))[: len(names)]
-    return names[0] if in_rounds and rounds >= ROUNDS else None
+    repeats = all(name == later for name, later in zip(names, names[length:], strict=False))
+    return names[0] if repeats and len(names) >= ROUNDS * length else None
 
 
 def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:

@@ -12,7 +12,7 @@ import pandas as pd
 from tidyprof.analyses.budget import budget_parts, link_warnings, part_words, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import start_and_end
-from tidyprof.analyses.comparison import compare, on_hosts_only
+from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.steps import steps
@@ -289,8 +289,6 @@ def _summary_tables(profile: Profile) -> Iterator[tuple[dict[str, str], pd.DataF
         samples = profile.counters.groupby(keys, observed=True, dropna=False)
         table = samples["value"].agg(["size", "min", "mean", "max"]).reset_index()
         yield HEADINGS["samples"], table
-
-
 
 
 TABLES: dict[str, Callable[..., pd.DataFrame]] = {

@@ -154,7 +154,7 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     blocks = _blocks(snapshot)
     records, has_times = _records(snapshot, texts)
     without_damage(file, records)
-    oom = _failed_allocations(records, texts)
+    oom = _failed_allocations(snapshot)
     part = Part(file, records, facts={"blocks": blocks, "oom": oom}, rank=rank_in_name(file, root))
     part.warnings += _out_of_memory(file, oom)
     part.counters = list(_memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
@@ -215,24 +215,28 @@ def _records(snapshot: _Snapshot, texts: Codes) -> tuple[Records, bool]:
     return Records(records), has_times
 
 
-def _failed_allocations(records: Records, texts: Codes) -> list[dict[str, Any]]:
+def _failed_allocations(snapshot: _Snapshot) -> list[dict[str, Any]]:
     """Return the failed allocations in file order. Each entry contains `device`, `requested_bytes`,
     the device's `free_bytes`, and `source_line`. Missing values are None.
     """
-    labels = list(texts)
-    failed = np.flatnonzero(records["name"] == texts.get("oom", NO_TEXT))
-    columns = ("device", "bytes", "device_free", "source_line")
     return [
         {
             "device": device,
-            "requested_bytes": None if requested == ABSENT else requested,
-            "free_bytes": None if free == ABSENT else free,
-            "source_line": None if line == NO_TEXT else labels[line],
+            "requested_bytes": None if one.size == ABSENT else one.size,
+            "free_bytes": None if _free_bytes(one) == ABSENT else _free_bytes(one),
+            "source_line": source_line(python_lines(one.frames)),
         }
-        for device, requested, free, line in zip(
-            *(records[name][failed].tolist() for name in columns), strict=True
-        )
+        for device, trace in enumerate(snapshot.device_traces)
+        for one in trace
+        if one.action == "oom"
     ]
+
+
+def _free_bytes(action: _Action) -> int:
+    """Return the device's free memory at a failed allocation. PyTorch before 2.1 stores it in the
+    address field.
+    """
+    return action.addr if action.device_free == ABSENT else action.device_free
 
 
 def _memory_over_time(
