@@ -30,7 +30,7 @@ from tidyprof.tables.records import TEXT_COLUMNS
 LONGEST_TEXT = 2**24
 """Maximum length of a string or blob in bytes. Kernel names have up to a few thousand bytes."""
 
-_PRAGMAS = ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON")
+_PRAGMAS = ("trusted_schema=OFF", "cell_size_check=ON")
 _VALUE_COMPLAINTS = (
     "NULL value in ",
     "TEXT value in ",
@@ -91,7 +91,6 @@ class Database:
         # immutable means no lock and no journal, so reading changes nothing and works in read-only
         # folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
-        self._checked: set[str] = set()
         self._row_ids: dict[str, str] = {}
         self.names: list[str] = []
         self._connection: sqlite3.Connection | None = None
@@ -99,7 +98,10 @@ class Database:
 
     def open(self) -> None:
         """Connect to the database, and read the names of its tables and columns."""
-        self._connection = _connected(self._uri)
+        self._connection, self._arrow_connection = (
+            _connected(self._uri),
+            _arrow_connected(self._uri),
+        )
         found = self.rows(
             "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
         )
@@ -133,7 +135,6 @@ class Database:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query that has few rows."""
-        self._check(table for table in self.tables if table in sql)
         return self._connection.execute(sql).fetchall()
 
     def columns(
@@ -156,7 +157,6 @@ class Database:
         An integer column may contain any value. Values that aren't integers become `ABSENT`, and
         `warnings` gets a sentence about them.
         """
-        self._check(table for table in self.tables if table in sql)
         names = [column[0] for column in self._connection.execute(f"{sql}\nLIMIT 0").description]
         chosen = {name: _TYPED.get(type_of(name), "{0}").format(name) for name in names}
         try:
@@ -182,7 +182,6 @@ class Database:
         """
         table, column = map(quoted, strings)
         positions, unique = pd.factorize(ids)
-        self._check([strings[0]])
         found: dict[int, Any] = {}
         for start in range(0, len(unique), _IDS_AT_ONCE):
             wanted = ", ".join(map(str, unique[start : start + _IDS_AT_ONCE].tolist()))
@@ -223,8 +222,6 @@ class Database:
         return found
 
     def _batches(self, sql: str) -> Iterator[Any]:
-        if self._arrow_connection is None:
-            self._arrow_connection = _arrow_connected(self._uri)
         # The driver takes half the time of Python's sqlite3 and numpy.
         with self._arrow_connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
@@ -232,19 +229,28 @@ class Database:
             # A query without rows has one empty batch without valid types.
             yield from (batch for batch in cursor.fetch_record_batch() if batch.num_rows)
 
-    def _check(self, tables: Iterable[str]) -> None:
-        """Raise ProfileReadError if the structure of one of these tables is damaged. Each table is
-        checked only once.
+    def define(self, view: str, table: str, absent: Iterable[str]) -> None:
+        """Create a view of a table, in which absent columns contain NULL. If the table doesn't
+        exist, the view has no rows.
 
-        Values must not be read before this check, because rows that share pages could expand
-        kilobytes to gigabytes.
+        Raises ProfileReadError if the structure of the table is damaged. Values must not be read
+        before this check, because rows that share pages could expand kilobytes to gigabytes.
         """
-        for table in set(tables) - self._checked:
-            self._checked.add(table)
-            for (finding,) in self._connection.execute(f"PRAGMA quick_check({quoted(table)})"):
+        nulls = [f"NULL AS {quoted(column)}" for column in absent]
+        query = f"SELECT {', '.join(nulls)} WHERE 0"
+        if table in self.tables:
+            query = f"SELECT {', '.join(['*', *nulls])} FROM main.{quoted(table)}"
+            for (finding,) in self.rows(f"PRAGMA main.quick_check({quoted(table)})"):
                 # The readers handle values of the wrong type.
                 if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
                     raise _damaged(self.path, " ".join(finding.split()))
+        for statement in (
+            f"DROP VIEW IF EXISTS temp.{quoted(view)}",
+            f"CREATE TEMP VIEW {quoted(view)} AS {query}",
+        ):
+            self.rows(statement)
+            with self._arrow_connection.cursor() as cursor:
+                cursor.execute(statement)
 
     def refuse_repeated(self, table: str, column: str) -> None:
         """Raise ProfileReadError if a column that identifies the rows of a table isn't unique.
@@ -254,7 +260,7 @@ class Database:
         """
         if self._row_ids.get(table) == column:
             return
-        key, name = quoted(column), quoted(table)
+        key, name = quoted(column), f"main.{quoted(table)}"
         ((count, repeated),) = self.rows(
             f"SELECT count({key}), count({key}) - count(DISTINCT {key}) FROM {name}"
         )

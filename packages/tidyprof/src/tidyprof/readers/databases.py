@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import FOREIGN, ProfileReadError
-from tidyprof.io.sqlite import Database, database_files, quoted, type_of
+from tidyprof.io.sqlite import Database, database_files, type_of
 from tidyprof.tables.codes import ABSENT, NO_TEXT, ON_DEVICE, Codes, by_code, nullable
 from tidyprof.tables.contract import COUNTER_COLUMNS, Origin, Profile
 from tidyprof.tables.damage import LATEST_START_NS, REPEATED
@@ -44,9 +43,9 @@ class Schema:
     - required, optional: the columns of each table that the reader uses.
     - filled: the optional columns that a table with rows must have, because its rows are useless
       without them.
-    - links: for each table, the columns that refer to other tables: column, query for the valid
-      identifiers, the problem of rows with another identifier, and `vital` if a file is useless
-      without nearly all of these rows.
+    - links: for each table, the columns that refer to the `id` of another table or query: column,
+      table, the problem of rows without such a row, and `vital` if a file is useless without nearly
+      all of these rows.
     - unique: the column of each table that identifies its rows.
     - versions: the versions of the schema that the reader supports.
     - strings: the table to which the columns `NAME_string` of the queries refer.
@@ -69,7 +68,8 @@ class Schema:
 
 
 class Tables:
-    """The tables of a format in a file, under the names of the schema.
+    """The tables of a format in a file, as views with the names of the schema. Missing optional
+    tables have no rows, and missing optional columns contain NULL.
 
     - suffix: the end of each table's name in the file.
     - others: tables in the file that take the place of missing ones.
@@ -86,14 +86,15 @@ class Tables:
         self._others = {
             name: other for name, other in (others or {}).items() if name not in database.tables
         }
+        for table in schema.required | schema.optional:
+            columns = [*schema.required.get(table, ()), *schema.optional.get(table, ())]
+            present = database.tables.get(self.name(table), ())
+            absent = [column for column in columns if column not in present]
+            database.define(table, self.name(table), absent)
 
     def name(self, table: str) -> str:
         """Return the name of a table in the file."""
         return self._others.get(table, table) + self.suffix
-
-    def has(self, table: str) -> bool:
-        """Return True if the file has this table."""
-        return self.name(table) in self.database.tables
 
     def metadata(self) -> dict[str, Any]:
         """Return the values in rocpd_metadata by tag.
@@ -121,50 +122,23 @@ class Tables:
         for table, columns in self.schema.required.items():
             self.database.require(self.name(table), columns)
         for table, columns in self.schema.filled.items():
-            if self.has(table) and self.database.rows(f"SELECT 1 FROM {self.name(table)} LIMIT 1"):
+            if self.rows(f"SELECT 1 FROM {table} LIMIT 1"):
                 self.database.require(self.name(table), columns)
         for table, column in self.schema.unique.items():
             if column in self.database.tables.get(self.name(table), ()):
                 self.database.refuse_repeated(self.name(table), column)
 
-    def sql(self, query: str) -> str:
-        """Return a query with the names of the tables in the file. Missing optional tables have no
-        rows, and missing optional columns contain NULL.
-        """
-        missing = []
-        for table, columns in self.schema.optional.items():
-            name = self.name(table)
-            present = self.database.tables.get(name, ())
-            absent = [
-                f"NULL AS {quoted(column)}"
-                for column in columns
-                if column not in present and re.search(rf"\b{column}\b", query)
-            ]
-            if absent and re.search(rf"\b{table}\b", query):
-                source = f"SELECT *, {', '.join(absent)} FROM main.{quoted(name)}"
-                nothing = f"SELECT {', '.join(absent)} WHERE 0"
-                missing.append(f"{quoted(name)} AS ({source if present else nothing})")
-        known = {*self.schema.required, *self.schema.optional}
-        named = re.sub(
-            r"\b[a-z]+_\w+\b",
-            lambda match: quoted(self.name(match[0])) if match[0] in known else match[0],
-            query,
-        )
-        if not missing:
-            return named
-        extended = re.sub(r"^WITH\b", ",", named.lstrip(), count=1)
-        return f"WITH {', '.join(missing)} {extended}"
-
     def columns(self, query: str, texts: Codes) -> dict[str, np.ndarray]:
         """Return the columns of the query in a file of the reader's folder. See
         `Database.columns`.
         """
-        strings = (self.name(self.schema.strings), "string")
-        return self.database.columns(self.sql(self.schema.query(query)), texts, strings)
+        return self.database.columns(
+            self.schema.query(query), texts, (self.schema.strings, "string")
+        )
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query that has few rows."""
-        return self.database.rows(self.sql(query))
+        return self.database.rows(query)
 
     def doubts(self) -> list[str]:
         """Return warnings about values of the wrong type, and about optional tables and columns
@@ -198,11 +172,13 @@ class Tables:
         found = []
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
-            for column, identifiers, problem, *vital in links:
+            for column, target, problem, *vital in links:
                 if column not in present:
                     continue
                 ((broken, total),) = self.rows(
-                    f"SELECT sum({column} NOT IN ({identifiers})), count({column}) FROM {source}"
+                    f"SELECT count(*), (SELECT count({column}) FROM {source}) FROM {source} s"
+                    f" LEFT JOIN {target} t ON t.id = s.{column}"
+                    f" WHERE t.id IS NULL AND s.{column} IS NOT NULL"
                 )
                 if not broken:
                     continue
@@ -216,7 +192,7 @@ class Tables:
 
     def texts(self, table: str, identifiers: np.ndarray, texts: Codes) -> np.ndarray:
         """Return int32 codes of the strings of a table with these identifiers."""
-        return self.database.text_codes(identifiers, texts, (self.name(table), "string"))
+        return self.database.text_codes(identifiers, texts, (table, "string"))
 
 
 def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:

@@ -87,9 +87,8 @@ def process_suffixes(database: Database) -> list[str]:
 def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
     """Read the data of every process in one file."""
     with open_database(path, maximum_bytes) as database:
-        found = [Tables(database, SCHEMA, suffix) for suffix in process_suffixes(database)]
-        stated = [tables.metadata() for tables in found]
-        parts = [_read(*process, texts) for process in zip(found, stated, strict=True)]
+        suffixes = process_suffixes(database)
+        parts = [_read(Tables(database, SCHEMA, suffix), texts) for suffix in suffixes]
     if not any(part.records.total for part in parts):
         raise NothingRecordedError(
             path,
@@ -100,8 +99,8 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
     return parts
 
 
-def _read(tables: Tables, stated: dict[str, Any], texts: Codes) -> Part:
-    path = tables.database.path
+def _read(tables: Tables, texts: Codes) -> Part:
+    path, stated = tables.database.path, tables.metadata()
     facts = {"tool": "rocpd", "tool_version": f"schema version {stated['schema_version']}"}
     facts |= _machine(tables) | {RUN: stated.get("guid")}
     if origin := stated_origin(stated.get(MARK)):
