@@ -4,7 +4,6 @@ limited.
 
 from __future__ import annotations
 
-import re
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
@@ -84,7 +83,6 @@ CHUNK_BYTES = 2**19
 cache.
 """
 
-_TEXT_END = re.compile(rb'[^\\]"')
 _GZIP_MAGIC = b"\x1f\x8b"
 """RFC 1952, section 2.3.1."""
 
@@ -178,6 +176,15 @@ def head_or_nothing(path: Path, size: int) -> bytes:
         return b""
 
 
+def is_in_folder(folder: Path, patterns: Iterable[str], is_format: Callable[[bytes], bool]) -> bool:
+    """Return True if a file that matches a pattern has a format.
+
+    - is_format: returns True if a file that starts with these bytes has the format.
+    """
+    files = (file for pattern in patterns for file in folder.glob(pattern) if file.is_file())
+    return any(is_format(head_or_nothing(file, HEAD_BYTES)) for file in files)
+
+
 def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[Piece]:
     """Yield the chunks of a text that consists of lines, and check the length of the lines.
 
@@ -205,20 +212,6 @@ def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[
         yield piece
 
 
-def in_texts(path: Path, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the chunks of a JSON file. Raises ProfileReadError if a string doesn't end within
-    LONGEST_LINE_BYTES, because a few kilobytes can unpack to a string of several gigabytes.
-    """
-    without_end, last = 0, b""
-    for piece in pieces:
-        # A quote after a backslash, which may be in the previous chunk, doesn't end a string.
-        without_end = 0 if _TEXT_END.search(last + piece) else without_end + len(piece)
-        last = piece[-1:]
-        if without_end >= LONGEST_LINE_BYTES:
-            raise ProfileReadError(path, f"a string has at least {without_end} bytes", *DAMAGED)
-        yield piece
-
-
 def read_bytes(
     path: Path,
     maximum_bytes: int = MAXIMUM_HELD_BYTES,
@@ -227,8 +220,7 @@ def read_bytes(
     """Return the uncompressed content. Raises ProfileReadError if the content can't be read, is too
     large or consists only of white space.
 
-    - guard: a function that checks the chunks before they are kept, which is `in_lines` or
-      `in_texts`.
+    - guard: a function that checks the chunks before they are kept, such as `in_lines`.
     """
     content = b"".join(guard(path, ByteStream(path, maximum_bytes).chunks()))
     if not content or content.isspace():

@@ -18,13 +18,14 @@ import pandas as pd
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import (
+    HEAD_BYTES,
     MAXIMUM_BYTES,
     SQLITE_MAGIC,
     ByteStream,
     compression_of,
     head_or_nothing,
 )
-from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, by_code, shape_codes
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code, shape_codes
 from tidyprof.tables.records import TEXT_COLUMNS
 
 LONGEST_TEXT = 2**24
@@ -151,7 +152,6 @@ class Database:
         - columns whose name ends with `_string` contain identifiers of strings, and become int32
           codes without this end of the name.
         - `grid_x`, `grid_y` and `grid_z` become the column `grid`, and `block` in the same way.
-        - `kind` is the int8 position in `KINDS`, or -1.
         - `value` is float64, with NaN for anything but a finite number.
 
         An integer column may contain any value. Values that aren't integers become `ABSENT`, and
@@ -195,13 +195,12 @@ class Database:
     def _note_misread(self, sql: str, columns: Sequence[str]) -> None:
         strange = ", ".join(f"sum(typeof({name}) NOT IN ('integer', 'null'))" for name in columns)
         (counts,) = self.rows(f"SELECT {strange} FROM ({sql})")
-        self.warnings += [
-            f"{self.path.name}: {count:,} values for the column {name.removesuffix('_string')}"
-            " aren't integers, so they were left out. Likely cause: the file is damaged, or another"
-            " program changed it."
-            for name, count in zip(columns, counts, strict=True)
-            if count
-        ]
+        named = zip(columns, counts, strict=True)
+        if told := [f"{count:,} in the column {name}" for name, count in named if count]:
+            self.warnings.append(
+                f"{self.path.name}: values that aren't integers were left out ({', '.join(told)})."
+                " Likely cause: the file is damaged, or another program changed it."
+            )
 
     def _arrays(self, sql: str, chosen: dict[str, str], texts: Codes) -> dict[str, np.ndarray]:
         expressions = ", ".join(f"{expression} AS {name}" for name, expression in chosen.items())
@@ -216,9 +215,6 @@ class Database:
             # Free each part after copying it, so a large table is never in memory twice.
             own = parts.pop(name) or [np.empty(0, empty.get(type_of(name), np.int64))]
             found[name] = np.concatenate(own)
-        if "kind" in found:
-            of_text = [KIND_CODE.get(text, NOT_KEPT) for text in texts]
-            found["kind"] = np.array([*of_text, NOT_KEPT], np.int8)[found["kind"]]
         return found
 
     def _batches(self, sql: str) -> Iterator[Any]:
@@ -293,7 +289,7 @@ def type_of(column: str) -> str:
     return "real" if column == "value" else "integer"
 
 
-_OTHER_TEXTS = ("kind", "unit", "kernel")
+_OTHER_TEXTS = ("unit", "kernel")
 
 
 def _array(values: Any, sort: str, codes: dict[bytes, int], texts: Codes) -> np.ndarray:
@@ -391,7 +387,7 @@ NAMELESS = "whose name is missing from the file"
 
 
 def database_files(
-    path: Path, is_database: Callable[[Path], bool], patterns: Sequence[str], what: str
+    path: Path, is_database: Callable[[bytes], bool], patterns: Sequence[str], what: str
 ) -> tuple[list[Path], list[Path]]:
     """Return the file, or the files of a folder that match a pattern and have the format. Also
     return the other databases in the folder.
@@ -403,7 +399,8 @@ def database_files(
     if not path.is_dir():
         return [path], []
     named = sorted({file for pattern in patterns for file in path.glob(pattern) if file.is_file()})
-    of_format = [file for file in named if is_database(file)]
+    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in named}
+    of_format = [file for file, head in heads.items() if is_database(head)]
     if not of_format:
         raise ProfileReadError(
             path,
@@ -411,6 +408,9 @@ def database_files(
             "this folder is wrong, or the profiler wrote to another folder",
             "pass the folder or file that the profiler wrote to",
         )
-    databases = [file for file in named if head_or_nothing(file, len(SQLITE_MAGIC)) == SQLITE_MAGIC]
-    others = [file for file in databases if file not in of_format]
+    others = [
+        file
+        for file, head in heads.items()
+        if head.startswith(SQLITE_MAGIC) and file not in of_format
+    ]
     return [file for file in named if file not in others], others

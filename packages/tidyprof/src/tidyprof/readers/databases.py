@@ -219,7 +219,7 @@ def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame
 
 def read_databases(
     path: Path,
-    is_database: Callable[[Path], bool],
+    is_database: Callable[[bytes], bool],
     patterns: Sequence[str],
     what: str,
     read_file: Callable[[Path, Codes], Iterable[Part]],

@@ -311,10 +311,7 @@ def cut_overlaps(
     start, duration = records["start_ns"], records["duration_ns"]
     if len(rows) < 2:
         return None
-    # If there is only one process, events without a process number also belong to it.
-    processes = np.unique(records.get("process")[rows])
-    others = ("device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
-    owner = [*streams.values(), *map(records.get, others)]
+    owner = [*streams.values(), *map(records.get, ("device", "rank", "process"))]
     rows = rows[np.lexsort((duration[rows], start[rows], *(values[rows] for values in owner)))]
     number = np.cumsum(begins([values[rows] for values in owner]))
     launch = records.get("correlation_id")[rows]

@@ -102,21 +102,15 @@ class Intervals:
         return self & Intervals.window(start, end)
 
     def __or__(self, other: Intervals) -> Intervals:
-        if not len(self) or not len(other):
-            return self if len(self) else other
         return Intervals.union(
             np.concatenate((self.starts, other.starts)), np.concatenate((self.ends, other.ends))
         )
 
     def __and__(self, other: Intervals) -> Intervals:
-        if not len(self) or not len(other):
-            return Intervals.empty()
         cuts = self._cuts(other)
         return _from_mask(cuts, self.contains(cuts) & other.contains(cuts))
 
     def __sub__(self, other: Intervals) -> Intervals:
-        if not len(self) or not len(other):
-            return self
         cuts = self._cuts(other)
         return _from_mask(cuts, self.contains(cuts) & ~other.contains(cuts))
 

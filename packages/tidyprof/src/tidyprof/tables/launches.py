@@ -65,7 +65,7 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     values about its launch, these values are kept.
     """
     on_device = ON_DEVICE[records["kind"]]
-    key, has_id = _keys(records["correlation_id"], group)
+    key, has_id = keys_of(records["correlation_id"], group)
     launches = _launches(records, key, is_call & has_id, np.flatnonzero(on_device & has_id))
     for column, source in (("launch_ns", "start_ns"), ("launch_thread", "thread")):
         stated = records.get(column)
@@ -77,7 +77,7 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     return launches
 
 
-def _keys(identifier: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def keys_of(identifier: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return a number for each row that is unique for its group and identifier. Also return a mask
     of the rows with an identifier.
     """
@@ -122,27 +122,6 @@ def begins(columns: list[np.ndarray]) -> np.ndarray:
     return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
 
 
-def first_matches(
-    records: Records,
-    identifier: np.ndarray,
-    group: np.ndarray,
-    wanted: np.ndarray,
-    candidates: np.ndarray,
-) -> np.ndarray:
-    """For each row of the mask `wanted`, return the row of the mask `candidates` that has the same
-    group and identifier and that starts first. On a tie, the longest row is chosen. For all other
-    rows, return -1.
-    """
-    key, has_id = _keys(identifier, group)
-    rows = np.flatnonzero(candidates & has_id)
-    order = np.lexsort((-records["duration_ns"][rows], records["start_ns"][rows], key[rows]))
-    rows = rows[order]
-    found = np.full(len(records), -1, np.int64)
-    asked = np.flatnonzero(wanted & has_id)
-    found[asked] = taken(rows, first_equal(key[rows], key[asked]), -1)
-    return found
-
-
 def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of device events in a table of events, and the positions of the runtime
     calls that launched them.
@@ -159,7 +138,7 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
     )
     owner = pd.DataFrame({"rank": rank, "process": process})
     group = owner.groupby(["rank", "process"], sort=False).ngroup().to_numpy()
-    key, has_id = _keys(identifier, group)
+    key, has_id = keys_of(identifier, group)
     times = Records({"start_ns": start, "duration_ns": duration})
     launched = np.flatnonzero(on_device[rows] & has_id)
     call = _launches(times, key, is_call[rows] & has_id, launched).call[launched]

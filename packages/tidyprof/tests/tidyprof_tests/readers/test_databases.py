@@ -56,7 +56,7 @@ def test_values_of_many_sorts(mixed):
     assert found["value"][19_999] == 19_999
     assert np.isnan(found["value"][[20_000, 20_001, 20_003, 20_004]]).all()
     assert found["value"][[20_002, 20_005]].tolist() == [1.5, -1.0]
-    assert "4 values for the column thread" in warning
+    assert "4 in the column thread" in warning
 
 
 @pytest.mark.parametrize(

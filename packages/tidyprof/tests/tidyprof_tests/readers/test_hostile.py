@@ -27,7 +27,6 @@ from tidyprof.tables.damage import repeated
 from tidyprof.tables.records import Records
 from tidyprof_tests.chrome_writer import kernel, small_step, trace_text, write_trace
 from tidyprof_tests.perfetto_writer import small_trace
-from tidyprof_tests.readers import test_rocprof_sys
 from tidyprof_tests.readers.kit import samples
 from tidyprof_tests.rpd_writer import small_file
 
@@ -137,20 +136,6 @@ def test_a_line_without_end(name, content, pack, tmp_path):
 def test_lines_without_content(name, content, pack, tmp_path):
     (tmp_path / name).write_bytes(pack(content + b"\n" * (MANY_CELLS // 4)))
     assert "empty or cut short" in refused(tidyprof.read, tmp_path / name)
-
-
-@pytest.mark.parametrize("name", ["x_results.json", "log.json", "wall_clock-1.json"])
-def test_a_text_without_end(name, tmp_path):
-    sound = {
-        "x_results.json": samples()["rocprofv3_json-results"].content,
-        "log.json": amd_smi(0).encode(),
-        "wall_clock-1.json": (
-            test_rocprof_sys.document("wall_clock", test_rocprof_sys.TREE).encode()
-        ),
-    }[name]
-    long = b'"' + b'a\\"' * LONGEST_LINE_BYTES + b'"'
-    (tmp_path / name).write_bytes(sound.rstrip().removesuffix(sound.rstrip()[-1:]) + b"," + long)
-    assert "a string has at least " in refused(tidyprof.read, tmp_path / name)
 
 
 def test_a_quote_that_is_never_closed(tmp_path):

@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tidyprof.errors import NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.perfetto.decoder import (
@@ -35,7 +37,7 @@ from tidyprof.tables.damage import (
     refuse_damage,
     without_damage,
 )
-from tidyprof.tables.launches import first_matches, link
+from tidyprof.tables.launches import keys_of, link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
 
@@ -135,9 +137,8 @@ def _leave_out_repeated_calls(slices: Records, texts: list[str]) -> None:
         slices, texts, {STREAM_CATEGORY}
     )
     calls = is_launching(slices, texts)
-    repeated = (
-        first_matches(slices, slices["correlation_id"], slices["process"], on_stream, calls) >= 0
-    )
+    key, has_id = keys_of(slices["correlation_id"], slices["process"])
+    repeated = on_stream & np.isin(key, key[calls & has_id])
     slices.keep(~repeated)
     slices.not_kept += +Counter({REPEATED_CALLS: int(repeated.sum())})
 

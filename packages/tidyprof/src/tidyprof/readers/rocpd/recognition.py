@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
+from tidyprof.io.byte_stream import holds_table, is_in_folder
 
 MARKING_TABLE = "rocpd_kernel_dispatch"
 """A table that every rocpd database has, but no other database."""
@@ -19,18 +19,12 @@ being written.
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if a file is a rocpd database, or if a folder contains a rocpd database. `head`
-    contains the first uncompressed bytes of the file.
+    """Return True if a file that starts with `head` has this format, or if a folder contains such a
+    file.
     """
-    if path.is_dir():
-        return any(
-            is_rocpd(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file()
-        )
+    return is_in_folder(path, PATTERNS, is_rocpd) if path.is_dir() else is_rocpd(head)
+
+
+def is_rocpd(head: bytes) -> bool:
+    """Return True if a file that starts with `head` is a rocpd database."""
     return holds_table(head, MARKING_TABLE)
-
-
-def is_rocpd(file: Path) -> bool:
-    """Return True if a file is a rocpd database. The file can have any name and any supported
-    compression.
-    """
-    return recognizes(file, head_or_nothing(file, HEAD_BYTES))

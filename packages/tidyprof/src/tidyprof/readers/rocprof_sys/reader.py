@@ -13,7 +13,7 @@ import msgspec
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, SEVERAL_NUMBERS, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, in_texts, read_bytes
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.decoder import text
 from tidyprof.readers.perfetto.reader import (
@@ -184,7 +184,7 @@ class _Tool(msgspec.Struct):
 def _facts(path: Path, maximum_bytes: int) -> dict[str, str]:
     try:
         (name, tool), *_ = msgspec.json.decode(
-            read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]
+            read_bytes(path, maximum_bytes), type=dict[str, _Tool]
         ).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
-from tidyprof.io.byte_stream import in_texts, read_bytes
+from tidyprof.io.byte_stream import read_bytes
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
 """Nanoseconds per time unit. The units are spelled as in timemory (source/timemory/units.hpp of
@@ -72,7 +72,7 @@ class Table:
 
 def read_tables(path: Path, maximum_bytes: int) -> list[Table]:
     """Return the tables in one file. Metrics with several numbers per label are left out."""
-    data = read_bytes(path, maximum_bytes, in_texts)
+    data = read_bytes(path, maximum_bytes)
     try:
         # msgspec can't parse the file, because timemory writes NaN and infinite numbers. timemory
         # also writes names from the binary without decoding them.

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
-from tidyprof.io.byte_stream import in_texts, read_bytes
+from tidyprof.io.byte_stream import read_bytes
 from tidyprof.readers.columns import Rows, arrow_type, column_table
 from tidyprof.readers.rocprofv3.collected import Collected
 from tidyprof.readers.rocprofv3.statistics import AGENT_FACTS, stated_facts
@@ -114,7 +114,7 @@ def add_results(path: Path, own: Collected, texts: Codes, maximum_bytes: int) ->
 
     Raises ProfileReadError if the file is damaged or contains several processes.
     """
-    text = read_bytes(path, maximum_bytes, in_texts)
+    text = read_bytes(path, maximum_bytes)
     try:
         results = msgspec.json.decode(text, type=_Results)
         (tool,) = results.tools if isinstance(results.tools, list) else [results.tools]

@@ -271,7 +271,7 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
     for name in filter(_NO_WORK.search, operations.not_kept):
         del unread[name]
     warnings += left_out(path, unread)
-    warnings += _forget_false_devices(path, operations, texts)
+    _forget_false_devices(operations, texts)
     records = joined([operations, calls])
     for _, lost in samples:
         records.dropped += lost
@@ -279,19 +279,15 @@ def _read_file(path: Path, texts: Codes, maximum_bytes: int) -> list[Part]:
     return [Part(path, records, [table for table, _ in samples], facts, warnings=warnings)]
 
 
-def _forget_false_devices(path: Path, operations: Records, texts: Codes) -> list[str]:
+def _forget_false_devices(operations: Records, texts: Codes) -> None:
     """Remove the device from copies that rocprofiler-sdk recorded, because the tracer always
-    records these copies as GPU 0 (rpd_tracer/RocprofDataSource.cpp). Return a warning about them.
+    records these copies as GPU 0 (rpd_tracer/RocprofDataSource.cpp). The copies keep the device if
+    all other work is on GPU 0.
     """
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
     copies = np.isin(operations["source_category"], types)
-    if not copies.any() or (operations["device"][~copies] == 0).all():
-        return []
-    operations["device"][copies] = ABSENT
-    return [
-        f"{path.name}: the GPU of {int(copies.sum())} copies is unknown. The tracer records all"
-        " copies as GPU 0, so these copies have no device."
-    ]
+    if (operations["device"][~copies] != 0).any():
+        operations["device"][copies] = ABSENT
 
 
 @guarded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
+from tidyprof.io.byte_stream import holds_table, is_in_folder
 
 PATTERNS = tuple(
     f"{folder}*.rpd{compression}"
@@ -14,18 +14,12 @@ PATTERNS = tuple(
 
 
 def recognizes(path: Path, head: bytes) -> bool:
-    """Return True if a file is an rpd file, or if a folder contains an rpd file. `head` contains
-    the first uncompressed bytes of the file.
+    """Return True if a file that starts with `head` has this format, or if a folder contains such a
+    file.
     """
-    if path.is_dir():
-        return any(
-            is_rpd(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file()
-        )
+    return is_in_folder(path, PATTERNS, is_rpd) if path.is_dir() else is_rpd(head)
+
+
+def is_rpd(head: bytes) -> bool:
+    """Return True if a file that starts with `head` is from rocmProfileData."""
     return holds_table(head, "rocpd_api_ops")
-
-
-def is_rpd(file: Path) -> bool:
-    """Return True if a file is from rocmProfileData. The file can have any name and any supported
-    compression.
-    """
-    return recognizes(file, head_or_nothing(file, HEAD_BYTES))

@@ -16,7 +16,6 @@ from tidyprof.io.byte_stream import (
     MAXIMUM_HELD_BYTES,
     head_or_nothing,
     in_lines,
-    in_texts,
     read_bytes,
 )
 from tidyprof.io.guard import guarded
@@ -120,7 +119,7 @@ def _read_file(readings: Readings, zone: tzinfo | None, maximum_bytes: int) -> N
     path = readings.path
     head = head_or_nothing(path, HEAD_BYTES)
     if is_json(head):
-        add_rows(readings, json_table(readings, read_bytes(path, maximum_bytes, in_texts)), zone)
+        add_rows(readings, json_table(readings, read_bytes(path, maximum_bytes)), zone)
         return
     header = csv_header(head)
     text = read_bytes(path, maximum_bytes, partial(in_lines, columns=len(header) or 2))

@@ -32,9 +32,19 @@ from tidyprof.readers.torch.meta import (
     untraced,
     watch_tables,
 )
-from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    NO_TEXT,
+    ON_DEVICE,
+    Codes,
+    first_equal,
+    refined,
+    taken,
+    used_codes,
+)
 from tidyprof.tables.damage import UNFINISHED, cut_overlaps, left_out, refuse_damage, without_damage
-from tidyprof.tables.launches import Launches, first_matches, link
+from tidyprof.tables.launches import Launches, keys_of, link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
 
@@ -89,9 +99,14 @@ def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np
     """
     external, start, kind = records["external_id"], records["start_ns"], records["kind"]
     asked = on_device | (kind == KIND_CODE["runtime"])
-    owner = first_matches(records, external, group, asked, kind == KIND_CODE["operator"])
-    rows = np.flatnonzero(owner >= 0)
-    owner = owner[rows]
+    key, has_id = keys_of(external, group)
+    rows, owner = (
+        np.flatnonzero(has_id & where) for where in (asked, kind == KIND_CODE["operator"])
+    )
+    # Of several operators with the same id, the one that starts first counts, or the longest.
+    owner = owner[np.lexsort((-records["duration_ns"][owner], start[owner], key[owner]))]
+    owner = taken(owner, first_equal(key[owner], key[rows]), -1)
+    rows, owner = rows[owner >= 0], owner[owner >= 0]
     called = np.where(on_device[rows], records["launch_ns"][rows], start[rows])
     thread = np.where(on_device[rows], records["launch_thread"][rows], records["thread"][rows])
     end = start[owner] + records["duration_ns"][owner]

@@ -58,7 +58,7 @@ from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_
 from tidyprof.io.guard import guarded
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TracePart, read_file
-from tidyprof.readers.torch.recognition import candidates, is_json, is_trace
+from tidyprof.readers.torch.recognition import candidates, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import (
     Extent,
@@ -112,22 +112,19 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 
 def traces_of_ranks(folder: Path) -> list[Path]:
     """Return the traces in a folder, or an empty list if the folder contains fewer than two traces.
-    If a file name contains a rank, the file is included even if it isn't a trace, for example
-    because it contains only zeros. If the file contains JSON, its name must also differ from a
-    trace's name only in numbers.
+    If a file name contains a rank and differs from a trace's name only in numbers, the file is
+    included even if it isn't a trace, for example because it contains only zeros.
     """
     if not folder.is_dir():
         return []
     heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
     traces = {_without_numbers(file) for file, head in heads.items() if is_trace(head)}
-    if not traces:
-        return []
-    chosen = []
-    for file, head in heads.items():
-        is_rank = rank_in_name(file, folder) is not None
-        is_like_trace = not is_json(head) or _without_numbers(file) in traces
-        if is_trace(head) or (is_rank and is_like_trace):
-            chosen.append(file)
+    chosen = [
+        file
+        for file, head in heads.items()
+        if is_trace(head)
+        or (_without_numbers(file) in traces and rank_in_name(file, folder) is not None)
+    ]
     return chosen if len(chosen) > 1 else []
 
 

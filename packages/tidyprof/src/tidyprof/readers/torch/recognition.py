@@ -26,16 +26,7 @@ def recognizes(path: Path, head: bytes) -> bool:
 
 def is_trace(head: bytes) -> bool:
     """Return True if a file that starts with `head` is a torch.profiler trace."""
-    return _first_byte(head) == b"{" and bool(_MARKS.search(head))
-
-
-def is_json(head: bytes) -> bool:
-    """Return True if `head` starts with a JSON object or list."""
-    return _first_byte(head) in (b"{", b"[")
-
-
-def _first_byte(head: bytes) -> bytes:
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and bool(_MARKS.search(head))
 
 
 def candidates(folder: Path) -> list[Path]:
