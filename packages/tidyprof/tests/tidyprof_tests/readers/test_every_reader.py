@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -102,17 +101,6 @@ def test_a_path_that_is_not_there(name, tmp_path):
 
 
 @each_format
-def test_a_file_that_may_not_be_read(name, tmp_path, monkeypatch):
-    path = ALL[name].write(tmp_path)
-
-    def refused(self: Path, *arguments: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refused)
-    assert "permission" in refusal(path, ALL[name].read)
-
-
-@each_format
 @pytest.mark.parametrize(
     "content", [b"", b"\x1f\x8b", b"SQLite format 3\x00" + bytes(100), bytes(range(256))]
 )
@@ -133,15 +121,6 @@ def test_compression_is_found_by_content(name, pack, tmp_path):
         profile = door(sound.write(tmp_path, pack))
         pd.testing.assert_frame_equal(profile.events, plain.events)
         pd.testing.assert_frame_equal(profile.counters, plain.counters)
-
-
-@each_format
-def test_a_packed_file_that_is_cut_or_altered(name, tmp_path):
-    packed = gzip.compress(ALL[name].content, mtime=0)
-    for content in (packed[:-20], packed[:-9], packed[:-6] + b"\x00\x01" + packed[-4:]):
-        path = tmp_path / ALL[name].name
-        path.write_bytes(content)
-        assert "unpacked" in refusal(path, ALL[name].read)
 
 
 @each_format
@@ -230,15 +209,6 @@ def test_a_folder_without_a_recording_is_refused(name, file, tmp_path):
     if file:
         (tmp_path / file).write_text("epoch 1\n")
     refusal(tmp_path, ALL[name].read)
-
-
-@each_format
-def test_a_file_beside_a_recording_is_listed(name, tmp_path):
-    ALL[name].write(tmp_path)
-    (tmp_path / "notes.txt").write_text("epoch 1\n")
-    for read in (ALL[name].read, tidyprof.read):
-        listed = read(tmp_path).meta.get("ignored_files", {})
-        assert [Path(file).name for file in listed] in ([], ["notes.txt"])
 
 
 @each_format

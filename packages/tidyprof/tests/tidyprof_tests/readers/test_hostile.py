@@ -10,10 +10,8 @@ import sqlite3
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -22,10 +20,7 @@ from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, MANY_CELLS, zstd
-from tidyprof.tables.codes import KIND_CODE
-from tidyprof.tables.damage import repeated
-from tidyprof.tables.records import Records
-from tidyprof_tests.chrome_writer import kernel, small_step, trace_text, write_trace
+from tidyprof_tests.chrome_writer import small_step, trace_text
 from tidyprof_tests.perfetto_writer import small_trace
 from tidyprof_tests.readers.kit import samples
 from tidyprof_tests.rpd_writer import small_file
@@ -90,20 +85,6 @@ def test_a_marker_without_a_text(tmp_path):
     profile = tidyprof.read(tmp_path)
     assert profile.events["name"].tolist() == ["step", ""]
     assert tidyprof.call_stacks(profile)["name"].tolist() == ["step", ""]
-    tidyprof.write_chrome_trace(profile, tmp_path / "out.json")
-    assert tidyprof.read(tmp_path / "out.json").events["name"].tolist() == ["step", ""]
-
-
-def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
-    (tmp_path / "x_results.json").write_bytes(samples()["rocprofv3_json-results"].content)
-    profile = tidyprof.read(tmp_path)
-    events = profile.events.assign(
-        name=profile.events["name"].where(profile.events["kind"] != "kernel")
-    )
-    tidyprof.write_chrome_trace(replace(profile, events=events), tmp_path / "out.json")
-    kernels = tidyprof.read(tmp_path / "out.json").events.query("kind == 'kernel'")
-    assert len(kernels)
-    assert set(kernels["name"]) == {""}
 
 
 # Small files, bounded work
@@ -148,36 +129,6 @@ def test_a_quote_that_is_never_closed(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 2 * len(rows)
     finally:
         tracemalloc.stop()
-
-
-def test_rows_that_share_their_pages(tmp_path):
-    page, rows = 512, 20
-    path = small_file(tmp_path / "trace.rpd", page_bytes=page)
-    with closing(sqlite3.connect(path)) as connection:
-        texts = [(f"note {row}", "x" * 20_000) for row in range(rows)]
-        connection.executemany("INSERT INTO rocpd_metadata (tag, value) VALUES (?, ?)", texts)
-        connection.commit()
-    content = path.read_bytes()
-    # Pages that continue a text begin with the number of the next one; the row itself ends with
-    # that of the first.
-    pages = {
-        place // page + 1: content[place : place + page] for place in range(0, len(content), page)
-    }
-    rest = {
-        number: page[:4]
-        for number, page in pages.items()
-        if page.endswith(b"x" * 9) or page[4:99] == b"x" * 95
-    }
-    first = sorted(
-        b"x" + number.to_bytes(4, "big")
-        for number in rest
-        if number.to_bytes(4, "big") not in rest.values()
-    )
-    assert len(first) == rows
-    for other in first[1:]:
-        content = content.replace(other, first[0])
-    path.write_bytes(content)
-    assert "the database is damaged" in refused(tidyprof.read, path)
 
 
 def test_packets_that_hold_nothing(tmp_path):
@@ -293,51 +244,8 @@ def test_readings_that_are_there_twice_count_once(tmp_path):
     assert warning.startswith("twice.json: 200 ")
 
 
-def alike(events: int, kind: str = "annotation", **columns: list[int]) -> Records:
-    """Events of no length, each there twice but for what the columns say."""
-    start = np.repeat(np.arange(1, events // 2 + 1), 2)
-    same = {name: np.zeros(events, np.int64) for name in ("duration_ns", "name")}
-    own = {name: np.array(values, np.int64) for name, values in columns.items()}
-    return Records(
-        {"start_ns": start, "kind": np.full(events, KIND_CODE[kind], np.int8)} | same | own
-    )
-
-
-@pytest.mark.parametrize(
-    ("records", "is_repeated"),
-    [
-        (alike(20), False),
-        (alike(8, correlation_id=[7] * 8), True),
-        (alike(8, correlation_id=[0] * 8), False),
-        (alike(20, "sample", correlation_id=[7] * 20), False),
-        (alike(20, correlation_id=[*range(1, 21)]), False),
-        (alike(20, "kernel", correlation_id=[*range(1, 21)], duration_ns=[5] * 20), True),
-    ],
-    ids=[
-        "by chance",
-        "numbered",
-        "number of none",
-        "frames of recursion",
-        "new numbers",
-        "work on a device under new numbers",
-    ],
-)
-def test_what_is_repeated(records, is_repeated):
-    assert repeated(records).tolist() == [False, is_repeated] * (len(records) // 2)
-
-
 def test_a_kernel_of_sixteen_days_among_microseconds(tmp_path):
     trace, first = samples()["rocprofv3_csv-kernel_trace"].content, b"1550151853000100"
     days = str(int(first) - 16 * 86400 * 10**9).encode()
     (tmp_path / "1_kernel_trace.csv").write_bytes(trace.replace(first, days, 1))
     assert "1 with an impossible time" in refused(tidyprof.read, tmp_path)
-
-
-def test_a_kernel_of_sixty_years(tmp_path):
-    kernels = [kernel("gemm", 100_000 * number, 50_000, number) for number in range(1, 200)]
-    path = write_trace(
-        tmp_path / "trace.json", [*kernels, kernel("gemm", 20_000_000, 2 * 10**18, 200)]
-    )
-    profile = tidyprof.read(path)
-    assert profile.meta["repairs"] == {"dropped events with an impossible time": 1}
-    assert set(profile.events["duration_ns"]) == {50_000}

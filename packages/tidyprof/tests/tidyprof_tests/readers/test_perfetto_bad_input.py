@@ -5,12 +5,10 @@ exception.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tidyprof.readers.perfetto.reader import read_perfetto
 from tidyprof_tests import perfetto_writer as w
-from tidyprof_tests.damage import fuzzed, read_or_refused, refusal
+from tidyprof_tests.damage import refusal
 from tidyprof_tests.perfetto_writer import (
     BASE,
     event,
@@ -22,7 +20,6 @@ from tidyprof_tests.perfetto_writer import (
 
 TRACE = small_trace()
 WHOLE = [slice_(BASE + i, BASE + i + 1, f"a{i}") for i in range(50)]
-EARLIER = [slice_(BASE - i - 1, BASE - i, f"a{i}") for i in range(600)]
 
 
 def trace(*parts: bytes) -> bytes:
@@ -84,69 +81,3 @@ def test_bad_content(tmp_path, what):
     path = tmp_path / "trace.pftrace"
     path.write_bytes(content)
     refusal(path, read_perfetto)
-
-
-# Fuzzing
-
-
-@st.composite
-def random_packets(draw: st.DrawFn) -> bytes:
-    """Packets whose parts make sense one by one, in any combination."""
-    small = st.integers(0, 4)
-    time = st.one_of(st.integers(BASE, BASE + 50), st.sampled_from([0, 1, 2**62, 2**63, 2**64 - 1]))
-    kind = st.sampled_from([0, 1, 1, 2, 2, 3, 4, 5])
-    name = st.one_of(
-        small,
-        st.sampled_from(
-            ["a", "hipLaunchKernel", "samples [rocprof-sys]", "MEMORY_COPY_HOST_TO_DEVICE"]
-        ),
-    )
-    category = st.one_of(
-        small, st.sampled_from(["hip_api", "kernel_dispatch", "rocm_hip_stream", "timer_sampling"])
-    )
-    clock = st.sampled_from([None, 0, 1, 6, 64, 65])
-    arguments = st.dictionaries(
-        st.sampled_from(["corr_id", "tid", "agent", "queue"]),
-        st.integers(-1, 2**64 - 1),
-        max_size=3,
-    )
-    options = {
-        "track": st.integers(0, 6),
-        "sequence": st.integers(1, 3),
-        "clock": clock,
-        "flags": small,
-    }
-    chosen = {key: draw(value) for key, value in options.items()}
-    part = draw(st.integers(0, 6))
-    if part == 0:
-        return w.clock_snapshot(
-            (draw(small) or 6, draw(time)), (64, draw(time), draw(st.booleans()), draw(small))
-        )
-    if part == 1:
-        return w.track(
-            draw(small),
-            w.unit("MB", draw(small), draw(time)),
-            name=draw(st.text(max_size=5)),
-            parent=draw(small),
-        )
-    if part == 2:
-        return start(
-            chosen["sequence"], clock=draw(st.sampled_from([0, 6, 64])), dropped=draw(small)
-        )
-    return event(
-        draw(kind),
-        draw(time),
-        name=draw(name),
-        category=draw(category),
-        **chosen,
-        **draw(arguments),
-    )
-
-
-@fuzzed(20)
-@given(st.lists(random_packets(), max_size=12))
-def test_any_packets_read_or_refuse(tmp_path_factory, packets):
-    path = w.write_trace(
-        tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*EARLIER, *packets)
-    )
-    read_or_refused(path, read_perfetto)

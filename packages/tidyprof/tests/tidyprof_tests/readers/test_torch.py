@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof import Profile, read_torch_trace
-from tidyprof.readers.torch.events import _TODAY, nanoseconds
+from tidyprof.readers.torch.events import _TODAY
 from tidyprof.tables.launches import launching_calls
 from tidyprof_tests.chrome_writer import (
     BASE_NS,
@@ -426,24 +426,6 @@ def test_what_is_written_is_read(
     ]
     found = [-1 if pd.isna(start) else start - (base_ns or 0) for start in table["launch_ns"]]
     assert found == wanted
-
-
-@given(st.one_of(st.integers(0, 2**43 * 1000 - 1), st.integers(2**42 * 1000, 2**52)))
-@example(2**42 * 1000 + 1)
-def test_microseconds_with_three_decimals_are_exact(number):
-    text = f"{number // 1000}.{number % 1000:03d}"
-    assert nanoseconds(np.array([float(text)])).tolist() == [number]
-
-
-@pytest.mark.parametrize("chunk_bytes", [50, 999, 4096, 2**16])
-def test_where_the_text_is_cut_makes_no_difference(
-    chunk_bytes, recordings, profile_of, monkeypatch
-):
-    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
-    name = "torch-mi250-minitoy"
-    pd.testing.assert_frame_equal(
-        read_torch_trace(recordings / name / TRACES[name]).events, profile_of(name).events
-    )
 
 
 # Around the reader

@@ -14,12 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyprof.io.csv_files import TEXT, coded, text_codes, whole_numbers
-from tidyprof.tables.codes import NO_TEXT, Codes, by_code, categorical, nullable, shape_codes
+from tidyprof.tables.codes import Codes, nullable
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>"]), max_size=12)
-SIZES = (
-    st.none() | st.sampled_from([0, 1, 256, 70_000, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1)
-)
 
 
 def in_pieces(values: list, dtype: pa.DataType, pieces: int) -> pa.ChunkedArray:
@@ -64,21 +61,3 @@ class TestIntegers:
         assert nullable(whole_numbers(pa.array([2**64 - 1], pa.uint64())), "UInt64").tolist() == [
             2**64 - 1
         ]
-
-
-class TestShapes:
-    @given(st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=12))
-    def test_rows_with_all_three_sizes_have_a_shape(self, rows):
-        texts = Codes()
-        columns = [whole_numbers(pa.array(sizes, pa.uint32())) for sizes in zip(*rows, strict=True)]
-        found = categorical(shape_codes(columns, texts), [*texts])
-        wanted = [None if None in row else f"[{row[0]}, {row[1]}, {row[2]}]" for row in rows]
-        assert [None if pd.isna(shape) else shape for shape in found] == wanted
-
-
-@pytest.mark.parametrize(("values", "absent"), [([5, 7], -3), ([True, False], False), ([], 0)])
-def test_by_code_takes_what_stands_for_nothing_where_there_is_no_text(values, absent):
-    codes = np.array(
-        [*range(len(values)), NO_TEXT, *reversed(range(len(values))), NO_TEXT], np.int32
-    )
-    assert by_code(values, codes, absent).tolist() == [*values, absent, *reversed(values), absent]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -36,22 +34,6 @@ def test_a_long_or_odd_text_becomes_one_short_line():
     origin = stated_origin({"error": "a\nb\t" + "c" * 10_000})
     assert "\n" not in origin.detail
     assert len(origin.detail) <= 300
-
-
-def test_a_folder_of_a_thousand_ranks_is_looked_through_once(tmp_path, monkeypatch):
-    looked, glob = [], Path.glob
-    monkeypatch.setattr(
-        Path, "glob", lambda folder, pattern: looked.append(folder) or glob(folder, pattern)
-    )
-    (tmp_path / "trace.json").write_text(trace_text(small_step()))
-    events = tidyprof.read(tmp_path / "trace.json").events
-    looked.clear()
-    profile = tidyprof.Profile(
-        events, meta={"files": [str(tmp_path / f"{rank}.json") for rank in range(1000)]}
-    )
-    for _ in range(3):
-        profile = replace(profile, events=events)
-    assert looked == [tmp_path]
 
 
 def test_a_file_beside_the_recording_speaks_for_it(tmp_path):
