@@ -1,4 +1,5 @@
-"""Mark parts of your training loop with ROCTX for rocprofv3 --marker-trace, rocprof-sys and rpd.
+"""Mark parts of your training loop with ROCTX for rocprofv3 --marker-trace, rocprof-sys
+and rpd.
 
 Copy this file next to your script as ranges.py, then add these lines to the script:
 
@@ -11,9 +12,9 @@ Copy this file next to your script as ranges.py, then add these lines to the scr
             with marked("backward"):
                 loss.backward()
 
-A range covers the CPU time in its block. Kernels launched in the block may run after the range
-ends. To wait for these kernels, set RANGES_SYNCHRONIZE=1, which slows down training. If ROCTX
-isn't installed, this file prints one line and doesn't mark anything.
+A range covers the CPU time in its block. Kernels launched in the block may run after
+the range ends. To wait for these kernels, set RANGES_SYNCHRONIZE=1, which slows down
+training. If ROCTX isn't installed, this file prints one line and doesn't mark anything.
 """
 
 import os
@@ -27,7 +28,8 @@ import torch
 
 @cache
 def roctx() -> tuple[Callable, Callable] | None:
-    """Return the functions that push and pop a range, or None if neither package is installed.
+    """Return the functions that push and pop a range, or None if neither package is
+    installed.
 
     The functions come from ROCm's package (7.0 and newer) or from PyTorch for ROCm.
     """
@@ -40,7 +42,8 @@ def roctx() -> tuple[Callable, Callable] | None:
     if torch.version.hip:
         return torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
     print(
-        "ranges: no ranges are marked because neither roctx nor PyTorch for ROCm is installed",
+        "ranges: no ranges are marked because neither roctx nor PyTorch for ROCm is "
+        "installed",
         file=sys.stderr,
     )
     return None

@@ -2,12 +2,13 @@
 
     python 03_wall_clock.py FOLDER [ROWS]
 
-The script reads every wall_clock-*.json in the folder and prints the calls and ranges with the
-largest total. If ROCPROFSYS_PROFILE = true, rocprof-sys writes one of these files per process.
+The script reads every wall_clock-*.json in the folder and prints the calls and ranges
+with the largest total. If ROCPROFSYS_PROFILE = true, rocprof-sys writes one of these
+files per process.
 
-If the standard deviation is larger than the mean, the row contains several kinds of calls. In
-that case, the column `slow` estimates how many calls took the maximum time. The estimate assumes
-that each call took either the minimum or the maximum time.
+If the standard deviation is larger than the mean, the row contains several kinds of
+calls. In that case, the column `slow` estimates how many calls took the maximum time.
+The estimate assumes that each call took either the minimum or the maximum time.
 """
 
 import json
@@ -30,15 +31,35 @@ def table(file: Path) -> pd.DataFrame:
 def main() -> None:
     files = sorted(Path(sys.argv[1]).glob("*wall_clock-*.json"))
     if not files:
-        sys.exit(f"{sys.argv[1]} contains no wall_clock-*.json. Set ROCPROFSYS_PROFILE = true.")
+        sys.exit(
+            f"{sys.argv[1]} contains no wall_clock-*.json. Set ROCPROFSYS_PROFILE = "
+            "true."
+        )
     rows = pd.concat([table(file) for file in files if "sampling" not in file.name])
     spread = (rows["max"] - rows["min"]).where(rows["max"] > rows["min"])
     rows["slow"] = (rows["count"] * (rows["mean"] - rows["min"]) / spread).where(
         rows["stddev"] > rows["mean"]
     )
-    columns = ["process", "depth", "name", "count", "sum", "mean", "min", "max", "stddev", "slow"]
-    largest = rows.nlargest(int(sys.argv[2]) if len(sys.argv) > 2 else 20, "sum")[columns]
-    print(largest.to_string(index=False, float_format=lambda value: f"{value:.6f}", na_rep=""))
+    columns = [
+        "process",
+        "depth",
+        "name",
+        "count",
+        "sum",
+        "mean",
+        "min",
+        "max",
+        "stddev",
+        "slow",
+    ]
+    largest = rows.nlargest(int(sys.argv[2]) if len(sys.argv) > 2 else 20, "sum")[
+        columns
+    ]
+    print(
+        largest.to_string(
+            index=False, float_format=lambda value: f"{value:.6f}", na_rep=""
+        )
+    )
 
 
 if __name__ == "__main__":

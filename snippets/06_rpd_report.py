@@ -1,5 +1,5 @@
-"""Run the queries from 06_rpd_report.sql on an SQLite trace. The SQL file must be in the same
-folder.
+"""Run the queries from 06_rpd_report.sql on an SQLite trace. The SQL file must be in
+the same folder.
 
     # rocmProfileData, schema 2 or 3
     python 06_rpd_report.py trace.rpd
@@ -8,7 +8,8 @@ folder.
     # leave out operations that start in the first 500 ms of GPU work
     python 06_rpd_report.py trace.rpd --skip-ms 500
 
-The script opens the trace read-only. To add a query, add a block `-- name: ...` to the SQL file.
+The script opens the trace read-only. To add a query, add a block `-- name: ...` to the
+SQL file.
 """
 
 import argparse
@@ -45,10 +46,12 @@ def main() -> None:
     kind = next((view for view in views if view in names), None)
     if kind is None:
         raise SystemExit(
-            f"Unsupported file: {options.file}. It has no view `op` (rpd) or `kernels` (rocpd)."
+            f"Unsupported file: {options.file}. It has no view `op` (rpd) or `kernels` "
+            "(rocpd)."
         )
 
-    database.execute(views[kind])  # this view exists only in this connection
+    # This view exists only in this connection
+    database.execute(views[kind])
     begin, end, rows = database.execute(
         "SELECT min(start), max(end), count(*) FROM work"
     ).fetchone()
@@ -56,13 +59,20 @@ def main() -> None:
         raise SystemExit(f"{options.file} contains no GPU work.")
     skip = begin + int(options.skip_ms * 1e6)
     left_out = f"without the first {options.skip_ms:g} ms"
-    print(f"{options.file}: {rows:,} operations in {(end - begin) / 1e6:.3f} ms, {left_out}")
+    print(
+        f"{options.file}: {rows:,} operations in {(end - begin) / 1e6:.3f} ms, "
+        f"{left_out}"
+    )
     for title, sql in asked.items():
         table = pd.read_sql(sql, database, params={"begin": skip})
         for column in {"name", "next"} & {*table.columns}:
             table[column] = table[column].str.slice(0, 60)
         print(f"\n{title}")
-        print(table.to_string(index=False, float_format="{:.3f}".format) if len(table) else "none")
+        print(
+            table.to_string(index=False, float_format="{:.3f}".format)
+            if len(table)
+            else "none"
+        )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Show how long ranks wait for each other in a job. The script reads one torch.profiler trace per
-rank.
+"""Show how long ranks wait for each other in a job. The script reads one torch.profiler
+trace per rank.
 
     python 07_who_waits.py traces/*.json.gz
     python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
 
-For each collective, the script prints how long the ranks waited for the last rank and how long
-the transfer took. The script then names the latest rank and decides whether its delay could be
-chance.
+For each collective, the script prints how long the ranks waited for the last rank and
+how long the transfer took. The script then names the latest rank and decides whether
+its delay could be chance.
 
-- With a healthy run, a rank is a straggler if it is later in its median step than any rank of
-  the healthy run is in any step.
-- Without a healthy run, a rank is a straggler if it is later in each step than any other rank is
-  in any step.
+- With a healthy run, a rank is a straggler if it is later in its median step than any
+  rank of the healthy run is in any step.
+- Without a healthy run, a rank is a straggler if it is later in each step than any
+  other rank is in any step.
 - A delay of less than 1% of a step doesn't matter.
 """
 
@@ -47,12 +47,16 @@ def read(path):
     rank = int(re.findall(r"rank\D*(\d+)", path)[-1]) if rank is None else rank
     launches = {event["args"].get("correlation"): event["ts"] for event in events
                 if event.get("cat") in ("cuda_runtime", "cuda_driver")}  # fmt: skip
-    steps = sorted({event["ts"] for event in events if event["name"].startswith("ProfilerStep")})
+    steps = sorted(
+        {event["ts"] for event in events if event["name"].startswith("ProfilerStep")}
+    )
     rows = []
     for event in events:
         args = event.get("args", {})
         on_host = event["name"].startswith("gloo:") and args.get("finished", True)
-        if COLLECTIVE.search(event["name"]) and (event.get("cat") == "kernel" or on_host):
+        if COLLECTIVE.search(event["name"]) and (
+            event.get("cat") == "kernel" or on_host
+        ):
             asked = launches.get(args.get("correlation"), event["ts"])
             step = sum(begin <= asked for begin in steps) - 1
             start = trace.get("baseTimeNanoseconds", 0) / 1e6 + event["ts"] / 1e3
@@ -80,15 +84,16 @@ def clock_errors(each):
     """
     together = each[each["name"].str.contains(TOGETHER)]
     ends = together["start"] + together["ms"]
-    apart = ends - ends.groupby([together[key] for key in ("group", "step", "number")]).transform(
-        "median"
-    )
+    apart = ends - ends.groupby(
+        [together[key] for key in ("group", "step", "number")]
+    ).transform("median")
     errors = apart.groupby(together["rank"]).median()
-    if not errors.max() - errors.min() > 0.1:  # the transfer itself can cause smaller differences
+    # The transfer itself can cause smaller differences
+    if not errors.max() - errors.min() > 0.1:
         return errors * 0
     print(
-        f"The clocks differ by {errors.max() - errors.min():.3f} ms. The script aligns them at"
-        " the ends of the collectives.\n"
+        f"The clocks differ by {errors.max() - errors.min():.3f} ms. The script aligns "
+        "them at the ends of the collectives.\n"
     )
     return errors
 
@@ -102,7 +107,8 @@ def with_waits(tables):
     each["number"] = each.groupby(["group", "step", "rank"]).cumcount()
     same = each.groupby(["group", "step", "number"])
     each = each[
-        same["rank"].transform("nunique") == each.groupby("group")["rank"].transform("nunique")
+        same["rank"].transform("nunique")
+        == each.groupby("group")["rank"].transform("nunique")
     ].copy()
     each["start"] -= clock_errors(each).reindex(each["rank"]).fillna(0).to_numpy()
     last = each.groupby(["group", "step", "number"])["start"].transform("max")
@@ -117,7 +123,9 @@ def lateness(each):
 
     Each row contains the averages of one step.
     """
-    starts = each.pivot(index=["group", "step", "number"], columns="rank", values="start")
+    starts = each.pivot(
+        index=["group", "step", "number"], columns="rank", values="start"
+    )
     middle = starts.quantile(0.5, axis=1, interpolation="lower")
     return starts.sub(middle, axis=0).groupby("step").mean()
 
@@ -138,23 +146,30 @@ def verdict(each, healthy):
             late.drop(columns=rank).max(axis=None),
             "the latest other rank",
         )
-    found = "This is too little to matter." if own < 0.01 * step_ms else "It is a straggler."
+    found = (
+        "This is too little to matter."
+        if own < 0.01 * step_ms
+        else "It is a straggler."
+    )
     found = found if own > chance else "This can be chance."
     return (
-        f"Rank {rank} is the latest, by {own:.3f} ms per collective; {what} is up to"
-        f" {chance:.3f} ms late. {found}"
+        f"Rank {rank} is the latest, by {own:.3f} ms per collective; {what} is up to "
+        f"{chance:.3f} ms late. {found}"
     )
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Show how long ranks wait for each other.")
+    parser = argparse.ArgumentParser(
+        description="Show how long ranks wait for each other."
+    )
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--healthy", nargs="+", default=[])
     options = parser.parse_args()
     each = with_waits(map(read, options.traces))
     if each["rank"].nunique() < 2:
         raise SystemExit(
-            "The files contain no collective with at least two ranks. Pass one trace per rank."
+            "The files contain no collective with at least two ranks. Pass one trace "
+            "per rank."
         )
     print(
         each.groupby(["group", "step", "number", "name"])[["wait", "transfer"]]
@@ -164,9 +179,15 @@ def main():
         "\n",
     )
     print(
-        each.groupby("rank")[["wait", "transfer", "arrived_last"]].sum().round(3).to_string(), "\n"
+        each.groupby("rank")[["wait", "transfer", "arrived_last"]]
+        .sum()
+        .round(3)
+        .to_string(),
+        "\n",
     )
-    healthy = lateness(with_waits(map(read, options.healthy))) if options.healthy else None
+    healthy = (
+        lateness(with_waits(map(read, options.healthy))) if options.healthy else None
+    )
     print(verdict(each, healthy))
 
 

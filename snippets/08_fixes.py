@@ -1,11 +1,12 @@
-"""Train with any combination of fixes, and write the time and loss of each step to a file.
+"""Train with any combination of fixes, and write the time and loss of each step to a
+file.
 
     python 08_fixes.py plain_1.csv
     python 08_fixes.py fixed_1.csv --fused --channels-last --pin --workers 2
 
-Run each version at least five times with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...). Then
-pass the files to 08_compare_two_runs.py. Replace `Pictures` and `build` with your own code. The
-script uses a GPU if PyTorch detects one, otherwise the CPU.
+Run each version at least five times with --seed 1 to 5 (plain_1.csv, plain_2.csv, ...).
+Then pass the files to 08_compare_two_runs.py. Replace `Pictures` and `build` with your
+own code. The script uses a GPU if PyTorch detects one, otherwise the CPU.
 """
 
 import argparse
@@ -22,7 +23,13 @@ parser = argparse.ArgumentParser(
 parser.add_argument("output")
 for switch in ("fused", "channels-last", "compile", "pin", "whole-batches"):
     parser.add_argument(f"--{switch}", action="store_true")
-for name, default in {"workers": 0, "batch-size": 64, "steps": 30, "warmup": 5, "seed": 1}.items():
+for name, default in {
+    "workers": 0,
+    "batch-size": 64,
+    "steps": 30,
+    "warmup": 5,
+    "seed": 1,
+}.items():
     parser.add_argument(f"--{name}", type=int, default=default)
 options = parser.parse_args()
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -30,7 +37,9 @@ layout = torch.channels_last if options.channels_last else torch.contiguous_form
 
 
 def augment(images):
-    """Convert uint8 [N, 3, H, W] to float in 0..1, and randomly flip and brighten each image."""
+    """Convert uint8 [N, 3, H, W] to float in 0..1, and randomly flip and brighten each
+    image.
+    """
     images = images.float() / 255
     flips = torch.rand(len(images), device=images.device) < 0.5
     images = torch.where(flips[:, None, None, None], images.flip(-1), images)
@@ -39,14 +48,16 @@ def augment(images):
 
 
 class Pictures(Dataset):
-    """Synthetic images of ten classes. With --whole-batches, the dataset doesn't transform the
-    images.
+    """Synthetic images of ten classes. With --whole-batches, the dataset doesn't
+    transform the images.
     """
 
     def __init__(self, count=5000):
         noise = torch.Generator().manual_seed(1)
         self.labels = torch.arange(count) % 10
-        self.images = torch.randint(100, (count, 3, 32, 32), dtype=torch.uint8, generator=noise)
+        self.images = torch.randint(
+            100, (count, 3, 32, 32), dtype=torch.uint8, generator=noise
+        )
         self.images += (self.labels * 15)[:, None, None, None].to(torch.uint8)
 
     def __len__(self):
@@ -54,11 +65,13 @@ class Pictures(Dataset):
 
     def __getitem__(self, place):
         image = self.images[place]
-        return image if options.whole_batches else augment(image[None])[0], self.labels[place]
+        return image if options.whole_batches else augment(image[None])[0], self.labels[
+            place
+        ]
 
 
 def build():
-    """Return the model and its optimizer. The initial weights depend only on the seed."""
+    """Return the model, whose weights depend only on the seed, and its optimizer."""
     torch.manual_seed(options.seed)
     layers, channels = [], 3
     for wider in (32, 64, 128):
@@ -68,9 +81,13 @@ def build():
             nn.ReLU(),
         ]
         channels = wider
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    model = nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10)
+    )
     model = model.to(device, memory_format=layout)
-    optimizer = torch.optim.Adam(model.parameters(), fused=True if options.fused else None)
+    optimizer = torch.optim.Adam(
+        model.parameters(), fused=True if options.fused else None
+    )
     return (torch.compile(model) if options.compile else model), optimizer
 
 
@@ -93,10 +110,11 @@ def main():
         while done < options.steps:
             begin = time.perf_counter()
             for images, labels in loader:
-                # non_blocking has an effect only if memory is pinned. The host then doesn't wait
-                # for the copy.
+                # non_blocking has an effect only if memory is pinned. The host then
+                # doesn't wait for the copy.
                 images, labels = (
-                    part.to(device, non_blocking=options.pin) for part in (images, labels)
+                    part.to(device, non_blocking=options.pin)
+                    for part in (images, labels)
                 )
                 images = augment(images) if options.whole_batches else images
                 loss = nn.functional.cross_entropy(
@@ -105,7 +123,8 @@ def main():
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
-                seen = loss.item()  # waits for the device, so the step ends here
+                # Waits for the device, so the step ends here
+                seen = loss.item()
                 now, done = time.perf_counter(), done + 1
                 if done > options.warmup:
                     rows.writerow([now - begin, seen])

@@ -1,11 +1,12 @@
 """Detect wrong labels or indices before they reach the GPU and cause a memory fault.
 
-Copy this file next to your training script as guard_labels.py, then add these lines to the
-script:
+Copy this file next to your training script as guard_labels.py, then add these lines to
+the script:
 
     from guard_labels import guarded, guard_embeddings
 
-    for images, labels in guarded(loader, classes=100): ...  # cheap while labels are on the CPU
+    # cheap while labels are on the CPU
+    for images, labels in guarded(loader, classes=100): ...
     guard_embeddings(model)     # only during the search: each check waits for the GPU
 
 To check labels or token IDs that you saved with torch.save, run:
@@ -25,7 +26,8 @@ def guard(indices, count, name="label", ignored=None):
     """
     if indices.dtype != torch.int64:
         raise ValueError(
-            f"{name}s are {indices.dtype}. A kernel reads 64 bits and would merge two values."
+            f"{name}s are {indices.dtype}. A kernel reads 64 bits and would merge two "
+            "values."
         )
     bad = (indices < 0) | (indices >= count)
     if ignored is not None:
@@ -33,8 +35,9 @@ def guard(indices, count, name="label", ignored=None):
     if bad.any():
         place = tuple(bad.nonzero()[0].tolist())
         raise ValueError(
-            f"{int(bad.sum())} of {indices.numel()} {name}s are outside 0 to {count - 1}. The first"
-            f" is {int(indices[place])} at {place[0] if len(place) == 1 else place}."
+            f"{int(bad.sum())} of {indices.numel()} {name}s are outside 0 to "
+            f"{count - 1}. The first is {int(indices[place])} at "
+            f"{place[0] if len(place) == 1 else place}."
         )
 
 
@@ -46,8 +49,8 @@ def guarded(loader, classes, ignored=None):
 
 
 def guard_embeddings(model):
-    """Check the row indices of all embeddings in a model. Return a function that removes the
-    checks.
+    """Check the row indices of all embeddings in a model. Return a function that
+    removes the checks.
     """
     hooks = [
         layer.register_forward_pre_hook(

@@ -2,10 +2,10 @@
 
     python 10_compile_cost.py
 
-Put your own model and batches between the dashed lines. The script needs torch 2.6 or newer. On
-a CPU, the script also needs a C++ compiler. On a GPU, it also needs Triton. The script times the
-forward pass without gradients. To time a training step, call answer(x).sum().backward() in
-milliseconds() instead.
+Put your own model and batches between the dashed lines. The script needs torch 2.6 or
+newer. On a CPU, the script also needs a C++ compiler. On a GPU, it also needs Triton.
+The script times the forward pass without gradients. To time a training step, call
+answer(x).sum().backward() in milliseconds() instead.
 
 To see the reasons for graph breaks and recompilations, run:
 
@@ -42,8 +42,10 @@ class Model(torch.nn.Module):
 
 model = Model().to(device)
 batches = [
-    torch.randn(size, 256, device=device) for size in (64, 64, 48)
-]  # all batch sizes that occur
+    torch.randn(size, 256, device=device)
+    for size in (64, 64, 48)
+    # All batch sizes that occur
+]
 # ------------------------------------------------------------------------------
 
 
@@ -67,7 +69,10 @@ def counting(graph, inputs):
 
 
 explained = torch._dynamo.explain(model)(batches[0])
-print(f"graphs for one call: {explained.graph_count}, graph breaks: {explained.graph_break_count}")
+print(
+    f"graphs for one call: {explained.graph_count}, graph breaks: "
+    f"{explained.graph_break_count}"
+)
 for reason in explained.break_reasons:
     print("  ", str(reason.reason).splitlines()[0], *reason.user_stack[-1:])
 
@@ -83,7 +88,8 @@ torch._dynamo.reset()
 compiled = torch.compile(model)
 first = milliseconds(compiled, batches[0])
 times = {"eager": [], "compiled": []}
-for _ in range(30):  # alternate, so that noise affects both versions
+# Alternate, so that noise affects both versions
+for _ in range(30):
     times["eager"].append(milliseconds(model, batches[0]))
     times["compiled"].append(milliseconds(compiled, batches[0]))
 quarters = {how: statistics.quantiles(own[3:], n=4) for how, own in times.items()}
@@ -92,6 +98,9 @@ for how, (low, middle, high) in quarters.items():
 print(f"first compiled call {first / 1e3:.1f} s")
 gain = quarters["eager"][1] - quarters["compiled"][1]
 if quarters["compiled"][2] < quarters["eager"][0]:
-    print(f"compiling pays for itself after {(first - quarters['compiled'][1]) / gain:,.0f} calls")
+    print(
+        "compiling pays for itself after "
+        f"{(first - quarters['compiled'][1]) / gain:,.0f} calls"
+    )
 else:
     print("inconclusive: the gain is within the noise")

@@ -2,8 +2,8 @@
 
     python 11_memory.py
 
-On a GPU, the script also prints the allocator's statistics and writes a memory snapshot of a few
-steps to snapshot.pickle. To view the snapshot in your browser, open
+On a GPU, the script also prints the allocator's statistics and writes a memory snapshot
+of a few steps to snapshot.pickle. To view the snapshot in your browser, open
 https://pytorch.org/memory_viz.
 """
 
@@ -11,7 +11,8 @@ import pickle
 
 import torch
 
-has_gpu = torch.cuda.is_available()  # also True for an AMD GPU
+# Also True for an AMD GPU
+has_gpu = torch.cuda.is_available()
 device = "cuda" if has_gpu else "cpu"
 
 # Your model, optimizer and batch:
@@ -44,8 +45,8 @@ def step():
 
 
 def saved_for_backward():
-    """Return the size in bytes of the tensors that `forward` saves for `backward`, without
-    parameters.
+    """Return the size in bytes of the tensors that `forward` saves for `backward`,
+    without parameters.
 
     Each storage counts only once.
     """
@@ -59,20 +60,26 @@ def saved_for_backward():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = loss_of(*batch)  # keep the loss, so that its memory isn't reused
+        # Keep the loss, so that its memory isn't reused
+        loss = loss_of(*batch)
     del loss
     return sum(saved.values())
 
 
 def results_of_the_update():
-    """Return the size in bytes of temporary results in Adam and AdamW (torch/optim/adam.py).
+    """Return the size in bytes of temporary results in Adam and AdamW
+    (torch/optim/adam.py).
 
     Return 0 for other optimizers, although they may also need temporary results.
     """
     options = optimizer.defaults
     if "betas" not in options or options.get("fused"):
         return 0
-    sizes = [size_of([parameter]) for parameter in model.parameters() if parameter.requires_grad]
+    sizes = [
+        size_of([parameter])
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    ]
     all_at_once = has_gpu if options.get("foreach") is None else options["foreach"]
     return sum(sizes) if all_at_once else 2 * max(sizes)
 
@@ -84,7 +91,8 @@ def ask_the_allocator():
     try:
         for _ in range(3):
             step()
-    finally:  # write the snapshot even if memory runs out
+    # Write the snapshot even if memory runs out
+    finally:
         with open("snapshot.pickle", "wb") as file:
             # The viewer may not support protocol 5.
             pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)
@@ -102,12 +110,15 @@ def ask_the_allocator():
     print("retried allocations:", torch.cuda.memory_stats()["num_alloc_retries"])
 
 
-step()  # creates Adam's states
+# Creates Adam's states
+step()
 of_parameters = [state.values() for state in optimizer.state.values()]
 states = [state for own in of_parameters for state in own if torch.is_tensor(state)]
 counted = {
     "parameters": size_of(model.parameters()),
-    "gradients": size_of(parameter for parameter in model.parameters() if parameter.requires_grad),
+    "gradients": size_of(
+        parameter for parameter in model.parameters() if parameter.requires_grad
+    ),
     "optimizer states": size_of(states),
     "saved for backward": saved_for_backward(),
 }
@@ -120,7 +131,10 @@ stages = {
 }
 for name, value in (counted | stages).items():
     print(f"{name:24} {value:>15,} bytes")
-print(f"{'the larger':24} {max(stages.values()):>15,} bytes; temporary results increase the peak")
+print(
+    f"{'the larger':24} {max(stages.values()):>15,} bytes; temporary results increase "
+    "the peak"
+)
 if has_gpu:
     ask_the_allocator()
 else:

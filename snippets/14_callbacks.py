@@ -3,10 +3,10 @@
     Trainer(..., callbacks=[for_transformers()])      the Trainer of transformers
     Trainer(..., callbacks=[for_lightning()])         the Trainer of Lightning
 
-Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as that file
-describes. If a library has no hook between two parts, the two parts count as one. For example,
-transformers has no hook between forward and backward. We tested these callbacks with
-transformers 5.23, accelerate 1.15 and Lightning 2.6.
+Save 14_instrument_me.py as instrument_me.py next to this file, and set STEP_TIMER as
+that file describes. If a library has no hook between two parts, the two parts count as
+one. For example, transformers has no hook between forward and backward. We tested these
+callbacks with transformers 5.23, accelerate 1.15 and Lightning 2.6.
 """
 
 from instrument_me import StepTimer
@@ -18,7 +18,9 @@ class Parts:
     timer = None
 
     def start(self, part):
-        """Start a step. Logging and the wait for this step's batch belong to the previous step."""
+        """Start a step. Logging and the wait for this step's batch belong to the
+        previous step.
+        """
         if self.timer:
             self.timer.step()
         self.timer = self.timer or StepTimer()

@@ -8,28 +8,29 @@ Paste this file above your training loop and call the timer once per part:
         ...
         timer("backward")
         ...
-        timer.step()            # the last line of the loop; until the next part, time is "data"
+        # the last line of the loop; until the next part, time is "data"
+        timer.step()
     timer.close()               # below the loop
 
 Put timer("log") before logging and validation. Otherwise, their time counts as "data".
-Environment variables control the timer, for example `STEP_TIMER=times python train.py`. Without
-STEP_TIMER, the timer does nothing and costs no time.
+Environment variables control the timer, for example `STEP_TIMER=times python train.py`.
+Without STEP_TIMER, the timer does nothing and costs no time.
 
-- STEP_TIMER=times: write the seconds of each part to times_rank0.jsonl, one line per step. Use
-  these times to compare versions. To record the work of a step, call
+- STEP_TIMER=times: write the seconds of each part to times_rank0.jsonl, one line per
+  step. Use these times to compare versions. To record the work of a step, call
   timer.step(samples=len(batch)).
-- STEP_TIMER=trace: write a torch.profiler trace of a few steps to trace_rank0.json.gz, with the
-  parts as ranges. The profiler can double the time of host work, so the trace also contains the
-  times of the ten steps before it.
+- STEP_TIMER=trace: write a torch.profiler trace of a few steps to trace_rank0.json.gz,
+  with the parts as ranges. The profiler can double the time of host work, so the trace
+  also contains the times of the ten steps before it.
 - STEP_TIMER_SKIP=8: start recording after 8 steps instead of 20, for a short program.
 - STEP_TIMER_SHAPES=1: also record the shapes of operators.
-- STEP_TIMER_STACK=1: also record Python functions, which makes steps longer and fills gigabytes
-  of memory. The trace ends when it reaches a memory limit.
+- STEP_TIMER_STACK=1: also record Python functions, which makes steps longer and fills
+  gigabytes of memory. The trace ends when it reaches a memory limit.
 - STEP_TIMER_DIR=out: write the files to this folder.
 
-Each rank writes a separate file. If a job is killed, the times so far are kept. The trace also
-records how long each part ran on a CPU core, and how long each part waited for a core while
-other programs ran (watch_parts).
+Each rank writes a separate file. If a job is killed, the times so far are kept. The
+trace also records how long each part ran on a CPU core, and how long each part waited
+for a core while other programs ran (watch_parts).
 """
 
 import json
@@ -42,8 +43,16 @@ import time
 import torch
 import torch.profiler
 
-RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
-TIMER_RANK = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
+RANK_VARIABLES = (
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PALS_RANKID",
+    "PMI_RANK",
+    "SLURM_PROCID",
+)
+TIMER_RANK = next(
+    (os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0"
+)
 SCHEDULER = "/proc/thread-self/schedstat"
 TIMED_STEPS, STACK_GB = 10, 4
 
@@ -52,23 +61,36 @@ class StepTimer:
     """Timer or profiler for the parts of each step. STEP_TIMER selects the mode."""
 
     def __init__(self, skip=20, active=3):
-        """Trace `active` steps after the first `skip` steps. Also time the last ten of the skipped
-        steps.
+        """Trace `active` steps after the first `skip` steps. Also time the last ten of
+        the skipped steps.
         """
         self.mode = os.environ.get("STEP_TIMER", "")
         if self.mode not in ("", "times", "trace"):
-            raise SystemExit(f"STEP_TIMER={self.mode} is invalid. Set it to times or trace.")
+            raise SystemExit(
+                f"STEP_TIMER={self.mode} is invalid. Set it to times or trace."
+            )
         if not self.mode:
             return
         folder = os.environ.get("STEP_TIMER_DIR", ".")
         os.makedirs(folder, exist_ok=True)
         self.path = os.path.join(folder, f"{{}}_rank{TIMER_RANK}.{{}}")
-        self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
+        self.part, self.parts, self.range, self.profiler, self.steps = (
+            None,
+            [],
+            None,
+            None,
+            0,
+        )
         stated = os.environ.get("STEP_TIMER_SKIP", str(skip)).strip()
         if not stated.isdecimal():
-            raise SystemExit(f"STEP_TIMER_SKIP={stated} is invalid. Set it to a number of steps.")
+            raise SystemExit(
+                f"STEP_TIMER_SKIP={stated} is invalid. Set it to a number of steps."
+            )
         self.skip, self.active, self.untraced = int(stated), active, None
-        self.timed_from, self.needed = max(1, self.skip - TIMED_STEPS), self.skip + 1 + active
+        self.timed_from, self.needed = (
+            max(1, self.skip - TIMED_STEPS),
+            self.skip + 1 + active,
+        )
         if self.mode == "times":
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
         elif self.skip == 0:
@@ -116,14 +138,14 @@ class StepTimer:
             if self.profiler:
                 self.profiler.stop()
             log(
-                f"The loop ran {self.steps} steps, but a trace needs {self.needed} steps. Lower"
-                " STEP_TIMER_SKIP."
+                f"The loop ran {self.steps} steps, but a trace needs {self.needed} "
+                "steps. Lower STEP_TIMER_SKIP."
             )
         self.mode = ""
 
     def _end_timing(self):
-        """Time all steps since `timed_from` together. Don't wait for the device between the
-        steps.
+        """Time all steps since `timed_from` together. Don't wait for the device between
+        the steps.
         """
         wait_for_device()
         if count := max(self.steps - self.timed_from, 0):
@@ -135,16 +157,24 @@ class StepTimer:
         """Start the profiler with one warmup step and `active` recorded steps."""
         kinds = torch.profiler.ProfilerActivity
         activities = [kinds.CPU] + [kinds.CUDA] * torch.cuda.is_available()
-        schedule = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
+        schedule = torch.profiler.schedule(
+            wait=0, warmup=1, active=self.active, repeat=1
+        )
         stack, shapes = (
             os.environ.get(name, "0") not in ("", "0")
             for name in ("STEP_TIMER_STACK", "STEP_TIMER_SHAPES")
         )
         if stack:
-            log(f"Stacks make steps even longer. Memory limit for this trace: {STACK_GB} GB.")
+            log(
+                "Stacks make steps even longer. Memory limit for this trace: "
+                f"{STACK_GB} GB."
+            )
         self.most_gb = memory_gb() + STACK_GB if stack else float("inf")
         self.profiler = torch.profiler.profile(
-            activities=activities, schedule=schedule, with_stack=stack, record_shapes=shapes
+            activities=activities,
+            schedule=schedule,
+            with_stack=stack,
+            record_shapes=shapes,
         )
         self.profiler.on_trace_ready = self._write_trace
         self.parts.clear()
@@ -181,9 +211,11 @@ class StepTimer:
 
     def _end(self):
         if self.mode == "times":
-            wait_for_device()  # the GPU's pending work belongs to the part that launched it
+            # The GPU's pending work belongs to the part that launched it
+            wait_for_device()
         if self.part:
-            # The part, its start, length, CPU time and time waiting for a CPU core, in ns
+            # The part, its start, length, CPU time and time waiting for a CPU core, in
+            # ns
             lengths = map(int.__sub__, read_clocks(), self.clocks)
             self.parts.append([self.part, self.began, *lengths])
         if self.range:
@@ -207,12 +239,23 @@ def memory_gb():
 
 def machine():
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
-    return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
+    versions = {
+        "torch": torch.__version__,
+        "rocm": torch.version.hip,
+        "cuda": torch.version.cuda,
+    }
+    return {
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "gpu": gpu,
+        **versions,
+    }
 
 
 def read_clocks():
-    """Return the time, this thread's CPU time and, on Linux, its wait for a CPU core, in ns."""
+    """Return the time, this thread's CPU time and, on Linux, its wait for a CPU core,
+    in ns.
+    """
     clocks = [time.perf_counter_ns(), time.thread_time_ns()]
     if os.path.exists(SCHEDULER):
         with open(SCHEDULER) as file:

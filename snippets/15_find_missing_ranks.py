@@ -1,9 +1,10 @@
 """Find the missing rank when a job hangs, using dumps from PyTorch's flight recorder.
 
-Save this file as find_missing_ranks.py next to your training script, and add these lines to the
-script:
+Save this file as find_missing_ranks.py next to your training script, and add these
+lines to the script:
 
-    from find_missing_ranks import watch          # before init_process_group, to size the buffer
+    # before init_process_group, to size the buffer
+    from find_missing_ranks import watch
 
     dist.init_process_group(...)
     stop = watch("dumps", dist.get_rank())
@@ -24,25 +25,32 @@ import sys
 import threading
 from pathlib import Path
 
-# Number of calls to keep. Older PyTorch versions use TORCH_NCCL_TRACE_BUFFER_SIZE instead and
-# record nothing unless that variable is set.
+# Number of calls to keep. Older PyTorch versions use TORCH_NCCL_TRACE_BUFFER_SIZE
+# instead and record nothing unless that variable is set.
 os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 
 
 def watch(folder, rank, every=5.0):
-    """Write this rank's dump every `every` seconds. Return a function that writes the last dump."""
+    """Write this rank's dump every `every` seconds. Return a function that writes the
+    last dump.
+    """
     from torch._C import _distributed_c10d as recorder
     from torch.distributed import get_backend
 
     # gloo has a separate recorder. The NCCL recorder also covers RCCL.
-    dump = recorder._dump_fr_trace if get_backend() == "gloo" else recorder._dump_nccl_trace
+    dump = (
+        recorder._dump_fr_trace
+        if get_backend() == "gloo"
+        else recorder._dump_nccl_trace
+    )
     target, ended = Path(folder, f"rank_{rank}"), threading.Event()
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def write():
         partial = target.with_name(f".{target.name}.partial")
         partial.write_bytes(dump())
-        partial.replace(target)  # so that readers never see an incomplete dump
+        # So that readers never see an incomplete dump
+        partial.replace(target)
 
     def repeat():
         while not ended.wait(every):
@@ -53,7 +61,9 @@ def watch(folder, rank, every=5.0):
 
 
 class Plain(pickle.Unpickler):
-    """Dump reader that never runs code. Dumps are pickles, and a pickle can contain code."""
+    """Dump reader that never runs code. Dumps are pickles, and a pickle can contain
+    code.
+    """
 
     def find_class(self, module, name):
         """Reject all classes and functions."""
@@ -78,17 +88,22 @@ def last_calls(file):
             calls = Plain(opened).load()["entries"]
     except EOFError:
         sys.exit(
-            f"{file} is empty or incomplete. The disk may be full, or the rank was killed while it"
-            " wrote the file. Move the file to another folder."
+            f"{file} is empty or incomplete. The disk may be full, or the rank was "
+            "killed while it wrote the file. Move the file to another folder."
         )
     last, pending = {}, []
     for call in sorted(calls, key=lambda call: call["record_id"]):
         if not call["is_p2p"]:
             name = f"{call['profiling_name']} {call['input_sizes']}"
-            last[call["process_group"][0]] = call["collective_seq_id"], name, own_line(call)
+            last[call["process_group"][0]] = (
+                call["collective_seq_id"],
+                name,
+                own_line(call),
+            )
         elif (
             call["state"] != "completed"
-        ):  # in a batch, only the last call, the coalesced one, has a state
+            # In a batch, only the last call, the coalesced one, has a state
+        ):
             pending.append(f"{call['profiling_name']} {own_line(call)}")
     return last, pending
 
@@ -106,16 +121,25 @@ def dumps(folder):
 if __name__ == "__main__":
     found = dumps(sys.argv[1])
     if not found:
-        sys.exit(f"{sys.argv[1]} contains no dumps. Pass the folder that you passed to watch().")
+        sys.exit(
+            f"{sys.argv[1]} contains no dumps. Pass the folder that you passed to "
+            "watch()."
+        )
     groups = sorted({group for last, _ in found.values() for group in last})
     for group in groups:
-        calls = {rank: last[group] for rank, (last, _) in found.items() if group in last}
+        calls = {
+            rank: last[group] for rank, (last, _) in found.items() if group in last
+        }
         newest = max(calls.values())[0]
         if len(groups) > 1:
             print(f"group {group}:")
         # Group 0 contains all ranks. Dumps don't list the members of other groups.
         for rank in range(max(found) + 1) if group == "0" else sorted(calls):
-            none = "no call" if rank in found else "no dump: the rank died or didn't write one"
+            none = (
+                "no call"
+                if rank in found
+                else "no dump: the rank died or didn't write one"
+            )
             number, call, line = calls.get(rank, (0, none, ""))
             behind = "  <-- behind, unless its dump is older" if number < newest else ""
             print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")

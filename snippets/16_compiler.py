@@ -1,11 +1,13 @@
-"""Print the registers, spills, LDS and waves of compiled Triton kernels for AMD GPUs, without a
-GPU.
+"""Print the registers, spills, LDS and waves of compiled Triton kernels for AMD GPUs,
+without a GPU.
 
-    python 16_compiler.py ~/.triton/cache     # kernels that ran here, also those of torch.compile
-    python 16_compiler.py                     # an example; requires triton (tested: 3.6, 3.7, 3.9)
+    # kernels that ran here, also those of torch.compile
+    python 16_compiler.py ~/.triton/cache
+    # an example; requires triton (tested: 3.6, 3.7, 3.9)
+    python 16_compiler.py
 
-To compile your own kernel, save this file as compiler.py next to your script and add these
-lines:
+To compile your own kernel, save this file as compiler.py next to your script and add
+these lines:
 
     from compiler import compile_for, facts_of
 
@@ -13,9 +15,9 @@ lines:
     file = compile_for("gfx942", kernel, types, constants, "compiled", num_warps=4)
     print(facts_of(file))
 
-"*bf16" is a pointer. `compile_for` treats sizes and addresses as divisible by 16, as Triton does
-for such values. List arguments that aren't divisible by 16 in `odd`. The target gfx90a is an
-MI200, gfx942 is an MI300, and gfx950 is an MI350.
+"*bf16" is a pointer. `compile_for` treats sizes and addresses as divisible by 16, as
+Triton does for such values. List arguments that aren't divisible by 16 in `odd`. The
+target gfx90a is an MI200, gfx942 is an MI300, and gfx950 is an MI350.
 """
 
 import json
@@ -42,10 +44,18 @@ def compile_for(target, kernel, signature, constants, folder, odd=(), **options)
     from triton.compiler import ASTSource
 
     types = {**signature, **dict.fromkeys(constants, "constexpr")}
-    aligned = [place for place, name in enumerate(types) if name in signature and name not in odd]
+    aligned = [
+        place
+        for place, name in enumerate(types)
+        if name in signature and name not in odd
+    ]
     attributes = {(place,): [["tt.divisibility", 16]] for place in aligned}
-    source = ASTSource(fn=kernel, signature=types, constexprs=constants, attrs=attributes)
-    compiled = triton.compile(source, target=GPUTarget("hip", target, 64), options=options)
+    source = ASTSource(
+        fn=kernel, signature=types, constexprs=constants, attrs=attributes
+    )
+    compiled = triton.compile(
+        source, target=GPUTarget("hip", target, 64), options=options
+    )
     file = Path(folder, f"{compiled.metadata.name}.amdgcn")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(compiled.asm["amdgcn"])
@@ -62,8 +72,8 @@ def blocks(amount, block):
 
 
 def facts_of(file):
-    """Return the kernel's data from the assembly and its JSON file, and the wavefronts that fit on
-    a SIMD.
+    """Return the kernel's data from the assembly and its JSON file, and the wavefronts
+    that fit on a SIMD.
     """
     text, settings = file.read_text(), json.loads(file.with_suffix(".json").read_text())
     stated = dict(re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text, re.MULTILINE))
@@ -73,7 +83,9 @@ def facts_of(file):
         "AGPR": int(stated["agpr_count"]),
         "LDS": settings["shared"],
         "spilled": int(stated["vgpr_spill_count"]),
-        "spill code": len(re.findall(r"^\s+(?:scratch_|buffer_.* Folded )", text, re.MULTILINE)),
+        "spill code": len(
+            re.findall(r"^\s+(?:scratch_|buffer_.* Folded )", text, re.MULTILINE)
+        ),
         "warps": settings["num_warps"],
     }
     if facts["target"] in LDS:
@@ -105,19 +117,26 @@ if __name__ == "__main__":
     if len(sys.argv) == 1:
         if triton is None:
             sys.exit(
-                "Triton isn't installed. Pass a folder with compiled kernels, or install Triton"
-                " (pip install triton), but don't replace the Triton of a PyTorch for ROCm."
+                "Triton isn't installed. Pass a folder with compiled kernels, or "
+                "install Triton (pip install triton), but don't replace the Triton of "
+                "a PyTorch for ROCm."
             )
         example(root)
     files = sorted(root.rglob("*.amdgcn"))
     for file in files:
         facts = facts_of(file)
-        words = (f"{name} {value:g}" for name, value in facts.items() if name != "target")
+        words = (
+            f"{name} {value:g}" for name, value in facts.items() if name != "target"
+        )
         # The folder name distinguishes variants of a kernel.
         print(file.relative_to(root).with_suffix(""), facts["target"], *words)
     if not files and any(root.rglob("*.amdgcn.gz")):
         sys.exit(
-            f"The files in {root} are compressed. Unpack a copy with gunzip -r and pass the copy."
+            f"The files in {root} are compressed. Unpack a copy with gunzip -r and "
+            "pass the copy."
         )
     if not files:
-        sys.exit(f"{root} contains no *.amdgcn, so no kernel there was compiled for an AMD GPU.")
+        sys.exit(
+            f"{root} contains no *.amdgcn, so no kernel there was compiled for an AMD "
+            "GPU."
+        )

@@ -44,7 +44,9 @@ def size_of(dtype):
 
 def collectives(file):
     content = Path(file).read_bytes()
-    trace = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    trace = json.loads(
+        gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    )
     rows = []
     for event in sorted(trace["traceEvents"], key=lambda event: event.get("ts", 0)):
         details = event.get("args", {})
@@ -65,11 +67,13 @@ if __name__ == "__main__":
     every = pd.concat(map(collectives, sys.argv[1:]))
     if every.empty:
         sys.exit(
-            "These traces contain no collective kernels. Record a job on GPUs, with PyTorch 2.3 or"
-            " newer."
+            "These traces contain no collective kernels. Record a job on GPUs, with "
+            "PyTorch 2.3 or newer."
         )
     kind = ["collective", "size", "MB"]
-    calls = every.groupby(["group", "number", *kind])["ms"].agg(transfer_ms="min", whole_ms="mean")
+    calls = every.groupby(["group", "number", *kind])["ms"].agg(
+        transfer_ms="min", whole_ms="mean"
+    )
     table = calls.groupby(kind).mean().reset_index()
     table.insert(3, "calls", calls.groupby(kind).size().array)
     factor = table["collective"].map(PASSES) * (table["size"] - 1) / table["size"]

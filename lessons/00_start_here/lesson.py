@@ -111,8 +111,13 @@ q.check(answer)
 here = tidyprof.Origin("measured", "this machine")
 trace = tidyprof.read(lesson.folder / "first/trace_rank0_of_1.json.gz", origin=here)
 totals = tidyprof.phases(trace).groupby("phase", observed=True)["duration_ns"].sum()
-show_figure(plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps"))
-show_text(f"The trace has {len(trace.events):,} events. The largest part is `{totals.idxmax()}`.")
+show_figure(
+    plots.step_budget(tidyprof.step_budget(trace), title="Time in the traced steps")
+)
+show_text(
+    f"The trace has {len(trace.events):,} events. The largest part is "
+    f"`{totals.idxmax()}`."
+)
 
 # %% [markdown]
 # A function that runs on a GPU is called a *kernel*. AI programs are hard to profile for two reasons:
@@ -134,8 +139,12 @@ show_text(f"The trace has {len(trace.events):,} events. The largest part is `{to
 # solution
 first_guess, difference_guess = 10, 2
 # end solution
-proflab.predict("00.a", first_guess, unit="times", what="the first step relative to a typical one")
-proflab.predict("00.b", difference_guess, unit="%", what="the difference between two runs")
+proflab.predict(
+    "00.a", first_guess, unit="times", what="the first step relative to a typical one"
+)
+proflab.predict(
+    "00.b", difference_guess, unit="%", what="the difference between two runs"
+)
 
 # %% [markdown]
 # ## Capture: the clock
@@ -178,16 +187,23 @@ for name, steps in (("your run", second.steps), ("H200", plain)):
     all_ms, later_ms = steps["duration_ns"] / 1e6, steady(steps)["duration_ns"] / 1e6
     rows.append((name, all_ms.mean(), later_ms.mean(), later_ms.median()))
 names = "run mean_of_all_ms steady_mean_ms steady_median_ms"
-show_table(pd.DataFrame(rows, columns=names.split()), names, "Averages per run", origin=origin)
+show_table(
+    pd.DataFrame(rows, columns=names.split()), names, "Averages per run", origin=origin
+)
 
 # %% [markdown]
 # Warm-up steps distort the mean (*lie 1*), so leave them out. Is the median a better choice? In the next H200 run,
 # `--num-workers 2` starts two processes that load the images. The figure shows slow steps in orange.
 
 # %%
-show_figure(plots.step_times(loaders, title="With two loaders, some steps wait for a batch"))
+show_figure(
+    plots.step_times(loaders, title="With two loaders, some steps wait for a batch")
+)
 times = steady(loaders)["duration_ns"] / 1e6
-show_text(f"Steady steps take {times.median():.0f} ms (median) or {times.mean():.0f} ms (mean).")
+show_text(
+    f"Steady steps take {times.median():.0f} ms (median) or {times.mean():.0f} ms "
+    "(mean)."
+)
 
 # %% [markdown]
 # In the long steps, the GPU waits for a batch, but the median hides this wait (*lie 2*). This course therefore compares
@@ -305,7 +321,11 @@ q.check(answer)
 
 # %%
 steps = h200.query("part == 'steady' and run in ['plain', 'loaders']")
-rates = steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]].sum().reset_index()
+rates = (
+    steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]]
+    .sum()
+    .reset_index()
+)
 rates["images_per_second"] = 1e9 * rates["images"] / rates["duration_ns"]
 rates["steps"] = rates["profiled"].map({True: "traced", False: "not traced"})
 rates["trace"] = rates["traced"].map({True: "of some steps", False: "none"})
@@ -333,16 +353,20 @@ proflab.reveal("00.b", float(f"{100 * abs(plain_again / plain_once - 1):.2g}"), 
 # finding in the *findings log*, which each core lesson extends.
 
 # %%
-amd = 12_787  # images/s, the median of AMD's published lines (docs/contributors/gpumodel.md)
+# Images/s, the median of AMD's published lines (docs/contributors/gpumodel.md)
+amd = 12_787
 lesson.conclude(
-    f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which means "
-    f"{plain_once:,.0f} images/s. With two loader processes, the same GPU processes "
-    f"{loaders_once:,.0f} images/s, {loaders_once / plain_once:.1f} times as many. AMD published "
-    f"{amd:,.0f} images/s (median) for ResNet-50 with this batch size on an MI300X.",
-    rules_out="that ResNet-50 must be this slow on an H200, but not yet the GPU as the limit",
+    f"On an H200, a step of the example run takes {256e3 / plain_once:.1f} ms, which "
+    f"means {plain_once:,.0f} images/s. With two loader processes, the same GPU "
+    f"processes {loaders_once:,.0f} images/s, {loaders_once / plain_once:.1f} times as "
+    f"many. AMD published {amd:,.0f} images/s (median) for ResNet-50 with this batch "
+    "size on an MI300X.",
+    rules_out="that ResNet-50 must be this slow on an H200, but not yet the GPU as the "
+    "limit",
     because="An option that helps isn't a diagnosis. Was the GPU busy, or did it wait?",
     next="01",
-    origin=f"{h200.attrs['origin']}; recorded: AMD Instinct MI300X, amd/HPCTrainingExamples",
+    origin=f"{h200.attrs['origin']}; recorded: AMD Instinct MI300X, "
+    "amd/HPCTrainingExamples",
 )
 
 # %% [markdown]

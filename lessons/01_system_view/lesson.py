@@ -70,7 +70,9 @@ lesson.findings()
 busy_guess, power_guess = 30, 100
 # end solution
 proflab.predict("01.a", busy_guess, unit="%", what="GPU activity in the example run")
-proflab.predict("01.b", power_guess, unit="W", what="power draw above the level before training")
+proflab.predict(
+    "01.b", power_guess, unit="W", what="power draw above the level before training"
+)
 
 # %% [markdown]
 # ## Capture
@@ -105,7 +107,8 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # mkdir -p $FOLDER/example; rm -f $FOLDER/example/smi.csv
 # export PROFLAB_WORKLOAD="$EXAMPLE --max-epochs 10 --max-steps $STEPS"
 # echo $PROFLAB_WORKLOAD > $FOLDER/example/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/example/smi.csv 2>&1 &
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv \
+#     --file $FOLDER/example/smi.csv 2>&1 &
 # test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/example
 # wait
 # head -n 3 $FOLDER/example/smi.csv
@@ -122,14 +125,20 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # it computes only then. `watched_run` does the same for every kind of log.
 
 # %%
-smi = pd.read_csv(lesson.folder / "example/smi.csv", na_values="N/A").rename(columns=str.lower)
+smi = pd.read_csv(lesson.folder / "example/smi.csv", na_values="N/A").rename(
+    columns=str.lower
+)
 at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
 busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
 show_text(f"Median activity: {busy:.0f}%. Median power: {power:.0f} W.")
 
 example = watched_run(lesson.folder / "example")
-columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt"
-show_table(example.table, f"{columns} limit_from", "Medians while the network was on the GPU")
+columns = (
+    "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt"
+)
+show_table(
+    example.table, f"{columns} limit_from", "Medians while the network was on the GPU"
+)
 
 # %% [markdown]
 # The power limit comes from the monitor (since ROCm 7.0) or from the course's GPU table. Even an idle GPU draws a
@@ -170,7 +179,8 @@ show_text(f"The MFU of the example run is {100 * mfu:.2g}% ({example.profile.ori
 # mkdir -p $FOLDER/small-batch; rm -f $FOLDER/small-batch/smi.csv
 # export PROFLAB_WORKLOAD="$EXAMPLE --max-epochs 10 --max-steps $STEPS --batch-size 4"
 # echo $PROFLAB_WORKLOAD > $FOLDER/small-batch/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/small-batch/smi.csv 2>&1 &
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv \
+#     --file $FOLDER/small-batch/smi.csv 2>&1 &
 # test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/small-batch
 # wait
 
@@ -178,13 +188,15 @@ show_text(f"The MFU of the example run is {100 * mfu:.2g}% ({example.profile.ori
 small = watched_run(lesson.folder / "small-batch")
 both = one_table([example, small])
 both["step_ms"] = 1e3 * both["batch_size"] / both["images_per_second"]
-show_table(both, "run step_ms images_per_second busy_percent power_watt", "Two batch sizes")
+show_table(
+    both, "run step_ms images_per_second busy_percent power_watt", "Two batch sizes"
+)
 large_ms, small_ms = both["step_ms"]
 per_image = (large_ms - small_ms) / (example.batch_size - small.batch_size)
 show_text(
     f"The step is {large_ms - small_ms:.0f} ms shorter, but the GPU was busy for only "
-    f"{busy / 100 * large_ms:.0f} ms. Each image adds {per_image:.2f} ms, so 4 images take "
-    f"{4 * per_image:.1f} of {small_ms:.0f} ms."
+    f"{busy / 100 * large_ms:.0f} ms. Each image adds {per_image:.2f} ms, so 4 images "
+    f"take {4 * per_image:.1f} of {small_ms:.0f} ms."
 )
 
 # %% [markdown]
@@ -208,7 +220,8 @@ show_text(
 #     --inject-fault rank-skew"
 # echo $PROFLAB_WORKLOAD > $FOLDER/late-rank/command.txt
 # omnistat-usermode --start --interval 0.1
-# test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir $FOLDER/late-rank
+# test -x "$OMNISTAT_DIR/omnistat-usermode" &&
+#     $PROFLAB_WORKLOAD --run-dir $FOLDER/late-rank
 # omnistat-usermode --stopexporters
 # omnistat-query --job ${SLURM_JOB_ID:-1} --interval 0.1 --export $FOLDER/late-rank
 # omnistat-usermode --stopserver
@@ -256,18 +269,24 @@ windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 # %%
 monitoring = next(iter(there.files.values())).parents[1] / "monitoring"
 log = tidyprof.read_system(monitoring, origin=there.origin)
-show_text(f"GPU 0 held a network in {len(windows)} windows. The figure shows the first one.")
+show_text(
+    f"GPU 0 held a network in {len(windows)} windows. The figure shows the first one."
+)
 first = log.counters[log.counters["time_ns"] <= windows["max"].iloc[0] * 10**9]
-names, title = ["gpu_busy", "power", "memory_used"], "First benchmark: loading, then bursts of work"
-show_figure(plots.counters(tidyprof.Profile(log.events, first, log.meta), names, [0, 1], title))
+names = ["gpu_busy", "power", "memory_used"]
+title = "First benchmark: loading, then bursts of work"
+show_figure(
+    plots.counters(tidyprof.Profile(log.events, first, log.meta), names, [0, 1], title)
+)
 
 # %%
 limit = stated_limit("MI300X")
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
-watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
+watt = at_full["power_watts"].median()
+idle_watt = gpu0.loc[~loaded, "power_watts"].median()
 show_text(
-    f"At full activity, GPU 0 draws {watt:.0f} W (median), {100 * watt / limit:.0f}% of its "
-    f"{limit:.0f} W limit. Without a network, it draws {idle_watt:.0f} W."
+    f"At full activity, GPU 0 draws {watt:.0f} W (median), {100 * watt / limit:.0f}% "
+    f"of its {limit:.0f} W limit. Without a network, it draws {idle_watt:.0f} W."
 )
 
 # %% [markdown]
@@ -283,7 +302,10 @@ show_text(
 
 # %%
 names = ["run", "device", "busy_percent", "power_watt", "limit_watt"]
-rows = [["text generation", 0, 100.0, watt, limit], ["no network", 0, 0.0, idle_watt, limit]]
+rows = [
+    ["text generation", 0, 100.0, watt, limit],
+    ["no network", 0, 0.0, idle_watt, limit],
+]
 rows.append(["example on an H200", 0, h200_busy, h200_watt, 700.0])
 watched = one_table([example, small, late])
 seen = pd.concat([watched, pd.DataFrame(rows, columns=names)], ignore_index=True)
@@ -312,7 +334,11 @@ is_busy = both.set_index("run")["busy_percent"] >= 75
 idle = {"data", "host"}
 answer = {
     "example": {"device"} if is_busy["example"] else idle,
-    "small-batch": {"device"} if is_busy["small-batch"] else idle if fixed < 0.9 else {"host"},
+    "small-batch": {"device"}
+    if is_busy["small-batch"]
+    else idle
+    if fixed < 0.9
+    else {"host"},
     "late-rank": idle,
     "text generation": {"device"},
 }
@@ -345,11 +371,13 @@ q.check(answer)
 # If the GPU were never idle in the example run, you would look at its kernels next (lesson 04).
 
 # %%
-most = 10 * -(-at_work["gfx"].max() // 10)  # rounded up, because the few samples are rough
+# Rounded up, because the few samples are rough
+most = 10 * -(-at_work["gfx"].max() // 10)
 lesson.conclude(
-    f"During the example run on an H200, the GPU is busy for {h200_busy:.0f}% of the time and "
-    f"draws {h200_watt:.0f} of 700 W, {more_watt:.0f} W more than before training. In this "
-    f"lesson, the monitor shows less than {most:.0f}% activity for the same command.",
+    f"During the example run on an H200, the GPU is busy for {h200_busy:.0f}% of the "
+    f"time and draws {h200_watt:.0f} of 700 W, {more_watt:.0f} W more than before "
+    f"training. In this lesson, the monitor shows less than {most:.0f}% activity for "
+    "the same command.",
     rules_out="the device and, with a single GPU, the network",
     because="Does the GPU wait for data or for the host? A timeline can show it.",
     next="02",

@@ -56,8 +56,12 @@ from tidyprof import Intervals, plots
 # solution
 compute_guess, cost_guess = 10, 10
 # end solution
-proflab.predict("02.a", compute_guess, unit="%", what="the GPU computing in a traced step")
-proflab.predict("02.b", cost_guess, unit="%", what="the time that the profiler adds to a step")
+proflab.predict(
+    "02.a", compute_guess, unit="%", what="the GPU computing in a traced step"
+)
+proflab.predict(
+    "02.b", cost_guess, unit="%", what="the time that the profiler adds to a step"
+)
 
 # %% [markdown]
 # ## Capture: your own loop
@@ -73,7 +77,9 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from torch.utils.data import DataLoader, Dataset
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+activities = [ProfilerActivity.CPU] + [
+    ProfilerActivity.CUDA
+] * torch.cuda.is_available()
 
 
 class SlowDisk(Dataset):
@@ -106,7 +112,8 @@ print(*[plan(step).name for step in range(6)])
 # %%
 runs = {}
 for workers in (2, 0):
-    how = {"multiprocessing_context": "fork"} if workers else {}  # workers know this class
+    # Workers know this class
+    how = {"multiprocessing_context": "fork"} if workers else {}
     batches = iter(DataLoader(SlowDisk(), 16, num_workers=workers, **how))
     with profile(activities=activities, schedule=plan, record_shapes=True) as prof:
         for _ in range(6):
@@ -122,11 +129,16 @@ for workers in (2, 0):
             prof.step()
     path = lesson.folder / f"own_trace_{workers}_workers.json.gz"
     prof.export_chrome_trace(str(path))
-    runs[workers] = tidyprof.read(path, origin=tidyprof.Origin("measured", "this machine"))
+    runs[workers] = tidyprof.read(
+        path, origin=tidyprof.Origin("measured", "this machine")
+    )
 
 # %%
 for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)[:6]:
-    print(f"{row.self_cpu_time_total / 1e3:6.1f} ms self time, {row.count:2} calls: {row.key}")
+    print(
+        f"{row.self_cpu_time_total / 1e3:6.1f} ms self time, {row.count:2} calls: "
+        f"{row.key}"
+    )
 
 # %% [markdown]
 # On a GPU, sort by `self_device_time_total`. `key_averages().table()` prints every column.
@@ -143,15 +155,28 @@ for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)
 
 # %%
 mine = runs[0]
-ranges = mine.events.query("kind == 'annotation' and device.isna()").astype({"name": str})
+ranges = mine.events.query("kind == 'annotation' and device.isna()").astype(
+    {"name": str}
+)
 sums = ranges.groupby("name")["duration_ns"].sum().reset_index()
 show_table(sums, "name duration_ms", "Ranges in three steps", origin=mine.origin)
 
 # %%
 for workers, run in sorted(runs.items()):
-    named = run.events.query("device.isna()").astype({"name": str}).groupby("name")["duration_ns"]
-    seen = named.agg(calls="size", mean_ns="mean").filter(regex="DataLoader|aten::flip", axis=0)
-    show_table(seen.reset_index(), "name calls mean_ms", f"{workers} workers", origin=mine.origin)
+    named = (
+        run.events.query("device.isna()")
+        .astype({"name": str})
+        .groupby("name")["duration_ns"]
+    )
+    seen = named.agg(calls="size", mean_ns="mean").filter(
+        regex="DataLoader|aten::flip", axis=0
+    )
+    show_table(
+        seen.reset_index(),
+        "name calls mean_ms",
+        f"{workers} workers",
+        origin=mine.origin,
+    )
 
 # %% [markdown]
 # Without workers, the training process loads the images, so the trace contains `aten::flip`, which `SlowDisk` calls
@@ -165,10 +190,13 @@ for workers, run in sorted(runs.items()):
 # the whole step on arithmetic, so without a GPU, the figure shows the H200. The run takes about 20 seconds.
 
 # %% language="bash"
-# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
+# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes \
+#     --run-dir $FOLDER/example
 
 # %%
-live = tidyprof.read(lesson.folder / "example", origin=tidyprof.Origin("measured", "this machine"))
+live = tidyprof.read(
+    lesson.folder / "example", origin=tidyprof.Origin("measured", "this machine")
+)
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 gpu = live if len(live.device_events) else recorded
@@ -184,11 +212,17 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the example run"
 
 # %%
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
-operators = gpu.events.query("kind == 'operator'")[["external_id", "name", "input_shapes"]]
+operators = gpu.events.query("kind == 'operator'")[
+    ["external_id", "name", "input_shapes"]
+]
 both = kernels.merge(operators, on="external_id")
-sums = both.groupby(["short_name", "name", "input_shapes"], observed=True)["duration_ns"].sum()
+sums = both.groupby(["short_name", "name", "input_shapes"], observed=True)[
+    "duration_ns"
+].sum()
 columns = "short_name name input_shapes duration_ms"
-show_table(sums.nlargest(3).reset_index(), columns, "Largest kernel times", origin=gpu.origin)
+show_table(
+    sums.nlargest(3).reset_index(), columns, "Largest kernel times", origin=gpu.origin
+)
 
 # %% [markdown]
 # ## A GPU that is never idle
@@ -211,9 +245,14 @@ show_text(f"{found.entry.workload}. Source: {found.entry.source_repo}.")
 # %%
 span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
 kernels = rank.device_events[rank.device_events["kind"].isin(["kernel", "collective"])]
-show_text(f"Sum: {100 * kernels['duration_ns'].sum() / span_ns:.0f}% of {span_ns / 1e6:.1f} ms.")
+show_text(
+    f"Sum: {100 * kernels['duration_ns'].sum() / span_ns:.0f}% of {span_ns / 1e6:.1f} "
+    "ms."
+)
 step = int(tidyprof.steps(rank)["step"].iloc[1])
-show_figure(plots.timeline(rank, step=step, title="Rank 0 of eight: one step of the host"))
+show_figure(
+    plots.timeline(rank, step=step, title="Rank 0 of eight: one step of the host")
+)
 
 # %% [markdown]
 # The sum exceeds the span, because two streams run at the same time, so the sum counts some moments twice. A *union*
@@ -263,7 +302,9 @@ q.check(answer)
 # %%
 for name, run in {"the example run": gpu, "rank 0 of eight": rank}.items():
     delay_ns = run.device_events["start_ns"] - run.device_events["launch_ns"]
-    show_text(f"Median kernel wait in the queue of {name}: {delay_ns.median() / 1e3:,.0f} µs.")
+    show_text(
+        f"Median kernel wait in the queue of {name}: {delay_ns.median() / 1e3:,.0f} µs."
+    )
 
 # %% [markdown]
 # **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If kernels wait for a
@@ -292,11 +333,15 @@ for name, run in {"the example run": gpu, "rank 0 of eight": rank}.items():
 
 # %%
 def union(events):
-    return Intervals.union(events["start_ns"], events["start_ns"] + events["duration_ns"])
+    return Intervals.union(
+        events["start_ns"], events["start_ns"] + events["duration_ns"]
+    )
 
 
 def data_of(run):
-    return union(run.events.query("kind == 'annotation' and name == 'data' and device.isna()"))
+    return union(
+        run.events.query("kind == 'annotation' and name == 'data' and device.isna()")
+    )
 
 
 step = tidyprof.steps(gpu, "device").iloc[1]
@@ -333,13 +378,15 @@ show_figure(plots.step_budget(budget, title="Parts of a step of the example run"
 
 # %%
 mean = tidyprof.step_budget(recorded, timeline="device")
-untraced_ns, mean = mean.attrs["unprofiled_step_ns"], mean[["duration_ns", "data_wait_ns"]].mean()
+untraced_ns = mean.attrs["unprofiled_step_ns"]
+mean = mean[["duration_ns", "data_wait_ns"]].mean()
 added_ns = mean["duration_ns"] - untraced_ns
 at_least = 100 * (mean["data_wait_ns"] - added_ns) / untraced_ns
 show_text(
-    f"On the {recorded.origin.detail}, traced steps take {mean['duration_ns'] / 1e6:.0f} ms and "
-    f"untraced steps {untraced_ns / 1e6:.0f} ms. Even if the data wait contains all the time that "
-    f"the profiler adds, the GPU waits for data for {at_least:.0f}% of an untraced step."
+    f"On the {recorded.origin.detail}, traced steps take "
+    f"{mean['duration_ns'] / 1e6:.0f} ms and untraced steps {untraced_ns / 1e6:.0f} "
+    "ms. Even if the data wait contains all the time that the profiler adds, the GPU "
+    f"waits for data for {at_least:.0f}% of an untraced step."
 )
 
 # %% [markdown]
@@ -356,7 +403,9 @@ show_text(
 
 # %%
 found = proflab.recording("torch-h200-resnet50")
-traced = tidyprof.step_budget(tidyprof.read(found.path, origin=found.origin), timeline="device")
+traced = tidyprof.step_budget(
+    tidyprof.read(found.path, origin=found.origin), timeline="device"
+)
 unprofiled_ns = traced.attrs["unprofiled_step_ns"]
 show_figure(plots.step_budget(traced, title="Traced steps of a ResNet-50 on an H200"))
 
@@ -405,14 +454,20 @@ proflab.perfetto(gpu, step=second, title="One step of the example run")
 def in_data(run):
     named = run.events.query("kind in ['operator', 'runtime']")
     named = named[data_of(run).contains(named["start_ns"])]
-    longest = named.groupby("name", observed=True)["duration_ns"].sum().nlargest(3).index
+    longest = (
+        named.groupby("name", observed=True)["duration_ns"].sum().nlargest(3).index
+    )
     share = (data_of(run) - union(named)).length / data_of(run).length
     return 100 * share, ", ".join(longest)
 
 
 unnamed, longest = in_data(gpu)
-show_text(f"{unnamed:.0f}% of `data` is outside operators. The longest operators: {longest}.")
-inputs = gpu.events.query("name == 'aten::upsample_bilinear2d'")["input_shapes"].astype(str)
+show_text(
+    f"{unnamed:.0f}% of `data` is outside operators. The longest operators: {longest}."
+)
+inputs = gpu.events.query("name == 'aten::upsample_bilinear2d'")["input_shapes"].astype(
+    str
+)
 show_text(f"Input shapes of `upsample_bilinear2d`: {'; '.join(inputs.iloc[:6:2])} ...")
 
 # %% [markdown]
@@ -423,10 +478,11 @@ show_text(f"Input shapes of `upsample_bilinear2d`: {'; '.join(inputs.iloc[:6:2])
 # %%
 shares = 100 * budget.filter(like="_ns").sum() / budget["duration_ns"].sum()
 lesson.conclude(
-    f"A traced step takes {budget['duration_ns'].mean() / 1e6:.0f} ms. The GPU waits for data for "
-    f"{shares['data_wait_ns']:.0f}% of it, waits for launches for "
-    f"{shares['launch_bound_ns']:.0f}%, and computes for {shares['compute_ns']:.0f}%. On the H200, "
-    f"the GPU waits for data for at least {at_least:.0f}% of an untraced step.",
+    f"A traced step takes {budget['duration_ns'].mean() / 1e6:.0f} ms. The GPU waits "
+    f"for data for {shares['data_wait_ns']:.0f}% of it, waits for launches for "
+    f"{shares['launch_bound_ns']:.0f}%, and computes for {shares['compute_ns']:.0f}%. "
+    f"On the H200, the GPU waits for data for at least {at_least:.0f}% of an untraced "
+    "step.",
     rules_out=f"compute ({shares['compute_ns']:.0f}%) and copies "
     f"({shares['exposed_copy_ns']:.0f}%)",
     because=f"{unnamed:.0f}% of `data` is outside operators. Which function is it?",

@@ -83,15 +83,15 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # %% language="bash"
 # rocprof-sys-avail -bd -r SAMPLING_REALTIME --advanced
 # cat > $FOLDER/course.cfg <<END
-# ROCPROFSYS_TRACE                   = true
-# ROCPROFSYS_PROFILE                 = true
-# ROCPROFSYS_SAMPLING_REALTIME       = true
-# ROCPROFSYS_SAMPLING_FREQ           = 500
-# ROCPROFSYS_PROCESS_SAMPLING_FREQ   = 10
-# ROCPROFSYS_SAMPLING_CPUS           = all
-# ROCPROFSYS_ROCM_DOMAINS            = hip_runtime_api,marker_api,kernel_dispatch,memory_copy
+# ROCPROFSYS_TRACE = true
+# ROCPROFSYS_PROFILE = true
+# ROCPROFSYS_SAMPLING_REALTIME = true
+# ROCPROFSYS_SAMPLING_FREQ = 500
+# ROCPROFSYS_PROCESS_SAMPLING_FREQ = 10
+# ROCPROFSYS_SAMPLING_CPUS = all
+# ROCPROFSYS_ROCM_DOMAINS = hip_runtime_api,marker_api,kernel_dispatch,memory_copy
 # ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB = 200000
-# ROCPROFSYS_TIME_OUTPUT             = false
+# ROCPROFSYS_TIME_OUTPUT = false
 # END
 
 # %% [markdown]
@@ -119,11 +119,15 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # %%
 sampled = own_run(lesson.folder / "one")
 steady = steady_part(sampled)
-show_text(f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}.")
+show_text(
+    f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}."
+)
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 show_figure(
-    stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: one step")
+    stacks_over_kernels(
+        steady.profile, *window, title="Call stacks above the GPU: one step"
+    )
 )
 
 # %% [markdown]
@@ -140,7 +144,12 @@ proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step"
 
 # %%
 gaps = tidyprof.gaps(steady.profile)
-show_table(gaps, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
+show_table(
+    gaps,
+    "duration_us cause host_range host_call after before",
+    "The longest gaps",
+    rows=6,
+)
 gap = gaps.iloc[0]
 proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
 
@@ -164,13 +173,20 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 
 # %%
 events = steady.profile.events
-samples = events.query("kind == 'sample' and name != '__sigaction'").sort_values("depth")
+samples = events.query("kind == 'sample' and name != '__sigaction'").sort_values(
+    "depth"
+)
 samples = samples.assign(taken_ns=samples["start_ns"] + samples["duration_ns"])
 main_thread = events.query("kind == 'annotation'")["thread"].mode()[0]
 times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
-inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
+inside = samples[
+    samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)
+]
 stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
-show_text("\n".join(f"{count} samples: {stack}" for stack, count in stacks.items()) or "No sample.")
+show_text(
+    "\n".join(f"{count} samples: {stack}" for stack, count in stacks.items())
+    or "No sample."
+)
 
 # %% [markdown]
 # During the long gap, the main thread is in `__getitem__`, which `next_batch` calls. Thus, the training process fetches
@@ -196,7 +212,9 @@ seen = []
 
 def look(number, frame):
     codes = [function.f_code for function, _ in traceback.walk_stack(frame)]
-    ours = [code for code in codes if re.search("cifar_train|torchvision", code.co_filename)]
+    ours = [
+        code for code in codes if re.search("cifar_train|torchvision", code.co_filename)
+    ]
     seen.append({code.co_qualname for code in ours})
 
 
@@ -232,11 +250,16 @@ import pandas as pd
 innermost = samples.groupby("sample").last().sort_values("taken_ns")
 work = steady.profile.device_events.sort_values("start_ns")
 kernels = work[["short_name"]].rename(columns={"short_name": "kernel"}).astype(str)
-kernels["taken_ns"], kernels["end_ns"] = work["start_ns"], work["start_ns"] + work["duration_ns"]
+kernels["taken_ns"] = work["start_ns"]
+kernels["end_ns"] = work["start_ns"] + work["duration_ns"]
 pairs = pd.merge_asof(innermost, kernels, on="taken_ns").astype({"short_name": str})
-pairs = pairs[pairs["taken_ns"] < pairs["end_ns"]].value_counts(["short_name", "kernel"])
+pairs = pairs[pairs["taken_ns"] < pairs["end_ns"]].value_counts(
+    ["short_name", "kernel"]
+)
 pairs, columns = pairs.rename("samples").reset_index(), "short_name kernel samples"
-show_table(pairs, columns, "Sampled functions and their kernels", rows=8, origin=sampled.origin)
+show_table(
+    pairs, columns, "Sampled functions and their kernels", rows=8, origin=sampled.origin
+)
 
 # %% [markdown]
 # No kernel runs during `__getitem__`, so this function isn't in the table. Many short gaps have another cause. On a GPU,
@@ -249,12 +272,22 @@ show_table(pairs, columns, "Sampled functions and their kernels", rows=8, origin
 # samples per second:
 
 # %%
-calls = events.query("kind == 'runtime'").astype({"name": str}).groupby("name")["duration_ns"]
+calls = (
+    events.query("kind == 'runtime'")
+    .astype({"name": str})
+    .groupby("name")["duration_ns"]
+)
 both = calls.agg(calls="size", total_ns="sum")
 both["samples"] = samples.astype({"name": str}).groupby("name")["sample"].nunique()
 both["expected"] = (both["total_ns"] * 500 / 1e9).round(1)
-both = both.fillna({"samples": 0}).astype({"samples": int}).nlargest(5, "total_ns").reset_index()
-columns, caption = "name calls total_ms samples expected", "HIP calls, traced and sampled"
+both = (
+    both.fillna({"samples": 0})
+    .astype({"samples": int})
+    .nlargest(5, "total_ns")
+    .reset_index()
+)
+columns = "name calls total_ms samples expected"
+caption = "HIP calls, traced and sampled"
 show_table(both, columns, caption, origin=sampled.origin)
 
 # %% [markdown]
@@ -292,8 +325,16 @@ there = proflab.recording("rocprof-sys-cpu")
 real = tidyprof.read(there.path, origin=there.origin)
 tree = tidyprof.call_stacks(real)
 own = tree.groupby("short_name")["self_count"].sum().sort_values(ascending=False)
-show_text(f"`{own.index[0]}`, in {own.iloc[0]} of {real.events['sample'].nunique()} samples")
-show_table(tree.query("depth == 0"), "short_name percent", "Tree roots", rows=4, origin=real.origin)
+show_text(
+    f"`{own.index[0]}`, in {own.iloc[0]} of {real.events['sample'].nunique()} samples"
+)
+show_table(
+    tree.query("depth == 0"),
+    "short_name percent",
+    "Tree roots",
+    rows=4,
+    origin=real.origin,
+)
 
 # %% [markdown]
 # **The tool samples itself.** Its signal handler is the innermost *frame* (entry) of every stack.
@@ -317,7 +358,11 @@ show_figure(plots.call_stacks(backward, levels=4, smallest_percent=3, title=titl
 q = exercise("03.2", real)
 # solution
 whole = tidyprof.call_stacks(real).query("depth == 0")["total_ns"].sum()
-part = tidyprof.call_stacks(real, root="run_backward").query("depth == 0")["total_ns"].sum()
+part = (
+    tidyprof.call_stacks(real, root="run_backward")
+    .query("depth == 0")["total_ns"]
+    .sum()
+)
 answer = 100 * part / whole
 # end solution
 q.check(answer)
@@ -353,13 +398,13 @@ q.check(answer)
 # %%
 recorded = case.measured()
 origin = recorded.attrs["origin"]
-steps = recorded.query("part == 'steady' and not traced").groupby("options")["duration_ns"]
+steps = recorded.query("part == 'steady' and not traced").groupby("options")[
+    "duration_ns"
+]
 runs = steps.agg(steps="size", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
 two = runs[runs["options"].isin(["--num-workers 0", "--num-workers 2"])]
-columns, caption = (
-    "options steps mean_ms min_ms max_ms",
-    "H200 runs without and with loader processes",
-)
+columns = "options steps mean_ms min_ms max_ms"
+caption = "H200 runs without and with loader processes"
 show_table(two, columns, caption, origin=origin)
 
 # %% [markdown]
@@ -388,12 +433,16 @@ from timeit import repeat
 import torch
 from cifar_train.data.transforms import PER_IMAGE, BatchTransform
 
-torch.set_num_threads(1)  # as in a loader process
+# As in a loader process
+torch.set_num_threads(1)
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
-alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
+alone = min(
+    repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
+)
 together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
 show_text(
-    f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
+    f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a "
+    "batch (measured)"
 )
 
 # %% [markdown]
@@ -404,14 +453,17 @@ show_text(
 # solution
 batched_guess = 5
 # end solution
-proflab.predict("03.b", batched_guess, unit="times", what="the speedup of both changes on an H200")
+proflab.predict(
+    "03.b", batched_guess, unit="times", what="the speedup of both changes on an H200"
+)
 
 # %%
 mean_ns = runs.set_index("options")["mean_ns"]
 speedup = mean_ns["--num-workers 0"] / mean_ns
 loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
 show_text(
-    f"Two loaders: {loaders:.1f} times as fast; with batched transforms too: {batched:.1f} times"
+    f"Two loaders: {loaders:.1f} times as fast; with batched transforms too: "
+    f"{batched:.1f} times"
 )
 proflab.reveal("03.b", batched, origin)
 
@@ -421,8 +473,13 @@ proflab.reveal("03.b", batched, origin)
 # Is data still the limit? Compare this step with a step of only 4 images on the same H200:
 
 # %%
-both, four = mean_ns[["--num-workers 2 --batched-transforms", "--num-workers 2 --batch-size 4"]]
-show_text(f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f} ms ({origin})")
+both, four = mean_ns[
+    ["--num-workers 2 --batched-transforms", "--num-workers 2 --batch-size 4"]
+]
+show_text(
+    f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f} ms "
+    f"({origin})"
+)
 
 # %% [markdown]
 # With hardly any images, the step takes nearly as long, so data isn't the main limit now. Launches may be.
@@ -438,11 +495,13 @@ show_text(f"256 images: {both / 1e6:.0f} ms per step; 4 images: {four / 1e6:.0f}
 
 # %%
 lesson.conclude(
-    f"The longest gap lasts {gap['duration_ns'] / 1e6:.0f} of {steady.step_ns / 1e6:.0f} ms "
-    f"({sampled.origin.kind}), in `__getitem__`. Stacks on this CPU show that it transforms "
-    "images one by one. On an H200, two loader processes make the mean step "
-    f"{loaders:.1f} times as fast, or {batched:.1f} times with batched transforms as well.",
-    rules_out="the GPU as the cause of that gap, because the CPU launched the next work late",
+    f"The longest gap lasts {gap['duration_ns'] / 1e6:.0f} of "
+    f"{steady.step_ns / 1e6:.0f} ms ({sampled.origin.kind}), in `__getitem__`. Stacks "
+    "on this CPU show that it transforms images one by one. On an H200, two loader "
+    f"processes make the mean step {loaders:.1f} times as fast, or {batched:.1f} times "
+    "with batched transforms as well.",
+    rules_out="the GPU as the cause of that gap, because the CPU launched the next "
+    "work late",
     because="With both, a step hardly depends on its images. Do launches limit it?",
     next="04",
     origin=f"{steady.profile.origin}; {origin}",

@@ -52,7 +52,10 @@ kernels_guess, step_guess = 500, 10
 # end solution
 proflab.predict("04.a", kernels_guess, unit="kernels", what="a step with 256 images")
 proflab.predict(
-    "04.b", step_guess, unit="times", what="the step time with 512 images, relative to 32"
+    "04.b",
+    step_guess,
+    unit="times",
+    what="the step time with 512 images, relative to 32",
 )
 
 # %% [markdown]
@@ -62,7 +65,8 @@ proflab.predict(
 
 # %%
 published = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#")
-columns, origin = "name calls total_ms max_us percent", "recorded: MI300X, published by AMD"
+columns = "name calls total_ms max_us percent"
+origin = "recorded: MI300X, published by AMD"
 for run in ("one GPU", "parallel"):
     rows = published[published["run"] == run]
     show_table(rows, columns, f"AMD's table: {run}", rows=4, origin=origin)
@@ -88,8 +92,8 @@ for run in ("one GPU", "parallel"):
 
 # %% language="bash"
 # rm -rf $FOLDER/one
-# rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
-#     --output-directory $FOLDER/one --output-file gpu \
+# rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats \
+#     --output-format csv rocpd --output-directory $FOLDER/one --output-file gpu \
 #     -- $EXAMPLE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
@@ -104,7 +108,10 @@ trace = pd.read_csv(lesson.folder / "one/gpu_kernel_trace.csv")
 trace["ns"] = trace["End_Timestamp"] - trace["Start_Timestamp"]
 grouped = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "max"])
 stats = pd.read_csv(lesson.folder / "one/gpu_kernel_stats.csv")
-for name, ns in {"grouped": grouped["sum"], "--stats": stats["TotalDurationNs"]}.items():
+for name, ns in {
+    "grouped": grouped["sum"],
+    "--stats": stats["TotalDurationNs"],
+}.items():
     print(f"{name}: {len(ns)} kernel names, {ns.sum() / 1e6:.1f} ms")
 
 # %% [markdown]
@@ -130,7 +137,11 @@ show_figure(plots.top_kernels(table, 8, title=title))
 # copies? Join each dispatch with the call that launched it. Both have the same `Correlation_Id`:
 
 # %%
-columns = {"Correlation_Id": "Correlation_Id", "Function": "call", "Start_Timestamp": "launched"}
+columns = {
+    "Correlation_Id": "Correlation_Id",
+    "Function": "call",
+    "Start_Timestamp": "launched",
+}
 calls = pd.read_csv(lesson.folder / "one/gpu_hip_api_trace.csv")[[*columns]]
 copies = trace[trace["Kernel_Name"].str.contains("copyBuffer")]
 copies = copies.merge(calls.rename(columns=columns), on="Correlation_Id")
@@ -146,7 +157,9 @@ q = exercise("04.1", (copies, marks))
 # solution
 backward = marks[marks["Function"] == "backward"]
 ranges = zip(backward["Start_Timestamp"], backward["End_Timestamp"], strict=True)
-answer = sum(copies["launched"].between(start, end).sum() for start, end in ranges) / len(backward)
+answer = sum(
+    copies["launched"].between(start, end).sum() for start, end in ranges
+) / len(backward)
 # end solution
 q.check(answer)
 
@@ -164,9 +177,14 @@ q.check(answer)
 # %%
 busy_ns = tidyprof.busy(steady.profile)["busy_ns"].sum()
 kernel_us = steady.dispatches["duration_ns"] / 1e3
-show_text(f"Kernels run during {100 * busy_ns / steady.duration_ns:.0f}% of the steady steps.")
+show_text(
+    f"Kernels run during {100 * busy_ns / steady.duration_ns:.0f}% of the steady steps."
+)
 time_us = steady.duration_ns / len(kernel_us) / 1e3
-show_text(f"Mean kernel time: {kernel_us.mean():.0f} µs; step time per kernel: {time_us:.0f} µs")
+show_text(
+    f"Mean kernel time: {kernel_us.mean():.0f} µs; step time per kernel: {time_us:.0f} "
+    "µs"
+)
 
 # %%
 # 3 minutes: for what percentage of the time in the steady steps does the first kernel of `table` run? All steady steps
@@ -192,10 +210,17 @@ q.check(answer)
 # done
 
 # %%
-files = {f"batch {size}": lesson.folder / f"batch{size}/gpu_results.db" for size in (32, 512, 1024)}
+files = {
+    f"batch {size}": lesson.folder / f"batch{size}/gpu_results.db"
+    for size in (32, 512, 1024)
+}
 runs = {name: steady_part(own_run(file)) for name, file in files.items()}
-budgets = mean_steps({name: tidyprof.step_budget(part.profile) for name, part in runs.items()})
-show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,024 images"))
+budgets = mean_steps(
+    {name: tidyprof.step_budget(part.profile) for name, part in runs.items()}
+)
+show_figure(
+    plots.step_budget(budgets, title="The mean step with 32, 512 and 1,024 images")
+)
 
 # %% [markdown]
 # The batch size decides which of three things limits this program: launches, GPU work or data loading. No fix helps
@@ -213,8 +238,9 @@ show_figure(plots.step_budget(budgets, title="The mean step with 32, 512 and 1,0
 # %% language="bash"
 # rm -rf $FOLDER/pmc
 # rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU 2>&1
-# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --output-format csv --output-directory $FOLDER/pmc \
-#     --output-file gpu -- $EXAMPLE --max-steps 2 2>&1 | grep Opened
+# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --output-format csv \
+#     --output-directory $FOLDER/pmc --output-file gpu \
+#     -- $EXAMPLE --max-steps 2 2>&1 | grep Opened
 
 # %% [markdown]
 # For a ratio over many dispatches, divide the totals. Otherwise, small dispatches count too much.
@@ -258,12 +284,13 @@ plain, large = case.options("04"), case.options("05")
 recorded = case.measured().query("part == 'steady' and not profiled")
 sums = recorded.groupby(["run", "traced"])[["images", "duration_ns"]].sum()
 fixes = sums.loc[[("loaders", False), ("fused", False), ("large", True)]].reset_index()
-fixes["images_per_s"], fixes["options"] = (
-    1e9 * fixes["images"] / fixes["duration_ns"],
-    [plain, f"{plain} --fused-optimizer", large],
-)
+fixes["images_per_s"] = 1e9 * fixes["images"] / fixes["duration_ns"]
+fixes["options"] = [plain, f"{plain} --fused-optimizer", large]
 show_table(
-    fixes, "options traced images_per_s", "Fixes on an H200", origin=recorded.attrs["origin"]
+    fixes,
+    "options traced images_per_s",
+    "Fixes on an H200",
+    origin=recorded.attrs["origin"],
 )
 
 # %% [markdown]
@@ -273,7 +300,10 @@ show_table(
 
 # %%
 two = recorded.query("run == 'loaders' and not traced")["duration_ns"] / 1e6
-show_text("Two loaders, sorted step times in ms: " + ", ".join(f"{ms:.0f}" for ms in sorted(two)))
+show_text(
+    "Two loaders, sorted step times in ms: "
+    + ", ".join(f"{ms:.0f}" for ms in sorted(two))
+)
 
 # %% [markdown]
 # Over a long run, two loaders deliver one batch per *mean* step time.
@@ -293,7 +323,9 @@ q.check(answer)
 # This table shows a modeled step before and after both fixes. Its largest part leads to the next question:
 
 # %%
-steps = pd.read_csv(lesson.file("../modeled_steps.csv"), comment="#").set_index("options")
+steps = pd.read_csv(lesson.file("../modeled_steps.csv"), comment="#").set_index(
+    "options"
+)
 both = steps.loc[[plain, large]]
 parts = "step_ms compute_ms launch_bound_ms data_wait_ms exposed_copy_ms other_ms"
 show_table(both.reset_index(), f"options {parts}", "A modeled step", origin=run.origin)
@@ -303,9 +335,10 @@ before, after = (100 * both.div(both["step_ms"], axis=0)).to_dict("records")
 lesson.conclude(
     "In the modeled run with two loaders and batch size 256, the GPU computes for "
     f"{before['compute_ms']:.0f}% of a step and waits for launches for "
-    f"{before['launch_bound_ms']:.0f}%. With batch size 1,024, eight loaders and fused optimizer, "
-    f"it computes for {after['compute_ms']:.0f}%.",
-    rules_out="the CPU, in this modeled run; on the H200 machine, eight loaders can't keep up",
+    f"{before['launch_bound_ms']:.0f}%. With batch size 1,024, eight loaders and fused "
+    f"optimizer, it computes for {after['compute_ms']:.0f}%.",
+    rules_out="the CPU, in this modeled run; on the H200 machine, eight loaders can't "
+    "keep up",
     because="The GPU computes nearly all the time. Is its top kernel near its limit?",
     next="05",
     origin=run.origin,

@@ -57,8 +57,12 @@ lesson.recall()
 # solution
 intensity_guess, share_guess = 50, 40
 # end solution
-proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="batch normalization's intensity")
-proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that it reaches")
+proflab.predict(
+    "05.a", intensity_guess, unit="FLOP/byte", what="batch normalization's intensity"
+)
+proflab.predict(
+    "05.b", share_guess, unit="%", what="the share of its roof that it reaches"
+)
 
 # %% [markdown]
 # ## Calculate the roof first
@@ -73,16 +77,22 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # computes. We assume eight operations per number.
 
 # %%
-PEAK, ACHIEVABLE, BANDWIDTH = 1307.4e12, 654e12, 5.3e12  # FLOP/s, FLOP/s, bytes per second
+# FLOP/s, FLOP/s, bytes per second
+PEAK, ACHIEVABLE, BANDWIDTH = 1307.4e12, 654e12, 5.3e12
 
-numbers = 1024 * 64 * 16 * 16  # images, channels, height, width
+# Images, channels, height, width
+numbers = 1024 * 64 * 16 * 16
 norm_flops, norm_bytes = 8 * numbers, 2 * 2 * numbers
 norm_intensity = norm_flops / norm_bytes
 norm_us = 1e6 * norm_flops / min(PEAK, norm_intensity * BANDWIDTH)
 show_text(
-    f"{norm_flops / 1e6:.0f} MFLOP and {norm_bytes / 1e6:.0f} MB take at least {norm_us:.0f} µs."
+    f"{norm_flops / 1e6:.0f} MFLOP and {norm_bytes / 1e6:.0f} MB take at least "
+    f"{norm_us:.0f} µs."
 )
-show_text(f"Intensity: {norm_intensity:.0f} FLOP per byte; knee: {PEAK / BANDWIDTH:.0f} (peak)")
+show_text(
+    f"Intensity: {norm_intensity:.0f} FLOP per byte; knee: {PEAK / BANDWIDTH:.0f} "
+    "(peak)"
+)
 
 # %% [markdown]
 # A convolution slides `filters` filters over the images. Each filter has `channels * filter_width**2` weights, and each
@@ -137,11 +147,15 @@ q.check(answer)
 mine = own_run(lesson.folder / "workloads/all")
 launched = mine.events.query("kind == 'kernel'").astype(
     {"name": str}
-)  # without the runtime's copies
+    # Without the runtime's copies
+)
 for text in ("igemm", "BatchNorm", "batch_norm"):
     kept = launched[launched["name"].str.contains(text)]
     time = 100 * kept["duration_ns"].sum() / launched["duration_ns"].sum()
-    show_text(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f}% of the time")
+    show_text(
+        f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f}% of the "
+        "time"
+    )
 
 # %% [markdown]
 # `-b 2.1.4` selects block 2, table 1, row 4. With two folders, the tool prints a *baseline comparison*. This cell
@@ -151,15 +165,20 @@ for text in ("igemm", "BatchNorm", "batch_norm"):
 # cd $FOLDER; rm -rf workloads/two; echo "Counting two kinds of kernels, up to a minute"
 # rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm \
 #     -- $EXAMPLE --max-steps 2 &>log
-# rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
+# rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 \
+#     --max-stat-num 2 2>&1
 
 # %%
 two = own_run(lesson.folder / "workloads/two")
 for way in ("dispatches", "totals"):
-    tables = [tidyprof.speed_of_light(run, average=way).set_index("metric") for run in (mine, two)]
+    tables = [
+        tidyprof.speed_of_light(run, average=way).set_index("metric")
+        for run in (mine, two)
+    ]
     shares = [table.at["MFMA FLOPs (F16)", "percent"] for table in tables]
     show_text(
-        f"F16 share by {way}: {shares[0]:.2f}% of the peak (all), {shares[1]:.2f}% (two kinds)"
+        f"F16 share by {way}: {shares[0]:.2f}% of the peak (all), {shares[1]:.2f}% "
+        "(two kinds)"
     )
 
 # %% [markdown]
@@ -192,14 +211,18 @@ for way in ("dispatches", "totals"):
 
 # %%
 norm = own_run(lesson.folder / "workloads/norm")
-first = norm.counters.drop_duplicates(["dispatch_id", "name"])  # some are counted in several runs
+# Some are counted in several runs
+first = norm.counters.drop_duplicates(["dispatch_id", "name"])
 c = first.groupby("name", observed=True)["value"].sum()
 flops = 512 * c.filter(regex="MFMA_MOPS_B?F").sum()
 flops += 64 * c.filter(regex="VALU_(ADD|MUL|TRANS)_F").sum()
 flops += 128 * c.filter(regex="VALU_FMA_F").sum()
 point = tidyprof.roofline_points(norm).iloc[0]
 limits = tidyprof.roofline_ceilings(norm).set_index("name")["value"]
-show_text(f"Manually: {flops / 1e9:.2f} GFLOP; with the library: {point.flops / 1e9:.2f} GFLOP")
+show_text(
+    f"Manually: {flops / 1e9:.2f} GFLOP; with the library: {point.flops / 1e9:.2f} "
+    "GFLOP"
+)
 show_text(f"Flat roof of the vector units: {limits['vector fp32'] / 1e12:.0f} TFLOP/s")
 
 # %%
@@ -227,13 +250,22 @@ layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
 roof = (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
 layers["rate"] = layers["pct_of_roof"] / 100 * roof
 layers = layers.groupby(["direction", "flop_per_byte"])["rate"].mean().reset_index()
-points = tidyprof.roofline_points(mine).query("main_type.str.startswith('matrix', na=False)")
-shown = {"normalization, modeled": point, "largest convolution, modeled": points.iloc[0]}
-groups = {name: ([row.hbm_intensity], [row.flops_per_second]) for name, row in shown.items()}
+points = tidyprof.roofline_points(mine).query(
+    "main_type.str.startswith('matrix', na=False)"
+)
+shown = {
+    "normalization, modeled": point,
+    "largest convolution, modeled": points.iloc[0],
+}
+groups = {
+    name: ([row.hbm_intensity], [row.flops_per_second]) for name, row in shown.items()
+}
 for direction, rows in layers.groupby("direction", sort=False):
     groups[f"convolutions, recorded: {direction}"] = rows["flop_per_byte"], rows["rate"]
 roofs = {"peak": PEAK, "achievable": ACHIEVABLE, "vector FP32": limits["vector fp32"]}
-origin = f"{mine.origin}; hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
+origin = (
+    f"{mine.origin}; hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
+)
 show_roofline(groups, roofs, BANDWIDTH, "All kernels are far below their roofs", origin)
 
 # %% [markdown]
@@ -244,20 +276,27 @@ show_roofline(groups, roofs, BANDWIDTH, "All kernels are far below their roofs",
 # %%
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
 recorded = tidyprof.read(there.path, origin=there.origin).events.astype({"name": str})
-names, key = ("aten::miopen_batch_norm", "MIOpenBatchNormFwdTrainSpatial"), ["rank", "external_id"]
+names = ("aten::miopen_batch_norm", "MIOpenBatchNormFwdTrainSpatial")
+key = ["rank", "external_id"]
 operators, own = (recorded[recorded["name"] == name] for name in names)
 shapes = operators.set_index(key)["input_shapes"].astype(str)
 own = own.join(
-    shapes[shapes.str.contains(", 8, 8]", regex=False)].rename("shape"), on=key, how="inner"
+    shapes[shapes.str.contains(", 8, 8]", regex=False)].rename("shape"),
+    on=key,
+    how="inner",
 )
 grid, block = (
-    own[size].astype(str).str.extract(r"(\d+)")[0].astype(int) for size in ("grid", "block")
+    own[size].astype(str).str.extract(r"(\d+)")[0].astype(int)
+    for size in ("grid", "block")
 )
 sizes = own.groupby(grid // block)["duration_ns"].agg(calls="size", mean_ns="mean")
 sizes = sizes.rename_axis("workgroups").reset_index()
-moved = 2 * 2 * 256 * 8 * 8 * sizes["workgroups"]  # bytes: one workgroup per channel
+# Bytes: one workgroup per channel
+moved = 2 * 2 * 256 * 8 * 8 * sizes["workgroups"]
 sizes["hbm_percent"] = 100 * moved / sizes["mean_ns"] * 1e9 / BANDWIDTH
-show_table(sizes, "workgroups calls mean_us hbm_percent", "8 x 8 images", origin=there.origin)
+show_table(
+    sizes, "workgroups calls mean_us hbm_percent", "8 x 8 images", origin=there.origin
+)
 
 # %% [markdown]
 # With four times as many channels, the kernel hardly takes longer because each workgroup does the same work. In the
@@ -287,17 +326,30 @@ folders |= {
     "padded": turned.path / "no_conflict_profile",
 }
 homes = {name: folder / "MI300X_A1" for name, folder in folders.items()}
-raw = pd.concat({name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()})
+raw = pd.concat(
+    {name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}
+)
 raw = raw.droplevel(1).select_dtypes("number").copy()
 raw["ns"] = raw["End_Timestamp"] - raw["Start_Timestamp"]
 
 # %%
 table = "analyze/2.1_Speed-of-Light.csv"
-tables = {name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()}
+tables = {
+    name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()
+}
 percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in tables.items()})
-blocks = pd.read_csv(lesson.file("blocks.csv"), comment="#", index_col="metric")["block"]
-nearest = percent.join(blocks, how="inner").groupby("block", sort=False).max().reset_index()
-show_table(nearest, f"block {' '.join(homes)}", "Highest percentage of peak", origin=copied.origin)
+blocks = pd.read_csv(lesson.file("blocks.csv"), comment="#", index_col="metric")[
+    "block"
+]
+nearest = (
+    percent.join(blocks, how="inner").groupby("block", sort=False).max().reset_index()
+)
+show_table(
+    nearest,
+    f"block {' '.join(homes)}",
+    "Highest percentage of peak",
+    origin=copied.origin,
+)
 
 # %% [markdown]
 # `-b 3` draws a *memory chart* of the traffic between these blocks. `stride` uses more of the fabric bandwidth than
@@ -310,7 +362,10 @@ show_table(nearest, f"block {' '.join(homes)}", "Highest percentage of peak", or
 # `TCC_EA0_WRREQ_64B_sum`.
 q = exercise("05.3", raw)
 # solution
-read = 64 * (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_BUBBLE_sum"]) - 32 * raw["TCC_EA0_RDREQ_32B_sum"]
+read = (
+    64 * (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_BUBBLE_sum"])
+    - 32 * raw["TCC_EA0_RDREQ_32B_sum"]
+)
 written = 32 * raw["TCC_EA0_WRREQ_sum"] + 32 * raw["TCC_EA0_WRREQ_64B_sum"]
 answer = ((read + written) / (2 * 4 * raw["Grid_Size"]))["stride"]
 # end solution
@@ -324,15 +379,18 @@ q.check(answer)
 # %%
 machine = pd.read_csv(homes["conflict"] / "sysinfo.csv").iloc[0]
 kernel, change = raw.loc["conflict"], raw.loc["padded"] / raw.loc["conflict"]
-cycles = kernel["GRBM_GUI_ACTIVE"] / machine.num_xcd  # each of the eight chiplets counts them
+# Each of the eight chiplets counts them
+cycles = kernel["GRBM_GUI_ACTIVE"] / machine.num_xcd
 busy = kernel["SQ_LDS_IDX_ACTIVE"] / (cycles * machine.cu_per_gpu)
 lost = kernel["SQ_LDS_BANK_CONFLICT"] / kernel["SQ_LDS_IDX_ACTIVE"]
 show_text(
-    f"`conflict`: LDS is busy for {100 * busy:.0f}% of cycles; {100 * lost:.0f}% of these are lost"
+    f"`conflict`: LDS is busy for {100 * busy:.0f}% of cycles; {100 * lost:.0f}% of "
+    "these are lost"
 )
 show_text(
     f"`padded`: {change['SQ_LDS_IDX_ACTIVE']:.2f} times as many LDS cycles; "
-    f"{change['ns']:.2f} times as long in one run, {change['GRBM_GUI_ACTIVE']:.2f} times in another"
+    f"{change['ns']:.2f} times as long in one run, {change['GRBM_GUI_ACTIVE']:.2f} "
+    "times in another"
 )
 
 # %% [markdown]
@@ -351,7 +409,8 @@ amd = pd.read_csv(table, comment="#").query("run == 'one GPU'")
 movers = amd[~amd["name"].str.startswith("igemm")]["percent"]
 one, five = (1 / (1 - part / 100) for part in (movers.max(), movers.sum()))
 show_text(
-    f"Speedup: at most {one:.2f} times without the top kernel, {five:.2f} times without all five"
+    f"Speedup: at most {one:.2f} times without the top kernel, {five:.2f} times "
+    "without all five"
 )
 reached = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "calculated")
@@ -363,14 +422,15 @@ proflab.reveal("05.b", reached, norm)
 # %%
 low, high = sizes["hbm_percent"].iloc[[0, -1]]
 lesson.conclude(
-    f"Without the top kernel in AMD's table, all kernels together would be {one:.2f} times as "
-    f"fast. Without all five that mainly move data, they would be {five:.2f} times. Forward batch "
-    f"normalization reaches {low:.0f}% to {high:.0f}% of the memory roof in AMD's trace and "
-    f"{reached:.0f}% in the modeled run.",
+    f"Without the top kernel in AMD's table, all kernels together would be {one:.2f} "
+    f"times as fast. Without all five that mainly move data, they would be {five:.2f} "
+    f"times. Forward batch normalization reaches {low:.0f}% to {high:.0f}% of the "
+    f"memory roof in AMD's trace and {reached:.0f}% in the modeled run.",
     rules_out="a single bad kernel",
     because="Many kernels share the time. Which part of the step launches them?",
     next="06",
-    origin=f"recorded: AMD Instinct MI300 series, amd/HPCTrainingExamples; {mine.origin}",
+    origin="recorded: AMD Instinct MI300 series, amd/HPCTrainingExamples; "
+    f"{mine.origin}",
 )
 
 # %% [markdown]

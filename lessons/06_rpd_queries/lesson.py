@@ -72,8 +72,12 @@ lesson.findings()
 # solution
 busy_guess, rccl_guess = 60, 1.5
 # end solution
-proflab.predict("06.a", busy_guess, unit="%", what="the busy share of one GPU after the first step")
-proflab.predict("06.b", rccl_guess, unit="times", what="the longest RCCL time / the shortest")
+proflab.predict(
+    "06.a", busy_guess, unit="%", what="the busy share of one GPU after the first step"
+)
+proflab.predict(
+    "06.b", rccl_guess, unit="times", what="the longest RCCL time / the shortest"
+)
 
 # %% [markdown]
 # ## Capture
@@ -83,8 +87,8 @@ proflab.predict("06.b", rccl_guess, unit="times", what="the longest RCCL time / 
 
 # %% language="bash"
 # exec 2>&1; rm -rf $FOLDER/train* $FOLDER/four
-# rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER --output-file train \
-#     -- $EXAMPLE --max-steps 4 --roctx --run-dir $FOLDER/train
+# rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER \
+#     --output-file train -- $EXAMPLE --max-steps 4 --roctx --run-dir $FOLDER/train
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four \
 #     --output-file %pid% -- torchrun --standalone --nproc-per-node 4 \
 #     -m cifar_train --max-steps 4 --roctx --run-dir $FOLDER/four
@@ -106,7 +110,9 @@ train, origin = connect(lesson.folder / "train_results.db"), trace.origin
 VIEWS = "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd%'"
 show_text("Views: " + ", ".join(pd.read_sql(VIEWS, train)["name"]))
 busy = pd.read_sql("SELECT * FROM busy", train)
-show_table(busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin)
+show_table(
+    busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin
+)
 
 # %% [markdown]
 # Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
@@ -130,7 +136,9 @@ SELECT name, count(*) AS calls, sum(duration) AS total_ns
 FROM regions WHERE category NOT LIKE 'MARKER%'
 GROUP BY name ORDER BY total_ns DESC LIMIT 3
 """
-show_table(pd.read_sql(query, train), "name calls total_ms", "Host calls", origin=origin)
+show_table(
+    pd.read_sql(query, train), "name calls total_ms", "Host calls", origin=origin
+)
 
 # %% [markdown]
 # In each exercise, `answer` is a string with one SQL query. To see its result, run `pd.read_sql(answer, train)`.
@@ -156,12 +164,18 @@ q.check(answer)
 
 # %%
 query = """
-SELECT substr(k.name, 1, 50) AS name, sum(k.duration) AS total_ns, sum(r.duration) AS launch_ns
+SELECT substr(k.name, 1, 50) AS name, sum(k.duration) AS total_ns,
+    sum(r.duration) AS launch_ns
 FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
 GROUP BY k.name ORDER BY total_ns DESC LIMIT 3
 """
 both = pd.read_sql(query, train)
-show_table(both, "name total_ms launch_ms", "Time of kernels and their host calls", origin=origin)
+show_table(
+    both,
+    "name total_ms launch_ms",
+    "Time of kernels and their host calls",
+    origin=origin,
+)
 
 # %% [markdown]
 # With `--roctx`, the program also marked the parts of each step. Copy these ranges into a temporary table. `coalesce(a,
@@ -181,7 +195,9 @@ show_table(some, "range tid start end", "The first ranges", origin=origin)
 STARTS = "SELECT start FROM marks WHERE range = 'data' ORDER BY start"
 starts = pd.read_sql(STARTS, train)["start"]
 step = {"start_ns": starts[1], "end_ns": starts[2]}
-show_figure(plots.timeline(trace, **step, title="Step 2: kernels run after their launch"))
+show_figure(
+    plots.timeline(trace, **step, title="Step 2: kernels run after their launch")
+)
 
 # %% [markdown]
 # The host finishes `forward` while the GPU still runs its kernels. A second thread launches the backward pass.
@@ -228,11 +244,14 @@ proflab.reveal("06.a", percent, origin=origin)
 
 # %%
 OPERATIONS = """
-SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end FROM {0}.kernels WHERE start > {1}
-UNION ALL SELECT '{0}', 'copy', name, start, end FROM {0}.memory_copies WHERE start > {1}
+SELECT '{0}' AS gpu, 'kernel' AS kind, name, start, end
+FROM {0}.kernels WHERE start > {1}
+UNION ALL SELECT '{0}', 'copy', name, start, end
+FROM {0}.memory_copies WHERE start > {1}
 """
 SECOND = """(SELECT start FROM {0}.regions
-WHERE 'data' = coalesce(json_extract(extdata, '$.message'), name) ORDER BY start LIMIT 1, 1)"""
+WHERE 'data' = coalesce(json_extract(extdata, '$.message'), name)
+ORDER BY start LIMIT 1, 1)"""
 paths = sorted((lesson.folder / "four").rglob("*_results.db"))
 four, names = connect(paths[0]), ["main"]
 for number, path in enumerate(paths[1:], 1):
@@ -322,9 +341,15 @@ q.check(answer)
 
 # %%
 path = lesson.folder / "small.rpd"
-TYPES = "SELECT opType, count(*) AS rows, sum(end - start) AS total_ns FROM op GROUP BY opType"
+TYPES = """SELECT opType, count(*) AS rows, sum(end - start) AS total_ns
+FROM op GROUP BY opType"""
 seen = pd.read_sql(TYPES, connect(path))
-show_table(seen, "opType rows total_ms", "The smaller product in rpd", origin=own_run(path).origin)
+show_table(
+    seen,
+    "opType rows total_ms",
+    "The smaller product in rpd",
+    origin=own_run(path).origin,
+)
 
 # %% [markdown]
 # `tidyprof.read` reads the operations of an rpd file with the first query. The second query finds the host call of
@@ -335,7 +360,7 @@ print(rpd_reader.OPERATIONS)
 
 # %%
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")
-MI200 = "recorded: AMD Instinct MI200 series, ROCm 6.0.2, published in AMD's blog, 17 April 2024"
+MI200 = "recorded: AMD Instinct MI200 series, ROCm 6.0.2, AMD's blog of 17 April 2024"
 products = published.eval("""busy = gpu_ns / wall_ns
 idle_ns = wall_ns - gpu_ns
 copies_percent = 100 * copy_ns / gpu_ns
@@ -365,7 +390,8 @@ vllm = connect(unpacked)
 q = exercise("06.5", vllm)
 # solution
 answer = """
-SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start)
+SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END)
+    / sum(end - start)
 FROM op
 """
 # end solution
@@ -381,13 +407,15 @@ q.check(answer)
 
 # %%
 GROUPS = """
-SELECT gpu, iif(name LIKE '%nccl%', 'rccl', 'others') AS kind, sum(end - start) / 1e6 AS ms
+SELECT gpu, iif(name LIKE '%nccl%', 'rccl', 'others') AS kind,
+    sum(end - start) / 1e6 AS ms
 FROM op WHERE kind = 'kernel' GROUP BY 1, 2
 """
 gpus = pd.read_sql(GROUPS, four).pivot(index="gpu", columns="kind", values="ms")
 times = gpus.max() / gpus.min()
 proflab.reveal("06.b", times["rccl"], origin=origin)
-joined = "SELECT r.start, k.duration FROM kernels k JOIN regions r ON r.stack_id = k.stack_id"
+joined = """SELECT r.start, k.duration
+FROM kernels k JOIN regions r ON r.stack_id = k.stack_id"""
 queries = f"{joined} ORDER BY 1", "SELECT start, range FROM marks ORDER BY 1"
 calls = pd.merge_asof(*(pd.read_sql(query, train) for query in queries), on="start")
 part = 100 * calls.groupby("range")["duration"].sum() / calls["duration"].sum()
@@ -398,11 +426,12 @@ part = 100 * calls.groupby("range")["duration"].sum() / calls["duration"].sum()
 
 # %%
 lesson.conclude(
-    f"Backward passes account for {part['backward']:.0f}% of kernel time, forward passes for "
-    f"{part['forward']:.0f}%. After step 1, the GPU is busy {percent:.0f}% of the time. "
-    f"On four GPUs, compute kernels take equally long (factor {times['others']:.2f}), whereas the "
-    f"same RCCL calls take {gpus['rccl'].min():.0f} ms on one GPU and "
-    f"{gpus['rccl'].max():.0f} ms on another.",
+    f"Backward passes account for {part['backward']:.0f}% of kernel time, forward "
+    f"passes for {part['forward']:.0f}%. After step 1, the GPU is busy {percent:.0f}% "
+    "of the time. On four GPUs, compute kernels take equally long (factor "
+    f"{times['others']:.2f}), whereas the same RCCL calls take "
+    f"{gpus['rccl'].min():.0f} ms on one GPU and {gpus['rccl'].max():.0f} ms on "
+    "another.",
     rules_out="A single part of the step and large gaps.",
     because="RCCL kernels can wait for other ranks. Which rank waits for which?",
     next="07" if times["rccl"] > 1.5 else "05",

@@ -54,7 +54,13 @@ lesson.findings()
 #
 # ## DDP, step by step
 #
-# This program computes each gradient twice, with DDP and with a manual all-reduce.
+# This program computes each gradient twice, with DDP and with a manual all-reduce:
+#
+# 1. `init_process_group` meets the other ranks. On GPUs, use `"nccl"`, which is RCCL on AMD's.
+# 2. `DistributedSampler` selects different samples per rank.
+# 3. DDP gives all ranks rank 0's weights. On a GPU, call `torch.cuda.set_device(local_rank)`, then `.cuda()`.
+# 4. The learning rate is larger.
+# 5. DDP calls all-reduce during the backward pass.
 
 # %%
 # %%writefile {lesson.folder}/ranks.py
@@ -63,19 +69,20 @@ import torch.distributed as dist
 from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-dist.init_process_group("gloo")  # 1. meet the other ranks; "nccl" on GPUs, which is RCCL on AMD's
+dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
-loader = DataLoader(data, 16, sampler=DistributedSampler(data))  # 2. different samples per rank
-model = torch.nn.Linear(8, 1)  # on a GPU: torch.cuda.set_device(local_rank), then .cuda()
-parallel = torch.nn.parallel.DistributedDataParallel(model)  # 3. all ranks get rank 0's weights
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * size)  # 4. a larger learning rate
+loader = DataLoader(data, 16, sampler=DistributedSampler(data))
+model = torch.nn.Linear(8, 1)
+parallel = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * size)
 for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
-    mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces during the backward pass
+    mse_loss(parallel(samples), wanted).backward()
     dist.all_reduce(own)
-    print(f"rank {rank}: manual {(own / size)[0, :2]}, DDP {model.weight.grad[0, :2]}", flush=True)
+    manual, ddp = (own / size)[0, :2], model.weight.grad[0, :2]
+    print(f"rank {rank}: manual {manual}, DDP {ddp}", flush=True)
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
@@ -97,8 +104,12 @@ dist.destroy_process_group()
 # solution
 wait_guess, exchange_guess = 50, 20
 # end solution
-proflab.predict("07.a", wait_guess, unit="%", what="the share of collective time spent waiting")
-proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient exchange per step")
+proflab.predict(
+    "07.a", wait_guess, unit="%", what="the share of collective time spent waiting"
+)
+proflab.predict(
+    "07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient exchange per step"
+)
 
 # %% [markdown]
 # ## Capture: one file per rank
@@ -118,7 +129,8 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient 
 # train="torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 10 --roctx"
 # rm -rf $FOLDER/healthy $FOLDER/late; filter="grep --line-buffered -v Opened"
 # $profile --output-directory $FOLDER/healthy -- $train 2>&1 | $filter
-# $profile --output-directory $FOLDER/late -- $train --inject-fault rank-skew 2>&1 | $filter
+# $profile --output-directory $FOLDER/late \
+#     -- $train --inject-fault rank-skew 2>&1 | $filter
 # ls $FOLDER/late | grep kernel_trace
 
 # %% [markdown]
@@ -128,9 +140,16 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="a ResNet-50's gradient 
 # inherit it:
 
 # %%
-launchers = pd.read_csv(lesson.file("launchers.csv"), comment="#").fillna("").set_index("launcher")
-mpirun, documented = launchers.loc[["mpirun in a Slurm job"]], "documented: Open MPI, Slurm"
-show_table(mpirun, "rank inherited", "Environment variables of a rank", origin=documented)
+launchers = (
+    pd.read_csv(lesson.file("launchers.csv"), comment="#")
+    .fillna("")
+    .set_index("launcher")
+)
+mpirun = launchers.loc[["mpirun in a Slurm job"]]
+documented = "documented: Open MPI, Slurm"
+show_table(
+    mpirun, "rank inherited", "Environment variables of a rank", origin=documented
+)
 
 # %%
 # 3 minutes: write a string for `--output-file` under mpirun in a Slurm job with two nodes. Each rank must write its own
@@ -148,7 +167,9 @@ q.check(answer)
 # Look at rank 0 alone. Which kernel takes the most time?
 
 # %%
-runs = {name: steady_part(own_run(lesson.folder / name)) for name in ("healthy", "late")}
+runs = {
+    name: steady_part(own_run(lesson.folder / name)) for name in ("healthy", "late")
+}
 rank0 = tidyprof.kernels(runs["late"].profile, per_device=True).query("rank == 0")
 show_table(rank0, "short_name calls total_ms mean_us", "Rank 0 of the late run", rows=3)
 busy = tidyprof.busy(runs["late"].profile)
@@ -176,7 +197,9 @@ each["wait_ns"] = (last - each["start"]).where(each["end"] >= last, 0)
 each["transfer_ns"] = each["end"] - each["start"] - each["wait_ns"]
 sums = each.groupby("rank", as_index=False)[["wait_ns", "transfer_ns"]].sum()
 origin = runs["late"].profile.origin
-show_table(sums, "rank wait_ms transfer_ms", "The late run with its first steps", origin=origin)
+show_table(
+    sums, "rank wait_ms transfer_ms", "The late run with its first steps", origin=origin
+)
 
 # %% [markdown]
 # Why does rank 1 have a longer transfer time than the others? In the first two broadcasts, rank 1 waited for the sender
@@ -187,7 +210,9 @@ show_table(sums, "rank wait_ms transfer_ms", "The late run with its first steps"
 
 # %%
 compared = {name: tidyprof.ranks(part.profile) for name, part in runs.items()}
-show_figure(plots.ranks(compared["late"], title="In the late run, three ranks wait for one"))
+show_figure(
+    plots.ranks(compared["late"], title="In the late run, three ranks wait for one")
+)
 columns = "run rank computation_ms wait_ms transfer_ms arrived_last idle_ms"
 both = pd.concat(compared, names=["run", None]).reset_index("run")
 show_table(both, columns, f"Both runs, {runs['late'].steps} steps", origin=origin)
@@ -212,15 +237,19 @@ def lateness_ms(profile, steps):
     each = tidyprof.collectives(profile)
     starts = each.pivot(index="number", columns="rank", values="start_ns")
     late = starts.sub(starts.median(axis=1), axis=0) / 1e6
-    return late.groupby(starts.index // (len(starts) // steps)).mean()  # one row per step
+    # One row per step
+    return late.groupby(starts.index // (len(starts) // steps)).mean()
 
 
 late = {name: lateness_ms(part.profile, part.steps) for name, part in runs.items()}
 threshold, typical = late["healthy"].max(axis=None), late["late"].median()
-verdict = "**It is a straggler.**" if typical.max() > threshold else "This could be chance."
+verdict = (
+    "**It is a straggler.**" if typical.max() > threshold else "This could be chance."
+)
 show_text(
-    f"Healthy run: no rank is more than {threshold:.2f} ms late in any step. Late run: rank "
-    f"{typical.idxmax()} is {typical.max():.2f} ms late in its median step. {verdict}"
+    f"Healthy run: no rank is more than {threshold:.2f} ms late in any step. Late run: "
+    f"rank {typical.idxmax()} is {typical.max():.2f} ms late in its median step. "
+    f"{verdict}"
 )
 
 # %% [markdown]
@@ -249,7 +278,9 @@ q = exercise("07.2", run)
 # solution
 late["unknown"] = lateness_ms(run, 3)
 suspect = late["unknown"].median().idxmax()
-answer = late["unknown"][suspect].min() - late["unknown"].drop(columns=suspect).max(axis=None)
+answer = late["unknown"][suspect].min() - late["unknown"].drop(columns=suspect).max(
+    axis=None
+)
 # end solution
 q.check(answer)
 
@@ -263,13 +294,16 @@ q.check(answer)
 
 # %%
 table = tidyprof.ranks(run)
-sent = run.events.query("collective == 'allreduce' and rank == 0")["bytes"].sum() / 3  # steps
-rate = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")["bus_gb_per_s"].iloc[0]
+# Steps
+sent = run.events.query("collective == 'allreduce' and rank == 0")["bytes"].sum() / 3
+rate = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")["bus_gb_per_s"].iloc[
+    0
+]
 transfer_ms = table["transfer_ns"].mean() / 3e6
 need_ms = 2 * (4 - 1) / 4 * sent / rate / 1e6
 show_text(
-    f"Each step all-reduces {sent / 1e6:.0f} MB. At {rate:.0f} GB/s, this takes {need_ms:.2f} ms. "
-    f"The trace shows {transfer_ms:.2f} ms of transfer."
+    f"Each step all-reduces {sent / 1e6:.0f} MB. At {rate:.0f} GB/s, this takes "
+    f"{need_ms:.2f} ms. The trace shows {transfer_ms:.2f} ms of transfer."
 )
 columns = "rank computation_ms communication_ms wait_ms transfer_ms"
 show_table(table, columns, "All three steps of AMD's run", origin=run.origin)
@@ -289,7 +323,9 @@ rates = [modeled(options.format(batch), gpus) for gpus, batch in setups]
 scaling = pd.DataFrame(setups, columns=["gpus", "batch"])
 scaling["rate_per_gpu"] = [one.images_per_second for one in rates]
 origin = rates[0].origin
-show_table(scaling.round(), "gpus batch rate_per_gpu", "Images/s per GPU", origin=origin)
+show_table(
+    scaling.round(), "gpus batch rate_per_gpu", "Images/s per GPU", origin=origin
+)
 
 # %%
 # 4 minutes: someone offers you three more GPUs. Keep 1,024 images per step so that training doesn't change. How many
@@ -324,15 +360,19 @@ proflab.reveal("07.b", transfer_ms, run)
 # You have seen four limits: data, launches, kernels, a late rank.
 
 # %%
-spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6  # ms per step
+# Milliseconds per step
+spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6
 gain = 4 * scaling["rate_per_gpu"][2] / scaling["rate_per_gpu"][1]
 lesson.conclude(
     f"On four MI300 GPUs that AMD recorded, rank {slow['rank']} arrives last in "
-    f"{slow['arrived_last']} of {slow['collectives']} collectives. Rank 0 spends {spent:.1f} ms "
-    f"per step in them, of which {moved:.1f} ms are transfer. In modeled runs, four GPUs with 256 "
-    f"images each process {gain:.2f} times the images/s of one GPU with 1,024.",
-    rules_out="The network in AMD's run, because ranks wait. More GPUs in the modeled runs.",
-    because="Each limit needs its own evidence, and a change isn't a fix until you prove it.",
+    f"{slow['arrived_last']} of {slow['collectives']} collectives. Rank 0 spends "
+    f"{spent:.1f} ms per step in them, of which {moved:.1f} ms are transfer. In "
+    f"modeled runs, four GPUs with 256 images each process {gain:.2f} times the "
+    "images/s of one GPU with 1,024.",
+    rules_out="The network in AMD's run, because ranks wait. More GPUs in the modeled "
+    "runs.",
+    because="Each limit needs its own evidence, and a change isn't a fix until you "
+    "prove it.",
     next="08",
     origin=f"recorded: AMD Instinct MI300 series, amd/HPCTrainingExamples; {origin}",
 )

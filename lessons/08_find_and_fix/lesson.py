@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 import proflab
 import tidyprof
-from proflab import CorrectnessGate, case, exercise, ledger, show_figure, show_table, show_text
+from proflab import (
+    CorrectnessGate,
+    case,
+    exercise,
+    ledger,
+    show_figure,
+    show_table,
+    show_text,
+)
 from proflab.parts import faulty_runs
 from proflab.parts.steady_part import mean_steps
 from tidyprof import plots
@@ -42,7 +50,9 @@ lesson.findings()
 # solution
 all_guess = 10
 # end solution
-proflab.predict("08.a", all_guess, unit="times", what="the speedup of all fixes that pass")
+proflab.predict(
+    "08.a", all_guess, unit="times", what="the speedup of all fixes that pass"
+)
 
 # %% [markdown]
 # ## The fixes, in code
@@ -89,7 +99,9 @@ for name, options in variants.items():
     gates[name] = CorrectnessGate.of(trials["plain"], trials[name])
 
 # %%
-loaded, _ = next(iter(DataLoader(TensorDataset(images, labels), batch_size=8, num_workers=2)))
+loaded, _ = next(
+    iter(DataLoader(TensorDataset(images, labels), batch_size=8, num_workers=2))
+)
 for name, other in {"loaders": loaded, "batched": small_batch()[0]}.items():
     gates[name] = gates["plain"] if other.equal(images) else "not green: other images"
 for name in ("loaders", "fused", "batched"):
@@ -114,7 +126,9 @@ steps = measured[(measured["part"] == "steady") & ~measured["profiled"]]
 rates = steps.groupby(["traced", "run"])[["images", "duration_ns"]].sum()
 rates["image_ns"] = rates["duration_ns"] / rates["images"]
 rates["median_ns"] = (
-    (steps["duration_ns"] / steps["images"]).groupby([steps["traced"], steps["run"]]).median()
+    (steps["duration_ns"] / steps["images"])
+    .groupby([steps["traced"], steps["run"]])
+    .median()
 )
 rates["images_per_second"] = 1e9 / rates["image_ns"]
 
@@ -125,7 +139,12 @@ fixes = fixes.join(rates.loc[False].combine_first(rates.loc[True]))
 fixes["with_trace"] = rates.loc[True, "images_per_second"]
 columns = "change gate image_us median_us images_per_second with_trace"
 origin = f"recorded: {case.MEASURED_ON}, single runs"
-show_table(fixes, columns, "Mean and median time per image, and images per second", origin=origin)
+show_table(
+    fixes,
+    columns,
+    "Mean and median time per image, and images per second",
+    origin=origin,
+)
 
 # %% [markdown]
 # The median hides the steps that waited for images, so compare means. The run with batched transforms doesn't use the
@@ -161,14 +180,19 @@ q.check(answer)
 # `tidyprof gate` and the *ledger* in the next cell apply this rule. If you have a GPU, set `TURNS` to 5:
 
 # %%
-TURNS = 0  # 5 takes about ten minutes on a GPU
-options = measured.groupby("run")["options"].first() + " --max-steps 20 --warmup-steps 5"
+# 5 takes about ten minutes on a GPU
+TURNS = 0
+options = (
+    measured.groupby("run")["options"].first() + " --max-steps 20 --warmup-steps 5"
+)
 turns = [run for run in FIXES for _ in range(TURNS)]
 np.random.default_rng().shuffle(turns)
 mine = {run: [] for run in FIXES}
 for done, run in enumerate(turns, start=1):
     mine[run].append(ledger.trainer(options[run])())
-    print(f"\r{done} of {len(turns)}: {run}, {1 / mine[run][-1]:,.0f} images/s   ", end="")
+    print(
+        f"\r{done} of {len(turns)}: {run}, {1 / mine[run][-1]:,.0f} images/s   ", end=""
+    )
 for run in ("loaders", "fused", "batched") if TURNS else ():
     ledger.add(f"{run} helps", mine["plain"], mine[run], gates[run], change=run,
                origin="measured: this machine")  # fmt: skip
@@ -185,9 +209,21 @@ for run in ("loaders", "fused", "batched") if TURNS else ():
 loader_us = fixes.at["plain", "image_ns"] / 1e3 / 8
 many = steps[(steps["images"] == 1024) & ~steps["traced"]]
 place = many["step"].lt(16).map({True: "first_sixteen", False: "later"})
-waits = many.assign(ms=many["duration_ns"] / 1e6).pivot_table("ms", "run", place).reset_index()
-show_table(waits, "run first_sixteen later", "Mean step in ms at batch size 1,024", origin=origin)
-show_text(f"Eight loaders: about {loader_us:.0f} µs per image, {1.024 * loader_us:.0f} ms a batch")
+waits = (
+    many.assign(ms=many["duration_ns"] / 1e6)
+    .pivot_table("ms", "run", place)
+    .reset_index()
+)
+show_table(
+    waits,
+    "run first_sixteen later",
+    "Mean step in ms at batch size 1,024",
+    origin=origin,
+)
+show_text(
+    f"Eight loaders: about {loader_us:.0f} µs per image, {1.024 * loader_us:.0f} ms a "
+    "batch"
+)
 
 # %% [markdown]
 # The time per image at batch size 1,024 therefore shows the speed of the *device*, not of an epoch. To time loaders,
@@ -201,9 +237,10 @@ show_text(f"Eight loaders: about {loader_us:.0f} µs per image, {1.024 * loader_
 amd, best, device_us = 12_787, fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
 tiny_ms = 4 * rates.loc[False, "small4"]["image_ns"] / 1e6
 show_text(
-    f"With both fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. AMD's run "
-    f"reached {amd:,}. The H200 needs about {256 * device_us / 1e3:.0f} of the "
-    f"{256 * best['image_ns'] / 1e6:.0f} ms per step. A step with 4 images takes {tiny_ms:.0f} ms."
+    f"With both fixes, the H200 reaches {best['images_per_second']:,.0f} images/s. "
+    f"AMD's run reached {amd:,}. The H200 needs about {256 * device_us / 1e3:.0f} of "
+    f"the {256 * best['image_ns'] / 1e6:.0f} ms per step. A step with 4 images takes "
+    f"{tiny_ms:.0f} ms."
 )
 
 # %% [markdown]
@@ -243,8 +280,12 @@ q.check(answer)
 practice, runs = faulty_runs.recorded(), {}
 for letter, run in practice.items():
     runs |= {letter: run} | ({f"{letter}, control": run.control} if run.control else {})
-budgets = mean_steps({name: tidyprof.step_budget(run.profile) for name, run in runs.items()})
-show_figure(plots.step_budget(budgets, title="Mean step of each run: all look launch-bound"))
+budgets = mean_steps(
+    {name: tidyprof.step_budget(run.profile) for name, run in runs.items()}
+)
+show_figure(
+    plots.step_budget(budgets, title="Mean step of each run: all look launch-bound")
+)
 
 # %% [markdown]
 # Launch-bound idle time is only a symptom. A *diagnosis* needs evidence that its *alternatives* can't explain. These
@@ -263,7 +304,11 @@ q = exercise("08.3", practice)
 # solution
 run = practice["C"]
 own, control = (tidyprof.step_budget(one.profile) for one in (run, run.control))
-parts = [name for name in own if name.endswith("_ns") and name not in ("start_ns", "duration_ns")]
+parts = [
+    name
+    for name in own
+    if name.endswith("_ns") and name not in ("start_ns", "duration_ns")
+]
 answer = (own[parts].median() - control[parts].median()) / 1e6
 # end solution
 q.check(answer)
@@ -273,7 +318,9 @@ q.check(answer)
 
 # %%
 for name in ("A", "A, control"):
-    copies = runs[name].profile.events.query("kind == 'copy' and name.str.contains('DtoH')")
+    copies = runs[name].profile.events.query(
+        "kind == 'copy' and name.str.contains('DtoH')"
+    )
     show_text(f"{name}: {len(copies) / 3:.0f} copies to the host per step")
 
 # %% [markdown]
@@ -283,7 +330,10 @@ for name in ("A", "A, control"):
 
 # %%
 indicators = faulty_runs.indicator_table(runs)
-times = "run step_ms unprofiled_step_ms compute_ms launch_bound_ms longest_gap_ms busy_percent"
+times = (
+    "run step_ms unprofiled_step_ms compute_ms launch_bound_ms longest_gap_ms "
+    "busy_percent"
+)
 show_table(indicators, times, "Median times per step")
 counts = "run kernels mean_kernel_us elementwise_kernels copy_kernels copies_to_device"
 show_table(indicators, f"{counts} copies_to_host", "Counts per step")
@@ -345,7 +395,10 @@ modeled, drawn = faulty_runs.drawn(seed=7), {}
 for letter, run in modeled.items():
     drawn |= {letter: run, f"{letter}, control": run.control}
 indicators = faulty_runs.indicator_table(drawn)
-times = "run ranks exposed_communication_ms launch_bound_ms data_wait_ms waiting_ms transfer_ms"
+times = (
+    "run ranks exposed_communication_ms launch_bound_ms data_wait_ms waiting_ms "
+    "transfer_ms"
+)
 show_table(indicators, times, "Times per step")
 show_table(indicators, f"{counts} copies_to_host", "Counts per step and rank")
 
@@ -358,17 +411,23 @@ q = exercise("08.5", modeled)
 def differential(before, after):
     grew, much = after - before, 0.2 * before["step_ms"]
     if grew["exposed_communication_ms"] > much:
-        return "slow-network" if grew["transfer_ms"] > grew["waiting_ms"] else "rank-skew"
+        return (
+            "slow-network" if grew["transfer_ms"] > grew["waiting_ms"] else "rank-skew"
+        )
     if grew["data_wait_ms"] > much:
         return "unpinned-copies" if grew["copies_to_device"] > 100 else "slow-loader"
-    launched = {"copies_to_host": "sync-every-step", "elementwise_kernels": "many-small-kernels"}
+    launched = {
+        "copies_to_host": "sync-every-step",
+        "elementwise_kernels": "many-small-kernels",
+    }
     launched["copy_kernels"] = "wrong-layout"
     most = grew[list(launched)].idxmax()
     return launched[most] if grew[most] > 100 else "tiny-batch"
 
 
 answer = {
-    letter: differential(run.control.indicators, run.indicators) for letter, run in modeled.items()
+    letter: differential(run.control.indicators, run.indicators)
+    for letter, run in modeled.items()
 }
 # end solution
 q.check(answer)
@@ -381,10 +440,11 @@ q.check(answer)
 # %%
 faster = fixes["image_ns"]["plain"] / fixes["image_ns"]
 lesson.conclude(
-    f"In single runs on one H200, two loaders gave a speedup of {faster['loaders']:.1f}, and "
-    f"with batched transforms, {faster['batched']:.1f} "
-    f"({best['images_per_second']:,.0f} images/s), with green gates. At batch 1,024, the device "
-    f"needs {device_us:.0f} µs per image; eight loaders need about {loader_us:.0f} µs.",
+    "In single runs on one H200, two loaders gave a speedup of "
+    f"{faster['loaders']:.1f}, and with batched transforms, {faster['batched']:.1f} "
+    f"({best['images_per_second']:,.0f} images/s), with green gates. At batch 1,024, "
+    f"the device needs {device_us:.0f} µs per image; eight loaders need about "
+    f"{loader_us:.0f} µs.",
     rules_out="A single cause, because the limit moves after each fix.",
     because="Single runs can't prove small gains. Repeat the runs in shuffled order.",
     next="",

@@ -64,7 +64,9 @@ lesson.recall()
 # solution
 label_guess = 1000
 # end solution
-proflab.predict("09.a", label_guess, what="the first label of image 0 outside the block")
+proflab.predict(
+    "09.a", label_guess, what="the first label of image 0 outside the block"
+)
 
 # %% [markdown]
 # ## On the CPU
@@ -94,13 +96,15 @@ for what, attempt in {
 # %%
 neighbor = scores.flatten()[3 * 100 + 100]
 show_text(f"Label 100 reads {neighbor:.4f}. Image 4, class 0: {scores[4, 0]:.4f}.")
-BLOCK, PAGE, FLOAT = 2 * 2**20, 4096, 4  # bytes
+# Bytes
+BLOCK, PAGE, FLOAT = 2 * 2**20, 4096, 4
 with_cache = BLOCK // FLOAT
 without = -(-256 * 100 * FLOAT // PAGE) * PAGE // FLOAT
-origin = "modeled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
+origin = "modeled: block sizes of PyTorch's CUDACachingAllocator, pages of 4 KiB"
 show_text(
-    f"The first label of image 0 outside the block is {with_cache:,}. Without the cache, the first "
-    f"label outside the tensor's pages is {without:,}. Origin: {origin}."
+    f"The first label of image 0 outside the block is {with_cache:,}. Without the "
+    f"cache, the first label outside the tensor's pages is {without:,}. Origin: "
+    f"{origin}."
 )
 proflab.reveal("09.a", with_cache, origin)
 
@@ -128,7 +132,10 @@ operations |= {"backward": lambda: None, "next step": lambda: None}
 with ThreadPoolExecutor(max_workers=1) as device:
     launched = {name: device.submit(work) for name, work in operations.items()}
 guilty = next(name for name, job in launched.items() if job.exception())
-show_text(f"The host had launched **{[*launched][-1]}** when the error of **{guilty}** arrived.")
+show_text(
+    f"The host had launched **{[*launched][-1]}** when the error of **{guilty}** "
+    "arrived."
+)
 
 # %% [markdown]
 # Python would blame the last line. With `AMD_SERIALIZE_KERNEL=3`, the host waits at every kernel, so the program stops
@@ -142,8 +149,10 @@ show_text(f"The host had launched **{[*launched][-1]}** when the error of **{gui
 
 # %%
 ENDS = {
-    "a": "Memory access fault by GPU node-4 on address 0x7f2e4c000000. Reason: Page not present.",
-    "b": "HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception.",
+    "a": "Memory access fault by GPU node-4 on address 0x7f2e4c000000. Reason: Page "
+    "not present.",
+    "b": "HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware "
+    "exception.",
     "c": "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.",
     "d": "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.0.",
     "e": "Fatal Python error: Segmentation fault. Current thread: in __getitem__",
@@ -174,7 +183,11 @@ q.check(answer)
 
 # %%
 trap = lesson.file("published_assert.txt").read_text()
-print("\n".join(line for line in trap.splitlines() if re.search("Queue|wave_|Dis|=>|53", line)))
+print(
+    "\n".join(
+        line for line in trap.splitlines() if re.search("Queue|wave_|Dis|=>|53", line)
+    )
+)
 show_text("Source: recorded by AMD; the GPU isn't stated.")
 
 # %% [markdown]
@@ -183,12 +196,14 @@ show_text("Source: recorded by AMD; the GPU isn't stated.")
 # registers. (*Logits* are the scores.) The kernel never ran.
 
 # %%
-CONSTRUCTED = "modeled: constructed by the course; machine code by LLVM 22.1 for gfx942, never run"
+CONSTRUCTED = "modeled: by the course; machine code by LLVM 22.1 for gfx942, never run"
 report = lesson.file("constructed_fault.txt").read_text()
 event, first_wave = report.split("-" * 56)[:2]
 lines = [line for line in first_wave.splitlines() if not re.match(r" *[vs]\d+:", line)]
 print(event.strip(), *lines, sep="\n")
-states = re.findall(r"^wave_(\d+): pc=(0x\w+).*reason: ([A-Z_|]+)\)$", report, re.MULTILINE)
+states = re.findall(
+    r"^wave_(\d+): pc=(0x\w+).*reason: ([A-Z_|]+)\)$", report, re.MULTILINE
+)
 waves = pd.DataFrame(states, columns=["wave", "pc", "reason"])
 waves["kernel"] = re.findall(r"^Disassembly for function (.*):$", report, re.MULTILINE)
 show_table(waves, "wave pc reason kernel", "Why each wave stopped", origin=CONSTRUCTED)
@@ -215,7 +230,9 @@ show_table(waves, "wave pc reason kernel", "Why each wave stopped", origin=CONST
 # kernel reads, and which type does the kernel read? Answer with a pair such as ("picked", "float32").
 tensors = {"picked": torch.empty(128), "logits": torch.randn(128, 100)}
 tensors["labels"] = torch.randint(100, (128,), dtype=torch.int32)
-print({name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()})
+print(
+    {name: (str(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
+)
 q = exercise("09.2", (report, tensors))
 # solution
 answer = "labels", "int64"
@@ -245,19 +262,27 @@ show_text(f"URI: `{uri}`. File: `{re.sub('[:/#?&=]', '_', uri)}`.")
 
 # %%
 found = proflab.recording("modeled-resnet")
-trace = tidyprof.read(found.files["torch/trace_rank0_of_1.json.gz"], origin=found.origin)
+trace = tidyprof.read(
+    found.files["torch/trace_rank0_of_1.json.gz"], origin=found.origin
+)
 columns = {"name": str, "short_name": str, "operator": str}
 kernels = trace.events[trace.events["kind"] == "kernel"].astype(columns)
 softmax = kernels[kernels["name"].str.contains("softmax")]
-launched = softmax.groupby(["short_name", "operator"]).size().rename("calls").reset_index()
-show_table(launched, "short_name operator calls", "Softmax kernels", origin=trace.origin)
+launched = (
+    softmax.groupby(["short_name", "operator"]).size().rename("calls").reset_index()
+)
+show_table(
+    launched, "short_name operator calls", "Softmax kernels", origin=trace.origin
+)
 
 # %%
 # 2 minutes: The agent reports that the kernel `nll_loss_forward_reduce_cuda_kernel_2d` stopped. Which operator launched
 # this kernel?
 q = exercise("09.3", trace)
 # solution
-stopped = kernels[kernels["name"].str.contains("nll_loss_forward_reduce_cuda_kernel_2d")]
+stopped = kernels[
+    kernels["name"].str.contains("nll_loss_forward_reduce_cuda_kernel_2d")
+]
 (answer,) = stopped["operator"].unique()
 # end solution
 q.check(answer)
@@ -288,10 +313,12 @@ q.check(answer)
 
 # %% language="bash"
 # mkdir -p $FOLDER/one/objects
-# export HSA_TOOLS_LIB="${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2" HSA_ENABLE_DEBUG=1
+# export HSA_TOOLS_LIB="${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2"
+# export HSA_ENABLE_DEBUG=1
 # OPTIONS="--all --output=$FOLDER/one/agent.txt --save-code-objects=$FOLDER/one/objects"
 # export ROCM_DEBUG_AGENT_OPTIONS=$OPTIONS
-# export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1 AMD_SERIALIZE_KERNEL=3
+# export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1
+# export AMD_SERIALIZE_KERNEL=3
 # ulimit -c 0
 # test -e /dev/kfd || { echo "No AMD GPU here."; exit 0; }
 # python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir $FOLDER/one
@@ -342,7 +369,8 @@ q.check(answer)
 # %%
 bad = ((labels < 0) | (labels >= 100)).nonzero().flatten().tolist()
 show_text(
-    f"Labels outside 0 to 99: {len(bad)} of {len(labels)} ({labels[bad[0]]} at index {bad[0]})."
+    f"Labels outside 0 to 99: {len(bad)} of {len(labels)} ({labels[bad[0]]} at index "
+    f"{bad[0]})."
 )
 
 # %% [markdown]

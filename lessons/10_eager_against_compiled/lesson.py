@@ -29,7 +29,8 @@ from proflab.parts.signs_of_life import signs_of_life
 from torch import nn
 
 lesson = proflab.start("10")
-torch.set_num_threads(1)  # on a busy machine, several threads wait for each other
+# On a busy machine, several threads wait for each other
+torch.set_num_threads(1)
 
 # %%
 lesson.recall()
@@ -55,7 +56,10 @@ lesson.recall()
 cost_guess = 500
 # end solution
 proflab.predict(
-    "10.a", cost_guess, unit="times", what="the first compiled call, relative to an eager call"
+    "10.a",
+    cost_guess,
+    unit="times",
+    what="the first compiled call, relative to an eager call",
 )
 
 # %% [markdown]
@@ -99,7 +103,9 @@ def alternate(variants, x, calls=40):
             with torch.no_grad():
                 model(x)
             wait()
-            rows.append({"how": how, "call": call, "ms": 1e3 * (time.perf_counter() - start)})
+            rows.append(
+                {"how": how, "call": call, "ms": 1e3 * (time.perf_counter() - start)}
+            )
     return pd.DataFrame(rows)
 
 
@@ -107,8 +113,11 @@ def alternate(variants, x, calls=40):
 # The next cell takes about a minute on two cores.
 
 # %%
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(lesson.folder / f"compiled_{time.time():.0f}")
-torch._logging.set_logs(all=40)  # only errors, because the lesson shows the causes of the warnings
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(
+    lesson.folder / f"compiled_{time.time():.0f}"
+)
+# Only errors, because the lesson shows the causes of the warnings
+torch._logging.set_logs(all=40)
 there = proflab.recording("torch-cpu-compiled-block")
 recorded = pd.read_csv(there.files["times.csv"])
 times, origin = recorded, there.origin
@@ -132,7 +141,8 @@ def steady_calls(times):
     ).reset_index()
 
 
-columns, title = "how mean quarter median three_quarters max", "From the fourth call on, in ms"
+columns = "how mean quarter median three_quarters max"
+title = "From the fourth call on, in ms"
 for calls, source in ((times, origin), (recorded, there.origin)):
     show_table(steady_calls(calls), columns, title, origin=source)
 first = times.query("how == 'compiled' and call == 0")["ms"].iloc[0]
@@ -165,16 +175,24 @@ q.check(answer)
 places = {"eager": "torch-cpu-vit", "compiled": "torch-cpu-vit-compiled"}
 shipped = {how: proflab.recording(place) for how, place in places.items()}
 pair = {how: tidyprof.read(one.path, origin=one.origin) for how, one in shipped.items()}
-step_ms = {how: tidyprof.steps(run)["duration_ns"].mean() / 1e6 for how, run in pair.items()}
+step_ms = {
+    how: tidyprof.steps(run)["duration_ns"].mean() / 1e6 for how, run in pair.items()
+}
 phases = {
     how: tidyprof.phases(run).groupby("phase")["duration_ns"].sum() / 2e6
     for how, run in pair.items()
 }
 show_text(
-    f"An eager step takes {step_ms['eager']:.0f} ms, a compiled one {step_ms['compiled']:.0f} ms."
+    f"An eager step takes {step_ms['eager']:.0f} ms, a compiled one "
+    f"{step_ms['compiled']:.0f} ms."
 )
 shown = pd.DataFrame(phases).rename_axis("phase").reset_index()
-show_table(shown, "phase eager compiled", "Mean of two steps, in ms", origin=pair["eager"].origin)
+show_table(
+    shown,
+    "phase eager compiled",
+    "Mean of two steps, in ms",
+    origin=pair["eager"].origin,
+)
 
 # %%
 # 3 minutes: a compiled step takes less time than an eager step. What percentage of the saved time was saved in the
@@ -192,8 +210,14 @@ q.check(answer)
 # as well, such as the load on the machine. These runs prove nothing about speed, but they show which operators ran:
 
 # %%
-calls = {how: tidyprof.operators(run).set_index("name")["calls"] for how, run in pair.items()}
-for name in ("addmm", "_scaled_dot_product_flash_attention_for_cpu", "native_layer_norm"):
+calls = {
+    how: tidyprof.operators(run).set_index("name")["calls"] for how, run in pair.items()
+}
+for name in (
+    "addmm",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "native_layer_norm",
+):
     counts = (f"{found.get(f'aten::{name}', 0)} {how}" for how, found in calls.items())
     show_text(f"`{name}`: {', '.join(counts)}")
 
@@ -217,13 +241,21 @@ show_figure(runs_above(traces, "Eager (top) and compiled (bottom), three steps")
 
 # %%
 kernels = {how: tidyprof.kernels(trace) for how, trace in traces.items()}
-kinds = {how: rows.groupby("category")["total_ns"].sum() / 3e6 for how, rows in kernels.items()}
+kinds = {
+    how: rows.groupby("category")["total_ns"].sum() / 3e6
+    for how, rows in kernels.items()
+}
 shown = pd.DataFrame(kinds).fillna(0).rename_axis("category").reset_index()
 show_table(
-    shown, "category eager compiled", "Kernel time per step, in ms", origin=traces["eager"].origin
+    shown,
+    "category eager compiled",
+    "Kernel time per step, in ms",
+    origin=traces["eager"].origin,
 )
 counts = {how: rows["calls"].sum() / 3 for how, rows in kernels.items()}
-show_text(f"Kernels per step: {counts['eager']:.0f} eager, {counts['compiled']:.0f} compiled")
+show_text(
+    f"Kernels per step: {counts['eager']:.0f} eager, {counts['compiled']:.0f} compiled"
+)
 
 # %% [markdown]
 # Convolutions take as long as before, and matrix products use different library kernels. Normalization and layout
@@ -232,9 +264,18 @@ show_text(f"Kernels per step: {counts['eager']:.0f} eager, {counts['compiled']:.
 
 # %%
 runs = {"large": "eager", "compiled": "compiled"}
-steps = measured().query("run in @runs and traced and not profiled and part == 'steady'")
-steps = steps.assign(how=steps["run"].map(runs), call=steps["step"], ms=steps["duration_ns"] / 1e6)
-show_table(steady_calls(steps), columns, "Steps on an H200, in ms", origin=traces["eager"].origin)
+steps = measured().query(
+    "run in @runs and traced and not profiled and part == 'steady'"
+)
+steps = steps.assign(
+    how=steps["run"].map(runs), call=steps["step"], ms=steps["duration_ns"] / 1e6
+)
+show_table(
+    steady_calls(steps),
+    columns,
+    "Steps on an H200, in ms",
+    origin=traces["eager"].origin,
+)
 
 # %% [markdown]
 # Except for one slow step, compiled steps vary less, but the mean didn't change. Because the quartile ranges overlap,
@@ -278,7 +319,10 @@ graphs.clear()
 torch._dynamo.reset()
 torch.compile(careful, backend=counting)(batch)
 [reason] = torch._dynamo.explain(careful)(batch).break_reasons
-show_text(f"The compiler gets {len(graphs)} graphs because of line {reason.user_stack[-1].lineno}:")
+show_text(
+    f"The compiler gets {len(graphs)} graphs because of line "
+    f"{reason.user_stack[-1].lineno}:"
+)
 print(str(reason.reason).splitlines()[0])
 
 # %% [markdown]
@@ -330,10 +374,14 @@ def graphs_for(numbers, as_attribute):
 
 
 # %%
-for kind, numbers in {"int": range(3, 15), "float": [n + 0.5 for n in range(3, 15)]}.items():
+for kind, numbers in {
+    "int": range(3, 15),
+    "float": [n + 0.5 for n in range(3, 15)],
+}.items():
     counts = [graphs_for(numbers, as_attribute) for as_attribute in (False, True)]
     show_text(
-        f"Twelve {kind} values: {counts[0]} graphs as an argument, {counts[1]} as an attribute"
+        f"Twelve {kind} values: {counts[0]} graphs as an argument, {counts[1]} as an "
+        "attribute"
     )
 
 # %% [markdown]

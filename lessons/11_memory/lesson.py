@@ -20,7 +20,12 @@ import proflab
 import tidyprof
 import torch
 from proflab import exercise, show_figure, show_table, show_text
-from proflab.parts.snapshots import memory_map, modeled_snapshot, play_requests, trainer_parameters
+from proflab.parts.snapshots import (
+    memory_map,
+    modeled_snapshot,
+    play_requests,
+    trainer_parameters,
+)
 from tidyprof import plots
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -55,7 +60,10 @@ lesson.recall()
 peak_guess = 3
 # end solution
 proflab.predict(
-    "11.a", peak_guess, unit="times", what="the peak of a step relative to the parameters"
+    "11.a",
+    peak_guess,
+    unit="times",
+    what="the peak of a step relative to the parameters",
 )
 
 # %% [markdown]
@@ -86,7 +94,10 @@ states = [state for states in optimizer.state.values() for state in states.value
 formula = 4 * (512 * 2048 + 2048 + 2048 * 100 + 100)
 print(f"parameters  {parameters:12,} bytes; calculated {formula:,}")
 print(f"gradients   {size_of(p.grad for p in model.parameters()):12,} bytes")
-print(f"Adam states {size_of(states):12,} bytes; twice the parameters, plus a counter per tensor")
+print(
+    f"Adam states {size_of(states):12,} bytes; twice the parameters, plus a counter "
+    "per tensor"
+)
 
 # %% [markdown]
 # To count activations, register a *hook*, a function that autograd calls for each tensor that it saves. Several tensors
@@ -111,8 +122,10 @@ def saved_bytes(model, images, labels):
 # %%
 activations, loss = saved_bytes(model, images, labels)
 del loss
-layers = 256 * 512 + 256 * 2048 + 256 * 100  # first input, ReLU's result, logarithms in the loss
-formula = 4 * layers + 8 * 256 + 4  # labels, and the sum of their weights
+# First input, ReLU's result, logarithms in the loss
+layers = 256 * 512 + 256 * 2048 + 256 * 100
+# Labels, and the sum of their weights
+formula = 4 * layers + 8 * 256 + 4
 print(f"activations {activations:12,} bytes; calculated {formula:,}")
 
 # %% [markdown]
@@ -169,12 +182,17 @@ prof.export_chrome_trace(str(lesson.folder / "memory_trace.json"))
 mine = tidyprof.read(lesson.folder / "memory_trace.json", origin=HERE)
 in_use = mine.counters.query("name == 'allocated memory'")["value"]
 parts = ("model", "data", "forward", "backward", "optimizer")
-ranges = mine.events.query("name in @parts and device.isna()")  # a GPU records ranges twice
+# A GPU records ranges twice
+ranges = mine.events.query("name in @parts and device.isna()")
 title = "Memory use during three training steps"
 show_figure(plots.memory(mine, ["allocated memory"], title=title, phases=ranges))
-print(f"at the end {in_use.iloc[-1]:12,.0f} bytes; calculated {parameters + size_of(states):,}")
 print(
-    f"peak       {in_use.max():12,.0f} bytes; {in_use.max() / parameters:.1f} times the parameters"
+    f"at the end {in_use.iloc[-1]:12,.0f} bytes; calculated "
+    f"{parameters + size_of(states):,}"
+)
+print(
+    f"peak       {in_use.max():12,.0f} bytes; {in_use.max() / parameters:.1f} times "
+    "the parameters"
 )
 
 # %% [markdown]
@@ -233,8 +251,11 @@ print(
 healthy = modeled_snapshot("healthy")
 blocks = tidyprof.memory_blocks(healthy)
 lines = blocks.fillna({"source_line": "free"}).groupby("source_line", as_index=False)
-lines = lines[["bytes", "requested_bytes"]].sum().rename(columns={"bytes": "taken_bytes"})
-columns, caption = "source_line requested_mib taken_mib", "Memory after the last step, by line"
+lines = (
+    lines[["bytes", "requested_bytes"]].sum().rename(columns={"bytes": "taken_bytes"})
+)
+columns = "source_line requested_mib taken_mib"
+caption = "Memory after the last step, by line"
 show_table(lines, columns, caption, origin=healthy.origin)
 
 # %% [markdown]
@@ -297,7 +318,8 @@ q.check(answer)
 # device stores many such tensors. Two out of three of these tensors are freed, and then a larger tensor is requested.
 
 # %%
-requests = [(round(6.6 * MEBIBYTE), number % 3 == 0) for number in range(94)]  # bytes, stays
+# Bytes, stays
+requests = [(round(6.6 * MEBIBYTE), number % 3 == 0) for number in range(94)]
 last, capacity = 64 * MEBIBYTE, 640 * MEBIBYTE
 crowded = play_requests(requests, last, capacity)
 left = tidyprof.memory_blocks(crowded)
@@ -305,7 +327,8 @@ free = left[left["state"] == "inactive"]["bytes"] / MEBIBYTE
 show_text(f"Failed requests of 64 MiB: {(crowded.events['name'] == 'oom').sum()}")
 reserved = left["bytes"].sum() / MEBIBYTE
 show_text(
-    f"Free: {free.sum():.0f} of {reserved:.0f} MiB. Largest free block: {free.max():.0f} MiB."
+    f"Free: {free.sum():.0f} of {reserved:.0f} MiB. Largest free block: "
+    f"{free.max():.0f} MiB."
 )
 show_figure(memory_map(left, "Every segment holds a tensor that stays in memory"))
 

@@ -27,8 +27,10 @@ from proflab.parts.tiny_model import WORDS, TinyModel, empty_caches
 from tidyprof import Origin, plots
 
 lesson = proflab.start("12")
-_ = torch.set_grad_enabled(False)  # this lesson trains nothing
-torch.set_num_threads(1)  # on a busy machine, several threads wait for each other
+# This lesson trains nothing
+_ = torch.set_grad_enabled(False)
+# On a busy machine, several threads wait for each other
+torch.set_num_threads(1)
 
 # %%
 lesson.recall()
@@ -57,14 +59,18 @@ lesson.recall()
 # ## Predict
 #
 # What is the highest token rate that an MI300X can reach for one request to a model with eight billion 16-bit weights?
-# Also predict the prefill time of a small model on your machine.
+# Also predict the prefill time of a model on your machine.
 
 # %%
 # solution
 pace_guess, prefill_guess = 200, 100
 # end solution
-proflab.predict("12.a", pace_guess, unit="tokens/s", what="the bound of one request (8B, MI300X)")
-proflab.predict("12.b", prefill_guess, unit="times", what="a 128-token prefill, in decode steps")
+proflab.predict(
+    "12.a", pace_guess, unit="tokens/s", what="the bound of one request (8B, MI300X)"
+)
+proflab.predict(
+    "12.b", prefill_guess, unit="times", what="a 128-token prefill, in decode steps"
+)
 
 # %% [markdown]
 # ## Compute the bound first
@@ -75,7 +81,8 @@ proflab.predict("12.b", prefill_guess, unit="times", what="a 128-token prefill, 
 # the vocabulary.
 
 # %%
-LLAMA = {  # Llama-3.1-8B
+# Llama-3.1-8B
+LLAMA = {
     "layers": 32,
     "width": 4096,
     "heads": 32,
@@ -84,40 +91,46 @@ LLAMA = {  # Llama-3.1-8B
     "inner": 14336,
     "words": 128256,
 }
-QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}  # Qwen3-8B
+# Qwen3-8B
+QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}
 
 
 # %%
 def weights(model):
-    attention = model["width"] * model["head_size"] * 2 * (model["heads"] + model["kv_heads"])
+    attention = (
+        model["width"] * model["head_size"] * 2 * (model["heads"] + model["kv_heads"])
+    )
     layer = attention + 3 * model["width"] * model["inner"]
     return model["layers"] * layer + model["words"] * model["width"]
 
 
-def cache_bytes(model, tokens):  # a key and a value, 16 bits each
+# A key and a value, 16 bits each
+def cache_bytes(model, tokens):
     return model["layers"] * 2 * model["kv_heads"] * model["head_size"] * 2 * tokens
 
 
 # %%
-PEAK, BANDWIDTH = 1307.4e12, 5324.8e9  # FLOP/s and bytes per second of an MI300X
+# FLOP/s and bytes per second of an MI300X
+PEAK, BANDWIDTH = 1307.4e12, 5324.8e9
 SOURCE = "https://rocm.docs.amd.com/en/latest/reference/gpu-arch/mi300.html"
 MODELED = f"modeled: bytes and operations computed, peaks published by AMD ({SOURCE})"
 alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
 show_text(
     f"Llama-3.1-8B reads {2 * weights(LLAMA) / 1e9:.1f} GB of weights per step, plus "
-    f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache per token of text. A single request with 256 "
-    f"tokens can't exceed {1 / alone_s:.0f} tokens/s."
+    f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache per token of text. A single "
+    f"request with 256 tokens can't exceed {1 / alone_s:.0f} tokens/s."
 )
 
 # %% [markdown]
-# No software that reads these bytes can exceed this bound. Each weight takes up two bytes and needs two operations per
+# Software that reads these bytes can't exceed this bound. Each weight takes up two bytes and needs two operations per
 # token. Therefore, the *intensity* (operations per byte, lesson 05) equals the number of tokens that the GPU processes
 # each time it reads the weights, which is the prompt length in prefill and the number of requests in decode. Above the
 # *knee* of the roofline, which is the peak arithmetic rate divided by the bandwidth, arithmetic is the limit.
 
 
 # %%
-def decode_s(model, batch, context):  # seconds for the bytes, seconds for the arithmetic
+# Seconds for the bytes, seconds for the arithmetic
+def decode_s(model, batch, context):
     moved = 2 * weights(model) + batch * cache_bytes(model, context)
     return moved / BANDWIDTH, 2 * weights(model) * batch / PEAK
 
@@ -126,16 +139,21 @@ cases = [(batch, context) for context in (128, 4096) for batch in (1, 32, 1024)]
 bounds = pd.DataFrame([(*case, *decode_s(LLAMA, *case)) for case in cases])
 bounds.columns = ["batch", "context", "bytes_s", "arithmetic_s"]
 step_s = bounds[["bytes_s", "arithmetic_s"]].max(axis=1)
-bounds["tokens_per_second"], bounds["for_each_request"] = bounds["batch"] / step_s, 1 / step_s
-bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
+bounds["tokens_per_second"] = bounds["batch"] / step_s
+bounds["for_each_request"] = 1 / step_s
+bounds["limit"] = np.where(
+    bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic"
+)
 columns = "context batch limit tokens_per_second for_each_request"
-show_table(bounds, columns, "Upper bounds for Llama-3.1-8B on an MI300X", origin=MODELED)
+show_table(
+    bounds, columns, "Upper bounds for Llama-3.1-8B on an MI300X", origin=MODELED
+)
 
 # %%
 longest = 2 * weights(LLAMA) / PEAK * BANDWIDTH / cache_bytes(LLAMA, 1)
 show_text(
-    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte. Arithmetic can limit decode only "
-    f"if the texts are shorter than {longest:.0f} tokens."
+    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte. Arithmetic can limit "
+    f"decode only if the texts are shorter than {longest:.0f} tokens."
 )
 
 # %% [markdown]
@@ -147,11 +165,19 @@ show_text(
 # 4 minutes: what is the upper bound on the decode rate of an MI300X for `asked`, in tokens per second over all
 # requests? `model` has the same keys as LLAMA. Each number takes up 16 bits, and each of the `batch` texts has
 # `context` tokens.
-asked = {"model": QWEN, "batch": 16, "context": 8192, "bandwidth": BANDWIDTH, "peak": PEAK}
+asked = {
+    "model": QWEN,
+    "batch": 16,
+    "context": 8192,
+    "bandwidth": BANDWIDTH,
+    "peak": PEAK,
+}
 q = exercise("12.1", asked)
 # solution
 row_bytes = 2 * QWEN["kv_heads"] * QWEN["head_size"] * 2
-moved = 2 * weights(QWEN) + asked["batch"] * asked["context"] * QWEN["layers"] * row_bytes
+moved = (
+    2 * weights(QWEN) + asked["batch"] * asked["context"] * QWEN["layers"] * row_bytes
+)
 answer = asked["batch"] * asked["bandwidth"] / moved
 # end solution
 q.check(answer)
@@ -167,9 +193,11 @@ q.check(answer)
 has_gpu = torch.accelerator.is_available()
 device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
 model, caches = TinyModel().to(device), empty_caches(1, device)
-text, places = torch.randint(WORDS, (1, 129), device=device), torch.arange(129, device=device)
+text = torch.randint(WORDS, (1, 129), device=device)
+places = torch.arange(129, device=device)
 whole = model(text, places, empty_caches(1, device))
-model(text[:, :128], places[:128], caches)  # prefill
+# Prefill
+model(text[:, :128], places[:128], caches)
 decoded = model(text[:, 128:], places[128:], caches)
 show_text(
     "Scores from a decode step and from a full pass differ by at most "
@@ -188,7 +216,8 @@ show_text(
 # On a GPU, exceed the size of its caches: an MI300X has 256 MB of Infinity Cache.
 large = torch.ones(2 ** (28 if has_gpu else 25), device=device)
 square = torch.ones(1024, 1024, device=device)
-many, many_caches = torch.randint(WORDS, (32, 1), device=device), empty_caches(32, device)
+many = torch.randint(WORDS, (32, 1), device=device)
+many_caches = empty_caches(32, device)
 works = {
     "sum": large.sum,
     "product": lambda: square @ square,
@@ -208,29 +237,39 @@ for _ in range(9):
         taken.append(1e3 * (time.perf_counter() - begin))
 
 # %%
-timings = pd.DataFrame(np.reshape(taken, (9, -1)), columns=works)[2:]  # the first two warm up
+# The first two warm up
+timings = pd.DataFrame(np.reshape(taken, (9, -1)), columns=works)[2:]
 times = timings.quantile([0.25, 0.5, 0.75]).T.set_axis(
     ["quarter", "median", "three_quarters"], axis=1
 )
 scatter = (times["three_quarters"] >= 1.5 * times["quarter"]).any()
-here = Origin("measured", f"this machine{', unreliable: times vary too much' if scatter else ''}")
-own_bandwidth = large.nbytes / times["median"]["sum"] * 1e3  # bytes per second
-own_rate = 2 * 1024**3 / times["median"]["product"] * 1e3  # FLOP/s
+here = Origin(
+    "measured", f"this machine{', unreliable: times vary too much' if scatter else ''}"
+)
+# Bytes per second
+own_bandwidth = large.nbytes / times["median"]["sum"] * 1e3
+# FLOP/s
+own_rate = 2 * 1024**3 / times["median"]["product"] * 1e3
 
 # %%
 # A step reads only one row per token from the embedding table.
-own_weights = sum(one.numel() for one in model.parameters()) - model.words.weight.numel()
+own_weights = (
+    sum(one.numel() for one in model.parameters()) - model.words.weight.numel()
+)
 steps, tokens = times[2:].rename_axis("what").reset_index(), np.array([128, 1, 32])
 moved = 4 * own_weights + np.array([caches.nbytes, caches.nbytes, many_caches.nbytes])
-steps["bound"] = 1e3 * np.maximum(moved / own_bandwidth, 2 * own_weights * tokens / own_rate)
+steps["bound"] = 1e3 * np.maximum(
+    moved / own_bandwidth, 2 * own_weights * tokens / own_rate
+)
 steps["of_the_bound_percent"] = 100 * steps["bound"] / steps["median"]
 columns = "what bound quarter median three_quarters of_the_bound_percent"
 show_table(steps, columns, "Times of the small model, in ms", origin=here)
 prefill, alone, together = steps["median"]
 show_text(
-    f"Roofs: {own_bandwidth / 1e9:.1f} GB/s and {own_rate / 1e9:.0f} GFLOP/s. Prefill of 128 "
-    f"tokens takes as long as {prefill / alone:.1f} decode steps. A decode step for 32 requests "
-    f"takes {together / alone:.1f} times as long as a decode step for one request."
+    f"Roofs: {own_bandwidth / 1e9:.1f} GB/s and {own_rate / 1e9:.0f} GFLOP/s. Prefill "
+    f"of 128 tokens takes as long as {prefill / alone:.1f} decode steps. A decode step "
+    f"for 32 requests takes {together / alone:.1f} times as long as a decode step for "
+    "one request."
 )
 
 # %% [markdown]
@@ -245,33 +284,45 @@ show_text(
 # serves Qwen3-8B, and vLLM serves a *mixture-of-experts* model, which uses only some of its weights for each token.
 
 # %%
-names = {"SGLang": "torch-mi300x-sglang-decode", "vLLM": "torch-mi300x-vllm-decode-hipgraph"}
+names = {
+    "SGLang": "torch-mi300x-sglang-decode",
+    "vLLM": "torch-mi300x-vllm-decode-hipgraph",
+}
 found = {server: proflab.recording(name) for server, name in names.items()}
-runs = {server: tidyprof.read(one.path, origin=one.origin) for server, one in found.items()}
+runs = {
+    server: tidyprof.read(one.path, origin=one.origin) for server, one in found.items()
+}
 sglang = runs["SGLang"]
 
 
-def graph_of(run):  # the call, and the device events that it started
+# The call, and the device events that it started
+def graph_of(run):
     call = run.events[run.events["name"] == "hipGraphLaunch"].iloc[0]
-    return call, run.device_events[run.device_events["correlation_id"] == call["correlation_id"]]
+    return call, run.device_events[
+        run.device_events["correlation_id"] == call["correlation_id"]
+    ]
 
 
 # %%
 for server, run in runs.items():
     call, nodes = graph_of(run)
-    single = run.events.loc[run.events["name"] == "hipLaunchKernel", "duration_ns"].median()
+    single = run.events.loc[
+        run.events["name"] == "hipLaunchKernel", "duration_ns"
+    ].median()
     show_text(
-        f"{server}: one call of {call['duration_ns'] / 1e3:,.0f} µs starts {len(nodes)} kernels, "
-        f"which is {call['duration_ns'] / len(nodes) / 1e3:.2f} µs per kernel. A single launch "
-        f"takes {single / 1e3:.2f} µs. Kernels with a recorded operator: "
-        f"{nodes['operator'].notna().sum()} ({run.origin})."
+        f"{server}: one call of {call['duration_ns'] / 1e3:,.0f} µs starts "
+        f"{len(nodes)} kernels, which is {call['duration_ns'] / len(nodes) / 1e3:.2f} "
+        f"µs per kernel. A single launch takes {single / 1e3:.2f} µs. Kernels with a "
+        f"recorded operator: {nodes['operator'].notna().sum()} ({run.origin})."
     )
 
 # %%
 call, nodes = graph_of(sglang)
 begin = int(call["start_ns"])
 window = {"start_ns": begin - 300_000, "end_ns": begin + 4 * int(call["duration_ns"])}
-show_figure(plots.timeline(sglang, **window, title="After one call, only the GPU works"))
+show_figure(
+    plots.timeline(sglang, **window, title="After one call, only the GPU works")
+)
 
 # %% [markdown]
 # In a graph, launching a kernel takes the host only a fraction of the usual time, and no Python code or operators run.
@@ -304,11 +355,13 @@ for server, run in runs.items():
     ends = run.events["start_ns"] + run.events["duration_ns"]
     whole_ns = ends.max() - run.events["start_ns"].min()
     idle_percent = 100 * (1 - tidyprof.busy(run)["busy_ns"].iloc[0] / whole_ns)
-    first = run.device_events.sort_values("start_ns").drop_duplicates("stream")  # of each stream
+    # Of each stream
+    first = run.device_events.sort_values("start_ns").drop_duplicates("stream")
     waited_ns = (first["start_ns"] - first["launch_ns"]).max()
     show_text(
-        f"{server}: the device is idle for {idle_percent:.0f}% of {whole_ns / 1e6:.1f} ms. In one "
-        f"stream, the first work started {waited_ns / 1e6:.1f} ms after its launch."
+        f"{server}: the device is idle for {idle_percent:.0f}% of {whole_ns / 1e6:.1f} "
+        f"ms. In one stream, the first work started {waited_ns / 1e6:.1f} ms after its "
+        "launch."
     )
 
 # %% [markdown]
@@ -327,7 +380,9 @@ q = exercise("12.2", sglang)
 # solution
 of_graph = graph_of(sglang)[1]
 over_at = of_graph["start_ns"] + of_graph["duration_ns"]
-answer = 100 * (1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["start_ns"].min()))
+answer = 100 * (
+    1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["start_ns"].min())
+)
 # end solution
 q.check(answer)
 
@@ -341,24 +396,36 @@ q.check(answer)
 ranges = sglang.events.loc[sglang.events["kind"] == "annotation", "name"].astype(str)
 in_cache = int(ranges.str.extract(r"generation_32\(sq32sk(\d+)")[0].dropna().iloc[0])
 kinds = {"GEMM": "weights (GEMM)", "attention": "cache (attention)"}
-read = {"weights (GEMM)": 2 * weights(QWEN), "cache (attention)": cache_bytes(QWEN, in_cache)}
+read = {
+    "weights (GEMM)": 2 * weights(QWEN),
+    "cache (attention)": cache_bytes(QWEN, in_cache),
+}
 category = [tidyprof.category(str(name), "kernel") for name in nodes["name"]]
 part = pd.Series(category, nodes.index, name="part").map(kinds).fillna("the rest")
-parts = nodes.groupby(part)["duration_ns"].agg(kernels="size", duration_ns="sum").reset_index()
+parts = (
+    nodes.groupby(part)["duration_ns"]
+    .agg(kernels="size", duration_ns="sum")
+    .reset_index()
+)
 parts["gigabytes"] = parts["part"].map(read).fillna(0) / 1e9
 parts["bound_ns"] = 1e18 * parts["gigabytes"] / BANDWIDTH
 parts["of_the_bound_percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
 columns = "part kernels duration_ms gigabytes bound_ms of_the_bound_percent"
-show_table(parts, columns, "Kernels in SGLang's graph, by what they read", origin=sglang.origin)
+show_table(
+    parts, columns, "Kernels in SGLang's graph, by what they read", origin=sglang.origin
+)
 
 # %%
 graph = tidyprof.Profile(nodes, meta=sglang.meta)
-show_figure(plots.top_kernels(tidyprof.kernels(graph), n=6, title="Kernels in SGLang's graph"))
+show_figure(
+    plots.top_kernels(tidyprof.kernels(graph), n=6, title="Kernels in SGLang's graph")
+)
 kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
 show_text(
-    f"The bound for the step is {1e3 * bound_s:.2f} ms, but its kernels take {1e3 * kernels_s:.2f} "
-    f"ms, so they reach {100 * bound_s / kernels_s:.0f}% of the possible speed. The shortest "
-    f"kernel takes {nodes['duration_ns'].min() / 1e3:.1f} µs."
+    f"The bound for the step is {1e3 * bound_s:.2f} ms, but its kernels take "
+    f"{1e3 * kernels_s:.2f} ms, so they reach {100 * bound_s / kernels_s:.0f}% of the "
+    f"possible speed. The shortest kernel takes {nodes['duration_ns'].min() / 1e3:.1f} "
+    "µs."
 )
 
 # %% [markdown]
@@ -397,10 +464,13 @@ show_text(
 # %%
 packed = proflab.recording("rpd-vllm-mytrace")
 served = tidyprof.read(packed.path, origin=packed.origin)
-graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
+graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values(
+    "start_ns"
+)
 step_ns = graph_calls["start_ns"].diff().median()
 show_text(
-    f"A step takes {step_ns / 1e6:.2f} ms, so each request receives {1e9 / step_ns:.0f} tokens/s."
+    f"A step takes {step_ns / 1e6:.2f} ms, so each request receives "
+    f"{1e9 / step_ns:.0f} tokens/s."
 )
 
 # %%
@@ -411,7 +481,9 @@ q = exercise("12.3", served)
 # solution
 calls = graph_calls["correlation_id"]
 of_graphs = served.device_events[served.device_events["correlation_id"].isin(calls)]
-answer = 100 * of_graphs.groupby("correlation_id")["duration_ns"].sum().median() / step_ns
+answer = (
+    100 * of_graphs.groupby("correlation_id")["duration_ns"].sum().median() / step_ns
+)
 # end solution
 q.check(answer)
 
@@ -461,10 +533,12 @@ q.check(answer)
 # | neither (both are at most 1.25) | the bound itself: read fewer bytes, or process more tokens per byte |
 
 # %%
-span_ms = ((nodes["start_ns"] + nodes["duration_ns"]).max() - nodes["start_ns"].min()) / 1e6
+span_ms = (
+    (nodes["start_ns"] + nodes["duration_ns"]).max() - nodes["start_ns"].min()
+) / 1e6
 show_text(
-    f"SGLang, 32 requests: kernel time / bound = {kernels_s / bound_s:.2f}, "
-    f"graph time / kernel time = {span_ms / 1e3 / kernels_s:.2f} (this trace has one graph)"
+    f"SGLang, 32 requests: kernel time / bound = {kernels_s / bound_s:.2f}, graph time "
+    f"/ kernel time = {span_ms / 1e3 / kernels_s:.2f} (this trace has one graph)"
 )
 proflab.reveal("12.a", float(f"{1 / alone_s:.3g}"), origin=MODELED)
 proflab.reveal("12.b", float(f"{prefill / alone:.3g}"), origin=here)
@@ -472,10 +546,12 @@ proflab.reveal("12.b", float(f"{prefill / alone:.3g}"), origin=here)
 # %%
 logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
 path = next(path for path in logged.files.values() if path.suffix == ".json")
-token_s = json.loads(path.read_text())["avg_latency"] / 128  # 128 new tokens, prefill included
+# 128 new tokens, prefill included
+token_s = json.loads(path.read_text())["avg_latency"] / 128
 show_text(
-    f"Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens/s, which is "
-    f"{100 * alone_s / token_s:.0f}% of the bound. This log doesn't show where the rest goes."
+    f"Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens/s, which "
+    f"is {100 * alone_s / token_s:.0f}% of the bound. This log doesn't show where the "
+    "rest goes."
 )
 
 # %% [markdown]
@@ -490,9 +566,8 @@ show_text(
 #
 # - The bound assumes that each byte is read once. Hardware counters show how many bytes were really read (lesson 05).
 # - A model that is split across several GPUs adds collectives to each step (lesson 07).
-# - TTFT includes a request's waiting time in the server's queue. In queueing theory, if requests arrive at random
-#   and each answer takes the same time, a request waits on average for `load / (2 * (1 - load))` answers: 4.5 at 90%
-#   load. Measure this waiting time on the server.
+# - TTFT includes a request's waiting time in the server's queue. If requests arrive at random and each answer takes the
+#   same time, a request waits on average for `load / (2 * (1 - load))` answers: 4.5 at 90% load.
 #
 # Known issues: [attention falls back to the math
 # path](../docs/known-issues.md#attention-falls-back-to-the-math-path),

@@ -56,7 +56,9 @@ lesson.recall()
 # solution
 wrong_guess = 20
 # end solution
-proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that look different")
+proflab.predict(
+    "13.a", wrong_guess, unit="%", what="pairs of equal runs that look different"
+)
 
 # %% [markdown]
 # ## Capture
@@ -76,11 +78,19 @@ proflab.predict("13.a", wrong_guess, unit="%", what="pairs of equal runs that lo
 # longer by one random factor. The first release has only two runs. Reading all runs takes ten seconds or more.
 
 # %%
-folders = {side: upgrades.unpack() / side for side in ("first", "second", "third", "other_node")}
-runs = {side: [run_times(path) for path in repeats_in(folder)] for side, folder in folders.items()}
+folders = {
+    side: upgrades.unpack() / side
+    for side in ("first", "second", "third", "other_node")
+}
+runs = {
+    side: [run_times(path) for path in repeats_in(folder)]
+    for side, folder in folders.items()
+}
 origin = runs["second"][0].origin
 values = {side: [run.value for run in found] for side, found in runs.items()}
-rows = [(side, len(one), np.mean(one), min(one), max(one)) for side, one in values.items()]
+rows = [
+    (side, len(one), np.mean(one), min(one), max(one)) for side, one in values.items()
+]
 spread = pd.DataFrame(rows, columns=["release", "runs", "mean_ns", "min_ns", "max_ns"])
 caption = f"Step time over the runs, with up to {100 * upgrades.NOISE:.0f}% noise"
 show_table(spread, "release runs mean_ms min_ms max_ms", caption, origin=origin)
@@ -122,7 +132,9 @@ show_text(f"The gate's interval: {verdict.ratio.low:.2f} to {verdict.ratio.high:
 
 # %%
 same = {
-    path.name: tidyprof.steps(tidyprof.read(path), "device")["duration_ns"].to_numpy()[3:]
+    path.name: tidyprof.steps(tidyprof.read(path), "device")["duration_ns"].to_numpy()[
+        3:
+    ]
     for path in repeats_in(folders["second"])
 }
 low, high = interval(same["run1"], same["run2"])
@@ -153,13 +165,15 @@ q.check(answer)
 #   itself.
 
 # %% language="bash"
-# python -m tidyprof gate $FOLDER/second $FOLDER/third --fail-above 5% || echo "exit code $?"
+# python -m tidyprof gate $FOLDER/second $FOLDER/third --fail-above 5% ||
+#     echo "exit code $?"
 
 # %%
 longest = verdict.kernels.iloc[0]
 show_text(
-    f"`{longest['full_name']}` takes {longest['difference_ns'] / 1e6:.1f} ms longer per step, and "
-    f"the step takes {(verdict.new_value - verdict.base_value) / 1e6:.1f} ms longer."
+    f"`{longest['full_name']}` takes {longest['difference_ns'] / 1e6:.1f} ms longer "
+    "per step, and the step takes "
+    f"{(verdict.new_value - verdict.base_value) / 1e6:.1f} ms longer."
 )
 
 # %% [markdown]
@@ -174,7 +188,8 @@ show_text(
 exchanged = judge(runs["first"], runs["second"])
 change = 100 * (exchanged.new_value / exchanged.base_value - 1)
 show_text(
-    f"**{exchanged.word}**: {exchanged.reason.rstrip('.')}. Modeled step: {change:.0f}% longer."
+    f"**{exchanged.word}**: {exchanged.reason.rstrip('.')}. Modeled step: "
+    f"{change:.0f}% longer."
 )
 columns = "kernel base_calls new_calls base_ms new_ms difference_ms blame"
 caption = "From the first to the second release"
@@ -191,7 +206,9 @@ show_table(exchanged.kernels, columns, caption, rows=6, origin=origin)
 # (`batched_transpose` and `transpose_`). Which signs count?
 q = exercise("13.2", exchanged.kernels)
 # solution
-belongs = exchanged.kernels["kernel"].str.contains("conv|batched_transpose|transpose_", case=False)
+belongs = exchanged.kernels["kernel"].str.contains(
+    "conv|batched_transpose|transpose_", case=False
+)
 answer = exchanged.kernels.loc[belongs, "difference_ns"].sum() / 1e6
 # end solution
 q.check(answer)
@@ -204,7 +221,13 @@ q.check(answer)
 # %%
 elsewhere = judge(runs["second"], runs["other_node"])
 show_text(f"**{elsewhere.word}**: {elsewhere.reason}")
-show_table(elsewhere.kernels, columns, "Kernel changes on the other node", rows=4, origin=origin)
+show_table(
+    elsewhere.kernels,
+    columns,
+    "Kernel changes on the other node",
+    rows=4,
+    origin=origin,
+)
 
 # %% [markdown]
 # The verdict is the same, but other kernels changed. A library rarely slows down many kernels at once. A lower clock
@@ -233,9 +256,13 @@ q.check(answer)
 
 # %%
 logs = {side: pd.read_csv(upgrades.watched(side)) for side in ("second", "other_node")}
-medians = {side: smi[smi["gfx"] > 50].median(numeric_only=True) for side, smi in logs.items()}
+medians = {
+    side: smi[smi["gfx"] > 50].median(numeric_only=True) for side, smi in logs.items()
+}
 clocks = pd.DataFrame(medians).T.reset_index(names="run")
-show_table(clocks, "run gfx_clk gfx max_power", "Medians: MHz, percent, W", origin=origin)
+show_table(
+    clocks, "run gfx_clk gfx max_power", "Medians: MHz, percent, W", origin=origin
+)
 
 # %% [markdown]
 # The step time grows by a smaller factor than the clock frequency drops, because memory is as fast as before. Equal
@@ -303,8 +330,16 @@ show_table(clocks, "run gfx_clk gfx max_power", "Medians: MHz, percent, W", orig
 # %%
 for pair, compared, next_step in (
     ("First to second", exchanged, "Record more runs, and compare MIOpen's databases."),
-    ("Second to third", verdict, "Report the kernel to MIOpen, with its MIOpenDriver line."),
-    ("Second to other_node", elsewhere, "Report nothing, and compare again on one node."),
+    (
+        "Second to third",
+        verdict,
+        "Report the kernel to MIOpen, with its MIOpenDriver line.",
+    ),
+    (
+        "Second to other_node",
+        elsewhere,
+        "Report nothing, and compare again on one node.",
+    ),
 ):
     show_text(f"{pair}: **{compared.word}**. {next_step}")
 ends = [interval(*pair) for pair in combinations(same.values(), 2)]

@@ -48,7 +48,8 @@ lesson.recall()
 # solution
 part_guess, factor_guess = 30, 2
 # end solution
-part_text, factor_text = "the share of the largest part of a step", "the speedup without the faults"
+part_text = "the share of the largest part of a step"
+factor_text = "the speedup without the faults"
 proflab.predict("14.a", part_guess, unit="%", what=part_text)
 proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 
@@ -113,7 +114,9 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # | `STEP_TIMER=trace` | a trace of three steps; with `STEP_TIMER_STACK=1`, the trace includes Python functions |
 
 # %%
-shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
+shutil.copy(
+    lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py"
+)
 PARTS = {
     "WORDS, LENGTH": "from instrument_me import StepTimer\n\nWORDS, LENGTH",
     "    for step in": "    timer = StepTimer()\n    for step in",
@@ -142,9 +145,11 @@ write_version(folder / "their_script.py", folder / "before.py", PARTS)
 # %% language="bash"
 # cd $FOLDER && rm -rf hooks && diff their_script.py before.py
 # export STEP_TIMER_DIR=parts
-# { time STEP_TIMER=times python -m tidyprof run --no-trace --out hooks -- python before.py; } 2>&1 |
+# export STEP_TIMER=times
+# { time python -m tidyprof run --no-trace --out hooks -- python before.py; } 2>&1 |
 #     grep --line-buffered -v '[1-9]: loss'
-# STEP_TIMER=trace STEP_TIMER_STACK=1 python before.py 2>&1 | grep --line-buffered -v '[1-9]: loss'
+# STEP_TIMER=trace STEP_TIMER_STACK=1 python before.py 2>&1 |
+#     grep --line-buffered -v '[1-9]: loss'
 
 # %% [markdown]
 # `real` is the time that you wait, while `user` and `sys` are CPU times. If the sum of `user` and `sys` is close to
@@ -157,7 +162,8 @@ write_version(folder / "their_script.py", folder / "before.py", PARTS)
 # that you named:
 
 # %%
-steps = pd.read_json(folder / "parts/times_rank0.jsonl", lines=True)[11:]  # as `tidyprof run`
+# As `tidyprof run`
+steps = pd.read_json(folder / "parts/times_rank0.jsonl", lines=True)[11:]
 named = 1e3 * steps.drop(columns=["rank", "step"]).mean()
 hooks = run_times(folder / "hooks").parts / 1e6
 both = pd.DataFrame({"by hooks": hooks, "by StepTimer": named}).T
@@ -172,7 +178,9 @@ q = exercise("14.1", about)
 # solution
 windows = [about["before"], about["after"]]
 total_ns = sum(window["steps"] * window["step_ns"] for window in windows)
-answer = about["trace"]["step_ns"] / (total_ns / sum(window["steps"] for window in windows))
+answer = about["trace"]["step_ns"] / (
+    total_ns / sum(window["steps"] for window in windows)
+)
 # end solution
 q.check(answer)
 
@@ -190,7 +198,9 @@ q.check(answer)
 
 # %%
 def events_of(path):
-    events = pd.DataFrame(json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"])
+    events = pd.DataFrame(
+        json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"]
+    )
     return events.assign(end=events["ts"] + events["dur"])
 
 
@@ -199,7 +209,9 @@ def inside(path, part, category="cpu_op"):
     ranges = events[(events["name"] == part) & (events["cat"] == "user_annotation")]
     ranges = ranges[["ts", "end"]].add_suffix("_part")
     pairs = events[events["cat"] == category].merge(ranges, how="cross")
-    found = pairs[(pairs["ts"] >= pairs["ts_part"]) & (pairs["end"] <= pairs["end_part"])]
+    found = pairs[
+        (pairs["ts"] >= pairs["ts_part"]) & (pairs["end"] <= pairs["end_part"])
+    ]
     rows = found.groupby("name")["dur"].agg(calls="size", us="sum") / len(ranges)
     return rows.sort_values("us", ascending=False).round(1)
 
@@ -267,7 +279,8 @@ write_version(folder / "before.py", folder / "first_fix.py", FIRST)
 
 # %% language="bash"
 # cd $FOLDER
-# STEP_TIMER=trace STEP_TIMER_DIR=ranks torchrun --standalone --nproc-per-node 2 first_fix.py 2>&1 |
+# export STEP_TIMER=trace STEP_TIMER_DIR=ranks
+# torchrun --standalone --nproc-per-node 2 first_fix.py 2>&1 |
 #     grep --line-buffered 'step.*0: \|wrote'
 
 # %% [markdown]
@@ -284,7 +297,9 @@ def all_reduces(rank):
 
 
 calls = pd.concat(map(all_reduces, (0, 1)))
-calls["waiting_ms"] = (calls.groupby("number")["ts"].transform("max") - calls["ts"]) / 1e3
+calls["waiting_ms"] = (
+    calls.groupby("number")["ts"].transform("max") - calls["ts"]
+) / 1e3
 print(calls.groupby("rank")["waiting_ms"].sum().round(2).to_string())
 for rank in (0, 1):
     operators = inside(folder / f"ranks/trace_rank{rank}.json.gz", "log")["calls"].sum()
@@ -316,7 +331,8 @@ write_version(folder / "first_fix.py", folder / "fixed.py", SECOND)
 runs = pd.read_json(folder / "turns/runs.jsonl", lines=True)
 losses = pd.DataFrame(runs.groupby("version")["losses"].first().to_dict())
 print(
-    "largest relative difference of a loss:", (losses["fixed"] / losses["before"] - 1).abs().max()
+    "largest relative difference of a loss:",
+    (losses["fixed"] / losses["before"] - 1).abs().max(),
 )
 
 # %%
@@ -364,9 +380,13 @@ proflab.reveal("14.b", median["before"] / median["fixed"], f"{HERE}, two ranks, 
 # (transformers, Lightning) also run unmodified.
 
 # %%
-OWN_SCRIPT = ""  # the path of your script
-LAUNCH = "python"  # or "torchrun --standalone --nproc-per-node 2"
-script = Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
+# The path of your script
+OWN_SCRIPT = ""
+# Or "torchrun --standalone --nproc-per-node 2"
+LAUNCH = "python"
+script = (
+    Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
+)
 fixed_script = script.with_name(f"fixed_{script.name}")
 os.environ |= {"LAUNCH": LAUNCH, "PLACE": str(script.parent), "SCRIPT": script.name}
 os.environ["OWN"] = str((folder / "own").resolve())
@@ -397,8 +417,9 @@ write_version(script, fixed_script, FIX)
 # for turn in 1 2 3 4 5; do
 #     for version in $(shuf -e "$SCRIPT" "fixed_$SCRIPT"); do
 #         printf '\rturn %s, %-40s' "$turn" "$version"
-#         python -m tidyprof run --no-trace --out "$OWN/turns/$version/$turn" -- $LAUNCH "$version" \
-#             >"$OWN/prints/$version.$turn" 2>"$OWN/errors.txt" || tail -n 5 "$OWN/errors.txt"
+#         python -m tidyprof run --no-trace --out "$OWN/turns/$version/$turn" \
+#             -- $LAUNCH "$version" >"$OWN/prints/$version.$turn" 2>"$OWN/errors.txt" ||
+#             tail -n 5 "$OWN/errors.txt"
 #     done
 # done
 # echo && sort "$OWN/prints/"* | uniq -c

@@ -60,7 +60,9 @@ rank_guess, call_guess = 1, 2
 # end solution
 proflab.predict("15.a", rank_guess, what="the rank that reports an error first")
 proflab.predict(
-    "15.b", call_guess, what="the number of the call in which the others wait, counted from 1"
+    "15.b",
+    call_guess,
+    what="the number of the call in which the others wait, counted from 1",
 )
 
 # %% [markdown]
@@ -77,8 +79,8 @@ proflab.predict(
 
 # %% language="bash"
 # cd $FOLDER
-# python hangs.py live find_missing_ranks.py late skipped other_size other_order dead fixed \
-#     2> live.err
+# python hangs.py live find_missing_ranks.py late skipped other_size other_order \
+#     dead fixed 2> live.err
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]
@@ -112,7 +114,9 @@ def side_by_side(folder):
 origin = "recorded: gloo, all ranks on one CPU, torch 2.15"
 lines = side_by_side(skipped)
 columns = " ".join(["rank", *lines])
-show_table(lines.reset_index(), columns, "Calls, each with its line of hangs.py", origin=origin)
+show_table(
+    lines.reset_index(), columns, "Calls, each with its line of hangs.py", origin=origin
+)
 print(*(file.read_text().strip() for file in sorted(skipped.glob("log_*"))), sep="\n")
 
 # %% [markdown]

@@ -28,7 +28,9 @@ lesson = proflab.start("16")
 folder = lesson.folder
 shutil.copy(lesson.file("kernels.py"), folder)
 shutil.copy(lesson.file("../../snippets/16_compiler.py"), folder / "compiler.py")
-shipped = shutil.copytree(lesson.file("compiled"), folder / "compiled", dirs_exist_ok=True)
+shipped = shutil.copytree(
+    lesson.file("compiled"), folder / "compiled", dirs_exist_ok=True
+)
 
 # %%
 lesson.recall()
@@ -126,7 +128,8 @@ origin = cases.attrs["origin"]
 # %% language="bash"
 # cd $FOLDER/compiled/3.9.0
 # for case in 256x256x64 128x128x64; do
-#     zcat $case/matmul.amdgcn.gz | grep -E '^ .* \.([av]gpr_|private_|group_)' | sed "s/^/$case/"
+#     zcat $case/matmul.amdgcn.gz | grep -E '^ .* \.([av]gpr_|private_|group_)' |
+#         sed "s/^/$case/"
 # done
 # cat 128x128x64/matmul.json
 
@@ -144,11 +147,19 @@ origin = cases.attrs["origin"]
 
 # %%
 SIDES = (64, 128, 256)
-bars = cases.loc[[f"{side}x{side}x64" for side in SIDES], ["vgprs", "spilled_vgprs"]].reset_index()
+bars = cases.loc[
+    [f"{side}x{side}x64" for side in SIDES], ["vgprs", "spilled_vgprs"]
+].reset_index()
 bars["intensity"] = [side * side / (side + side) for side in SIDES]
-bars["sums"] = [side * side / (4 * 64) for side in SIDES]  # four warps of 64 lanes
+# Four warps of 64 lanes
+bars["sums"] = [side * side / (4 * 64) for side in SIDES]
 columns = "case intensity sums vgprs spilled_vgprs"
-show_table(bars, columns, "Registers per work-item (at most 512) with four warps", origin=origin)
+show_table(
+    bars,
+    columns,
+    "Registers per work-item (at most 512) with four warps",
+    origin=origin,
+)
 
 # %% [markdown]
 # **Occupancy.** How many wavefronts fit on a SIMD?
@@ -206,7 +217,9 @@ q.check(answer)
 # %%
 pair = cases.loc[["128x128x64", "128x128x64_4waves"]].reset_index()
 columns = "case vgprs spilled_vgprs lds_bytes waves_by_registers waves_by_lds waves"
-show_table(pair, columns, "The same tile, without and with `waves_per_eu=4`", origin=origin)
+show_table(
+    pair, columns, "The same tile, without and with `waves_per_eu=4`", origin=origin
+)
 
 # %% [markdown]
 # The kernel now spills, and still no additional wavefront fits. The compiler doesn't know how much LDS the launch
@@ -240,11 +253,17 @@ show_table(wide, columns, "Tiles of 256 x 256 x 64 on MI300 and MI350", origin=o
 versions = {path.name: table_of(path) for path in sorted(shipped.iterdir())}
 history = pd.concat(versions, names=["triton"]).reset_index()
 history["setting"] = history["case"].str.removesuffix("_gfx950")
-history = history[history.groupby("setting")["case"].transform("size") == 2 * len(versions)]
+history = history[
+    history.groupby("setting")["case"].transform("size") == 2 * len(versions)
+]
 wanted = history[history["setting"] == "256x256x64_8warps"]
-spills = wanted.pivot(index="target", columns="triton", values="spilled_vgprs").reset_index()
+spills = wanted.pivot(
+    index="target", columns="triton", values="spilled_vgprs"
+).reset_index()
 title = "Spilled registers of the 256 x 256 x 64 tile with 8 warps, by Triton version"
-show_table(spills, " ".join(spills), title, origin=f"compiled: Triton {', '.join(versions)}")
+show_table(
+    spills, " ".join(spills), title, origin=f"compiled: Triton {', '.join(versions)}"
+)
 
 # %% [markdown]
 # The number of spills depends on the kernel, the tile, the GPU and the Triton version, so check again after each

@@ -62,7 +62,9 @@ more_guess, peak_guess, exposed_guess = 100, 25, 20
 # end solution
 more_text = "the extra bytes that a rank sends under FSDP, relative to DDP"
 peak_text = "the peak memory of a rank under FSDP, relative to DDP"
-exposed_text = "the exposed communication of Llama 70B on eight MI300X, as a share of the step"
+exposed_text = (
+    "the exposed communication of Llama 70B on eight MI300X, as a share of the step"
+)
 proflab.predict("17.a", more_guess, unit="%", what=more_text)
 proflab.predict("17.b", peak_guess, unit="%", what=peak_text)
 proflab.predict("17.c", exposed_guess, unit="%", what=exposed_text)
@@ -97,7 +99,8 @@ show_table(pd.DataFrame([facts]), columns, "The model", origin="as built")
 # `facts["parameters"]`.
 q = exercise("17.1", facts)
 # solution
-passes = 3  # a gather before forward, one before backward, a reduce-scatter of the gradients
+# A gather before forward, one before backward, a reduce-scatter of the gradients
+passes = 3
 answer = passes * (facts["ranks"] - 1) / facts["ranks"] * 4 * facts["parameters"] / 1e6
 # end solution
 q.check(answer)
@@ -133,20 +136,31 @@ q.check(answer)
 
 # %%
 HOW = ("ddp", "fsdp", "fsdp_keep", "hsdp")
-traces = {how: tidyprof.read(folder / how / "rank0.json", origin=MEASURED) for how in HOW}
+traces = {
+    how: tidyprof.read(folder / how / "rank0.json", origin=MEASURED) for how in HOW
+}
 
 
 def calls_of(how):
     events = traces[how].events
     calls = events[events["name"].str.startswith("c10d::")]
-    largest = [max(map(int, re.findall(r"\d+", shape))) for shape in calls["input_shapes"]]
+    largest = [
+        max(map(int, re.findall(r"\d+", shape))) for shape in calls["input_shapes"]
+    ]
     names = calls["name"].str.removeprefix("c10d::")
     return pd.DataFrame({"call": names, "mb": [4 * size / 1e6 for size in largest]})
 
 
 # %%
-counted = calls_of("fsdp").groupby("call")["mb"].agg(calls="size", data_mb="sum").reset_index()
-show_table(counted, "call calls data_mb", "Rank 0 under FSDP, one step", origin=MEASURED)
+counted = (
+    calls_of("fsdp")
+    .groupby("call")["mb"]
+    .agg(calls="size", data_mb="sum")
+    .reset_index()
+)
+show_table(
+    counted, "call calls data_mb", "Rank 0 under FSDP, one step", origin=MEASURED
+)
 
 # %%
 events = traces["fsdp"].events
@@ -165,7 +179,8 @@ PASSES = {"allreduce_": 2, "_allgather_base_": 1, "_reduce_scatter_base_": 1}
 
 
 def sent_mb(how):
-    size = 2 if how == "hsdp" else facts["ranks"]  # ranks in each group
+    # Ranks in each group
+    size = 2 if how == "hsdp" else facts["ranks"]
     calls = calls_of(how)
     return (calls["call"].map(PASSES) * calls["mb"]).sum() * (size - 1) / size
 
@@ -173,11 +188,19 @@ def sent_mb(how):
 # %%
 whole_mb = 4 * facts["parameters"] / 1e6
 share = (facts["ranks"] - 1) / facts["ranks"]
-hsdp = 3 * 1 / 2 + 2 * 1 / 2 / 2  # within a pair, and half of the gradients between pairs
+# Within a pair, and half of the gradients between pairs
+hsdp = 3 * 1 / 2 + 2 * 1 / 2 / 2
 factors = [2 * share, 3 * share, 2 * share, hsdp]
-compared = pd.DataFrame({"how": HOW, "computed_mb": [whole_mb * factor for factor in factors]})
+compared = pd.DataFrame(
+    {"how": HOW, "computed_mb": [whole_mb * factor for factor in factors]}
+)
 compared["traced_mb"] = compared["how"].map(sent_mb)
-show_table(compared, " ".join(compared), "Data per rank and step, from call sizes", origin=MEASURED)
+show_table(
+    compared,
+    " ".join(compared),
+    "Data per rank and step, from call sizes",
+    origin=MEASURED,
+)
 more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 
 # %% [markdown]
@@ -194,12 +217,17 @@ more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 # %%
 for how in ("fsdp", "fsdp_keep"):
     events = traces[how].events
-    starts = events[events["name"].str.match("FSDP::pre_|Optimizer.step")].sort_values("start_ns")
-    lengths = starts["start_ns"].diff().shift(-1)  # until the next pass, or the optimizer
+    starts = events[events["name"].str.match("FSDP::pre_|Optimizer.step")].sort_values(
+        "start_ns"
+    )
+    # Until the next pass, or the optimizer
+    lengths = starts["start_ns"].diff().shift(-1)
     names = starts["name"].str.removeprefix("FSDP::pre_")
     phases = starts.assign(name=names, duration_ns=lengths)[:-1]
     title = f"{how}: memory that one step allocates"
-    show_figure(plots.memory(traces[how], ["allocated memory"], title=title, phases=phases))
+    show_figure(
+        plots.memory(traces[how], ["allocated memory"], title=title, phases=phases)
+    )
 
 # %% [markdown]
 # Under `fsdp`, memory use rises when a unit's parameters arrive and falls when FSDP frees them. Under `fsdp_keep`,
@@ -210,10 +238,17 @@ held = json.loads((folder / "rank0.json").read_text())
 memory = pd.DataFrame({"how": HOW})
 memory["held_mb"] = [held[how]["held"] / 1e6 for how in HOW]
 memory["predicted_peak_mb"] = memory["how"].map(prediction["peak"]) / 1e6
-allocated = [traces[how].counters.query("name == 'allocated memory'")["value"].max() for how in HOW]
+allocated = [
+    traces[how].counters.query("name == 'allocated memory'")["value"].max()
+    for how in HOW
+]
 before = [held[how]["held_before_a_step"] for how in HOW]
-memory["measured_peak_mb"] = [(a + b) / 1e6 for a, b in zip(allocated, before, strict=True)]
-memory["off_percent"] = 100 * (memory["measured_peak_mb"] / memory["predicted_peak_mb"] - 1)
+memory["measured_peak_mb"] = [
+    (a + b) / 1e6 for a, b in zip(allocated, before, strict=True)
+]
+memory["off_percent"] = 100 * (
+    memory["measured_peak_mb"] / memory["predicted_peak_mb"] - 1
+)
 origin = f"predicted: FSDPMemTracker; {MEASURED}"
 show_table(memory, " ".join(memory), "Memory of rank 0", origin=origin)
 
@@ -244,11 +279,13 @@ PUBLISHED = "published: AMD, TraceLens, Llama 70B on eight MI300X"
 show_table(published, " ".join(published), "Collectives in two steps", origin=PUBLISHED)
 
 # %%
-LAYER, WHOLE = 855_654_400, 70_553_706_496  # parameters of a layer, and of Llama 3 70B
+# Parameters of a layer, and of Llama 3 70B
+LAYER, WHOLE = 855_654_400, 70_553_706_496
 show_text(
-    f"A layer of Llama 3 70B has {LAYER:,} parameters. One eighth of them in bfloat16 takes "
-    f"{LAYER * 2 / 8 / 2**20:.4f} MiB, and the table shows {published['in_mib'][0]:.4f} MiB. The "
-    f"layer's float32 gradients take {LAYER * 4 / 2**20:.4f} MiB."
+    f"A layer of Llama 3 70B has {LAYER:,} parameters. One eighth of them in bfloat16 "
+    f"takes {LAYER * 2 / 8 / 2**20:.4f} MiB, and the table shows "
+    f"{published['in_mib'][0]:.4f} MiB. The layer's float32 gradients take "
+    f"{LAYER * 4 / 2**20:.4f} MiB."
 )
 
 # %% [markdown]
@@ -269,14 +306,19 @@ q.check(answer)
 
 # %%
 links = pd.read_csv(lesson.file("links.csv"), comment="#").iloc[0]
-rated, usable = links["links"] * links["rated_gb_per_s"], links["links"] * links["usable_gb_per_s"]
+rated = links["links"] * links["rated_gb_per_s"]
+usable = links["links"] * links["usable_gb_per_s"]
 parts = published["collective"].map({"all-gather": 7, "reduce-scatter": 7 / 8})
 sent_bytes = parts * published["in_mib"] * 2**20
 published["bus_gb_per_s"] = sent_bytes / published["transfer_us"] / 1e3
 published["of_usable_percent"] = 100 * published["bus_gb_per_s"] / usable
 columns = "collective unit bus_gb_per_s of_usable_percent"
-show_table(published, columns, "Bus bandwidth compared with the links", origin=PUBLISHED)
-show_text(f"{links['links']:.0f} links: {rated:.0f} GB/s rated, {usable:.0f} GB/s usable.")
+show_table(
+    published, columns, "Bus bandwidth compared with the links", origin=PUBLISHED
+)
+show_text(
+    f"{links['links']:.0f} links: {rated:.0f} GB/s rated, {usable:.0f} GB/s usable."
+)
 
 # %% [markdown]
 # Although the GPU computes during these transfers, they run at nearly the usable speed of the links.

@@ -95,10 +95,13 @@ q.check(answer)
 # `--torch-profile` option calls PyTorch's profiler. With a GPU, omit `--batch-size 8`. The run takes about 20 seconds.
 
 # %% language="bash"
-# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/example
+# $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes \
+#     --run-dir $FOLDER/example
 
 # %%
-live = tidyprof.read(folder / "example", origin=tidyprof.Origin("measured", "this machine"))
+live = tidyprof.read(
+    folder / "example", origin=tidyprof.Origin("measured", "this machine")
+)
 gpu = live if len(live.device_events) else recorded
 totals = tidyprof.phases(live).groupby("phase", observed=True)["duration_ns"].sum()
 show_text(f"On your machine, the largest part of a step is `{totals.idxmax()}`.")
@@ -123,11 +126,15 @@ show_text(f"On your machine, the largest part of a step is `{totals.idxmax()}`."
 
 # %%
 def union(events):
-    return Intervals.union(events["start_ns"], events["start_ns"] + events["duration_ns"])
+    return Intervals.union(
+        events["start_ns"], events["start_ns"] + events["duration_ns"]
+    )
 
 
 def data_of(run):
-    return union(run.events.query("kind == 'annotation' and name == 'data' and device.isna()"))
+    return union(
+        run.events.query("kind == 'annotation' and name == 'data' and device.isna()")
+    )
 
 
 step = tidyprof.steps(gpu, "device").iloc[1]
@@ -168,15 +175,15 @@ show_figure(plots.step_budget(budget, title="Parts of a step of the example run"
 
 # %% language="bash"
 # cat > $FOLDER/course.cfg <<END
-# ROCPROFSYS_TRACE                   = true
-# ROCPROFSYS_PROFILE                 = true
-# ROCPROFSYS_SAMPLING_REALTIME       = true
-# ROCPROFSYS_SAMPLING_FREQ           = 500
-# ROCPROFSYS_PROCESS_SAMPLING_FREQ   = 10
-# ROCPROFSYS_SAMPLING_CPUS           = all
-# ROCPROFSYS_ROCM_DOMAINS            = hip_runtime_api,marker_api,kernel_dispatch,memory_copy
+# ROCPROFSYS_TRACE = true
+# ROCPROFSYS_PROFILE = true
+# ROCPROFSYS_SAMPLING_REALTIME = true
+# ROCPROFSYS_SAMPLING_FREQ = 500
+# ROCPROFSYS_PROCESS_SAMPLING_FREQ = 10
+# ROCPROFSYS_SAMPLING_CPUS = all
+# ROCPROFSYS_ROCM_DOMAINS = hip_runtime_api,marker_api,kernel_dispatch,memory_copy
 # ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB = 200000
-# ROCPROFSYS_TIME_OUTPUT             = false
+# ROCPROFSYS_TIME_OUTPUT = false
 # END
 
 # %% [markdown] tags=["given"]
@@ -199,12 +206,15 @@ show_figure(plots.step_budget(budget, title="Parts of a step of the example run"
 # %%
 sampled = own_run(folder / "one")
 steady = steady_part(sampled)
-show_text(f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}.")
+show_text(
+    f"{steady.steps} steady steps; lost data: {sampled.meta['data_loss'] or 'none'}."
+)
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 title = "Call stacks above the GPU: one step"
 show_figure(stacks_over_kernels(steady.profile, *window, title=title))
-gaps, columns = tidyprof.gaps(steady.profile), "duration_us cause host_range after before"
+gaps = tidyprof.gaps(steady.profile)
+columns = "duration_us cause host_range after before"
 show_table(gaps, columns, "The longest gaps", rows=4)
 
 # %% [markdown]
@@ -224,7 +234,9 @@ seen = []
 
 def look(number, frame):
     codes = [function.f_code for function, _ in traceback.walk_stack(frame)]
-    ours = [code for code in codes if re.search("cifar_train|torchvision", code.co_filename)]
+    ours = [
+        code for code in codes if re.search("cifar_train|torchvision", code.co_filename)
+    ]
     seen.append({code.co_qualname for code in ours})
 
 
@@ -275,13 +287,13 @@ q.check(answer)
 # %%
 recorded = case.measured()
 origin = recorded.attrs["origin"]
-steps = recorded.query("part == 'steady' and not traced").groupby("options")["duration_ns"]
+steps = recorded.query("part == 'steady' and not traced").groupby("options")[
+    "duration_ns"
+]
 runs = steps.agg(steps="size", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
 two = runs[runs["options"].isin(["--num-workers 0", "--num-workers 2"])]
-columns, caption = (
-    "options steps mean_ms min_ms max_ms",
-    "H200 runs without and with loader processes",
-)
+columns = "options steps mean_ms min_ms max_ms"
+caption = "H200 runs without and with loader processes"
 show_table(two, columns, caption, origin=origin)
 
 # %% [markdown]
@@ -305,12 +317,16 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
 # %%
-torch.set_num_threads(1)  # as in a loader process
+# As in a loader process
+torch.set_num_threads(1)
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
-alone = min(repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1))
+alone = min(
+    repeat(lambda: torch.stack([PER_IMAGE(image) for image in images]), number=1)
+)
 together = min(repeat(lambda: BatchTransform(55, 0)(images), number=1))
 show_text(
-    f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a batch (measured)"
+    f"Time per image: {alone / 0.256:.2f} ms alone, {together / 0.256:.2f} ms in a "
+    "batch (measured)"
 )
 
 # %% [markdown]
@@ -321,14 +337,17 @@ show_text(
 # solution
 batched_guess = 5
 # end solution
-proflab.predict("03.b", batched_guess, unit="times", what="the speedup of both changes on an H200")
+proflab.predict(
+    "03.b", batched_guess, unit="times", what="the speedup of both changes on an H200"
+)
 
 # %%
 mean_ns = runs.set_index("options")["mean_ns"]
 speedup = mean_ns["--num-workers 0"] / mean_ns
 loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
 show_text(
-    f"Two loaders: {loaders:.1f} times as fast; with batched transforms too: {batched:.1f} times"
+    f"Two loaders: {loaders:.1f} times as fast; with batched transforms too: "
+    f"{batched:.1f} times"
 )
 proflab.reveal("03.b", batched, origin)
 
@@ -347,9 +366,12 @@ proflab.reveal("03.b", batched, origin)
 # steps, use a seed, and print its losses.
 
 # %%
-OWN_SCRIPT = ""  # the path of your script; empty: sort_letters.py
+# The path of your script; empty: sort_letters.py
+OWN_SCRIPT = ""
 shutil.copy(lesson.file("../14_your_own_code/sort_letters.py"), folder)
-script = Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
+script = (
+    Path(OWN_SCRIPT or folder / "sort_letters.py").expanduser().resolve(strict=True)
+)
 text = script.read_text()
 os.environ |= {"SCRIPT": str(script), "OUT": str(folder.resolve() / "own")}
 print(text[text.find("def numbers_of") :])
@@ -421,7 +443,7 @@ print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 #             -- python "$version" > "$OUT/$version.txt" 2>/dev/null
 #     done
 # done
-# diff "$OUT/$name.txt" "$OUT/fixed_$name.txt" && echo "Both versions print the same losses."
+# diff "$OUT/$name.txt" "$OUT/fixed_$name.txt" && echo "Both print the same losses."
 # python -m tidyprof gate "$OUT/rounds/$name" "$OUT/rounds/fixed_$name" --paired 2>&1
 
 # %% [markdown] tags=["given"]
@@ -437,7 +459,9 @@ print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 
 # %%
 rounds, origin = rounds_to_judge(folder / "own/rounds")
-show_table(rounds, "round before_ms fixed_ms", "Mean step time per round", origin=origin)
+show_table(
+    rounds, "round before_ms fixed_ms", "Mean step time per round", origin=origin
+)
 
 # %%
 # 3 minutes: By what percentage did the fix change the mean step time? Use the table `rounds`, and average over all

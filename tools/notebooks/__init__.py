@@ -41,7 +41,7 @@ SNIPPETS = Path("snippets")
 `{snippet NAME}` on a separate line becomes a link to a snippet.
 """
 
-COLUMNS = 100
+COLUMNS = 88
 """Maximum number of characters in a line of code that fits a JupyterLab cell at 1280 pixels.
 
 Longer lines scroll sideways.

@@ -1,9 +1,9 @@
 """The time that a lesson takes, by one rule for all lessons.
 
 `python -m tools.notebooks minutes` prints it for each section. Words are read at 140 per minute,
-including the questions about earlier lessons with all their answers. Lines of code are read at 7
-per minute. A statement that is longer than a cell is wide counts as the lines that it would fill,
-no matter how it is wrapped. An exercise takes the minutes in its heading, and `waiting` in
+including the questions about earlier lessons with all their answers, and comments in code. Lines of
+code are read at 7 per minute. A long statement counts as the lines of 100 characters that it would
+fill, no matter how it is wrapped. An exercise takes the minutes in its heading, and `waiting` in
 lesson.toml is the waiting time for commands (on two cores). Snippets are for later use and don't
 count. The rates come from a new learner in the nine core lessons, who took 631 minutes. For these
 lessons, the rule gave 625.
@@ -11,21 +11,22 @@ lessons, the rule gave 625.
 
 from __future__ import annotations
 
-import io
+import ast
 import math
 import re
-import tokenize
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from proflab.recall import questions
-from tools.notebooks import COLUMNS
 
 if TYPE_CHECKING:
     from tools.notebooks import Built, Source
 
 WORDS_A_MINUTE = 140
 LINES_A_MINUTE = 7
+LINE = 105
+"""Characters of a line at this rate: 100, and those that wrapping adds, such as quotes."""
+
 ROUNDED_TO = 5
 RESERVE = 1.1
 """Factor on the time from the rates. One new learner took 473 minutes for 430 minutes of the
@@ -81,7 +82,7 @@ def cells_take(cells: Iterable[Built]) -> float:
     minutes = 0.0
     for kind, text, _ in cells:
         if kind == "code":
-            minutes += lines_of(text) / LINES_A_MINUTE
+            minutes += lines_of(text) / LINES_A_MINUTE + comment_words(text) / WORDS_A_MINUTE
             continue
         stated = _STATED.search(text)
         # The minutes of an exercise include reading its question.
@@ -89,26 +90,22 @@ def cells_take(cells: Iterable[Built]) -> float:
     return minutes
 
 
-def lines_of(text: str) -> int:
-    """Return the number of lines in a code cell.
+def comment_words(text: str) -> int:
+    """Return the number of words in a cell's comments, which are read like text."""
+    lines = [line.strip() for line in text.splitlines()]
+    return sum(len(line[1:].split()) for line in lines if line.startswith("#"))
 
-    Comments and statements count by their length, and shell lines count as they are.
+
+def lines_of(text: str) -> int:
+    """Return the number of lines in a code cell without comments.
+
+    A statement or a shell command counts by its length, no matter how it is wrapped.
     """
-    lines = [line for line in text.splitlines() if line.strip()]
-    if text.startswith("%%"):
-        return len(lines)
-    plain = [_MAGIC.sub(r"\1pass", line) for line in lines]
-    begin, count = 0, 0
-    # Only tokens show where a statement ends.
-    for token in tokenize.generate_tokens(io.StringIO("\n".join(plain)).readline):
-        if token.type == tokenize.NEWLINE:
-            length = sum(len(line.strip()) for line in plain[begin : token.start[0]])
-            count += math.ceil(length / COLUMNS)
-            begin = token.start[0]
-        elif (
-            token.type == tokenize.COMMENT
-            and token.start[0] == begin + 1
-            and plain[begin].lstrip().startswith("#")
-        ):
-            count, begin = count + 1, begin + 1
-    return count
+    lines = [line for line in text.splitlines() if not re.match(r"\s*(#|%%|$)", line)]
+    if text.startswith("%%bash"):
+        commands = re.sub(r"\s*\\\n\s*|(?<=[|&])\n\s*", " ", "\n".join(lines)).splitlines()
+        return sum(math.ceil(len(command) / LINE) for command in commands)
+    plain = "\n".join(_MAGIC.sub(r"\1pass", line) for line in lines)
+    # The unparsed text has one line for each statement.
+    statements = ast.unparse(ast.parse(plain)).splitlines()
+    return sum(math.ceil(len(statement.strip()) / LINE) for statement in statements)
