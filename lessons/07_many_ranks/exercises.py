@@ -94,9 +94,7 @@ def lateness_ms(profile: Profile, steps: int, each: str = "mean") -> pd.DataFram
     """Return how late each rank (column) starts the collectives of a step (row), in ms after the
     median rank.
     """
-    starts = tidyprof.collectives(profile).pivot(
-        index="number", columns="rank", values="start_ns"
-    )
+    starts = tidyprof.collectives(profile).pivot(index="number", columns="rank", values="start_ns")
     late = starts.sub(starts.median(axis=1), axis=0) / 1e6
     return late.groupby(starts.index // (len(starts) // steps)).agg(each)
 

@@ -186,8 +186,7 @@ q.check(answer)
 # ## Capture: your own language model
 #
 # [This small model](../lessons/12_language_model/tiny_model.py) has random weights, but its shapes and its speed are
-# real. Its KV cache has its full length from the start, and a mask hides unwritten entries. As a result, no tensor
-# changes its shape during decoding, as graphs require.
+# real. Its KV cache has its full length from the start, so no tensor changes its shape, as graphs require.
 
 # %%
 has_gpu = torch.accelerator.is_available()
@@ -209,8 +208,7 @@ show_text(
 #
 # First, measure the two roofs of *your* machine. Summing a large tensor shows the memory bandwidth, and multiplying
 # large matrices shows the arithmetic rate. The loop alternates between all measurements. If the quartiles of a
-# measurement are far apart, don't trust its times. Also compare both roofs with the data sheet, because another program
-# may be using the memory.
+# measurement are far apart, don't trust its times.
 
 # %%
 # On a GPU, exceed the size of its caches: an MI300X has 256 MB of Infinity Cache.
