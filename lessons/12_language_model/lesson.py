@@ -271,9 +271,8 @@ show_text(
 )
 
 # %% [markdown]
-# If a bound exceeds the median time, the measured roof is too low, because another program slowed down the
-# measurement or a cache kept weights between two steps. On a GPU, a step of this small model takes far longer than its
-# bound, because the host has to launch each small operator. Graphs solve this problem.
+# If a bound exceeds the median time, the measured roof is too low. On a GPU, a step of this small model takes far
+# longer than its bound, because the host has to launch each small operator. Graphs solve this problem.
 #
 # ## What a HIP graph does to a trace
 #
@@ -506,7 +505,7 @@ q.check(answer)
 # [spec]: https://docs.redhat.com/en/documentation/red_hat_ai_inference_server/3.4/html/speculative_decoding/about-speculators_speculative-decoding
 
 # %% [markdown]
-# To capture a graph, copy the `recorded` function from the snippet below.
+# To capture a graph, copy `recorded` from the snippet below.
 #
 # - A graph stores kernels and the addresses of their data. For the next token, write the new input into the same
 #   tensors with `copy_`, and then replay the graph.
@@ -522,7 +521,7 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# Compare the bound, the total kernel time and the step time. The larger of the two ratios below shows where to look:
+# The larger of these two ratios shows where to look:
 #
 # | larger ratio | where to look |
 # | --- | --- |
