@@ -24,7 +24,7 @@ def test_a_lesson_or_an_exercise_alone() -> None:
 
 def test_the_workshop_is_listed_with_a_title() -> None:
     assert re.search(r"^## 90 \w", sheet_of("90"), re.MULTILINE)
-    assert {*re.findall(r"\*\*(\d\d\.\d+)\*\*", sheet_of("90"))} == {"90.1"}
+    assert {*re.findall(r"\*\*(\d\d\.\d+)\*\*", sheet_of("90"))} == {"90.1", "90.2"}
     assert re.findall(r"\*\*(\d\d\.\d+)\*\*", sheet_of("00.1", "90.1")) == ["00.1", "90.1"]
 
 
