@@ -46,13 +46,6 @@ def paths(table: pd.DataFrame) -> list[tuple[str, ...]]:
     return found
 
 
-def test_the_trace_gives_every_count_of_the_call_tree(profile):
-    table = profile.meta["tables"]["trip_count"]
-    counts = Counter(path[: depth + 1] for path, _ in stacks(profile) for depth in range(len(path)))
-    assert dict(zip(paths(table), table["count"], strict=True)) == counts
-    assert table["total"].tolist() == table["count"].tolist()
-
-
 def test_the_trace_gives_every_time_of_the_call_tree(profile):
     table = profile.meta["tables"]["sampling_wall_clock"]
     times: Counter[tuple[str, ...]] = Counter()
