@@ -129,7 +129,6 @@ class Rows:
     - counters: in a file with one column per counter, the values of each counter
     - dropped: number of incomplete rows, which aren't in `columns`
     - counts_gpus: True if agent numbers count only GPUs, as in `GPU 0` instead of `Agent 4`
-    - rounded: True if a number had a fraction
     - warnings: warnings about corrected text
     """
 
@@ -137,7 +136,6 @@ class Rows:
     counters: dict[str, np.ndarray] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     counts_gpus: bool = False
-    rounded: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def add(self, entry: str, values: pa.ChunkedArray | pa.Array, texts: Codes) -> None:
@@ -157,10 +155,7 @@ class Rows:
         elif kind == "value":
             self.columns[name] = values.to_numpy()
         else:
-            if kind == "decimal":
-                exact, values = values, pc.round(values)
-                self.rounded |= not values.equals(exact)
-            numbers = whole_numbers(values)
+            numbers = whole_numbers(pc.round(values) if kind == "decimal" else values)
             self.columns[name] = np.where(numbers < 0, ABSENT, numbers) if kind == "id" else numbers
 
     def counter_values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -47,7 +47,6 @@ class Measured:
     - dispatches: table with one row per dispatch. In the long layout, the table has one row per
       dispatch and program run, and each row has times.
     - values: table with one row per counter value
-    - rounded: True if times in the file have fractions of a nanosecond
     - warnings: warnings about text that was corrected while the file was read
 
     The columns of `values` are:
@@ -61,7 +60,6 @@ class Measured:
     layout: str
     dispatches: Records
     values: pd.DataFrame
-    rounded: bool
     warnings: list[str]
 
 
@@ -93,7 +91,6 @@ def read_counters(
         layout,
         dispatches,
         values,
-        any(part.rounded for part in parts),
         [warning for part in parts for warning in part.warnings],
     )
 

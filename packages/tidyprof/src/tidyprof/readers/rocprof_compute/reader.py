@@ -182,8 +182,6 @@ def _read_folder(
         part.warnings.append(
             f"{file.name}: the file has no times, so there are no events or rates."
         )
-    if measured.rounded:
-        part.facts["times_rounded"] = True
     return part, counters, dropped
 
 

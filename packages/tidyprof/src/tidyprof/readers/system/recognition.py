@@ -55,11 +55,8 @@ def is_json(text: bytes) -> bool:
     """Return True if the text is JSON. In watch mode, a few lines of other text come before the
     JSON.
     """
-    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    lines = [line.strip() for line in start.splitlines()[:6]]
-    return start.startswith((b"[", b"{")) or any(
-        line in (b"[", b"{") or line.startswith(b"[{") for line in lines
-    )
+    lines = text[:4096].splitlines()[:6]
+    return any(line.lstrip(b"\xef\xbb\xbf \t").startswith((b"[", b"{")) for line in lines)
 
 
 def candidates(folder: Path) -> list[Path]:
