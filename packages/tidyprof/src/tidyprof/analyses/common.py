@@ -24,7 +24,7 @@ from tidyprof.tables.contract import (
     rows,
     whole_numbers,
 )
-from tidyprof.tables.intervals import Intervals, Times
+from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.launches import launching_calls
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
@@ -217,22 +217,6 @@ def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Interv
     return Intervals.union(start[chosen], end[chosen])
 
 
-def overlapping(
-    start: Times, end: Times, begin: Times, finish: Times
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of each event [start, end) and window [begin, finish) that overlap.
-
-    The windows must be sorted by `begin`. If windows overlap each other, the result may also
-    include pairs that are close to each other but don't overlap.
-    """
-    first = np.searchsorted(np.maximum.accumulate(finish), start, side="right")
-    count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
-    event = np.repeat(np.arange(len(start)), count)
-    # Each event overlaps consecutive windows: first, first + 1, and so on.
-    before = np.cumsum(count) - count
-    return event, first[event] + np.arange(len(event)) - before[event]
-
-
 def launch_times(events: Events) -> np.ndarray:
     """Return the time when the host launched each device event, in int64 nanoseconds.
 
@@ -312,23 +296,3 @@ def each(profiles: Profile | Iterable[Profile]) -> Iterable[Profile]:
     This function doesn't read an iterable, so a generator still creates its profiles one at a time.
     """
     return [profiles] if isinstance(profiles, Profile) else profiles
-
-
-def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
-    """For each gap, return the name of the host event that overlaps the gap longest.
-
-    If several events overlap the gap equally long, the shortest event is used. The name is None if
-    no event covers at least the share `least` of the gap.
-    """
-    names = np.full(len(idle), None, dtype=object)
-    start, end = start_and_end(host)
-    event, gap = overlapping(start, end, idle.starts, idle.ends)
-    shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
-    # An event without a duration that starts inside a gap overlaps it by 0 ns.
-    enough = (end > start)[event] & (shared >= least * (idle.ends - idle.starts)[gap])
-    # Sort by gap, with the best event of each gap first.
-    order = np.lexsort(((end - start)[event], -shared, gap))
-    order = order[enough[order]]
-    best, first = np.unique(gap[order], return_index=True)
-    names[best] = categorical_of(host["name"])[event[order[first]]].tolist()
-    return names

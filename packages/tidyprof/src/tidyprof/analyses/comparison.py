@@ -27,16 +27,17 @@ def compare(before: Profile, after: Profile) -> pd.DataFrame:
     removed kernel. The totals cover the whole profiles, so compare only profiles with equal numbers
     of steps and ranks. If the origins differ, `attrs["origin"]` names both of them.
 
-    If `on_hosts_only` is True for the profiles, the table has one row per operator, and `total_ns`
-    is the operators' self time.
+    If both profiles contain operators but no kernels, as in CPU-only runs, the table has one row
+    per operator, and `total_ns` is the operators' self time.
 
     >>> before = tidyprof.read("trace.json.gz")
     >>> tidyprof.compare(before, before)[["difference_ns", "ratio"]].values.tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
-    is_host = on_hosts_only(before, after)
-    find = _operator_totals if is_host else _kernel_totals
-    totals = [find(profile) for profile in (before, after)]
+    sides = (before, after)
+    is_host = not any(len(one.of_kind(KERNEL_KINDS)) for one in sides)
+    is_host &= all(len(host_events(one, "operator")) for one in sides)
+    totals = [_operator_totals(one) if is_host else _kernel_totals(one) for one in sides]
     keys = [column for column in totals[0] if column not in ("calls", "total_ns")]
     table = totals[0].merge(totals[1], on=keys, how="outer", suffixes=_SIDES)
     # If a row is missing from one profile, its values for that profile are 0.
@@ -54,17 +55,6 @@ def compare(before: Profile, after: Profile) -> pd.DataFrame:
         before.origin if is_same else f"before {before.origin}; after {after.origin}"
     )
     return table
-
-
-def on_hosts_only(before: Profile, after: Profile) -> bool:
-    """Return True if both profiles contain operators and neither profile contains kernels.
-
-    This is the case for profiles of CPU-only runs.
-    """
-    sides = (before, after)
-    return all(
-        len(host_events(one, "operator")) and not len(one.of_kind(KERNEL_KINDS)) for one in sides
-    )
 
 
 def _kernel_totals(profile: Profile) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import pandas as pd
 from tidyprof.analyses.common import (
     by_device,
     launch_times,
-    longest_overlap,
     names_matching,
     occupied,
     of_rank,
@@ -19,7 +18,7 @@ from tidyprof.analyses.common import (
 from tidyprof.analyses.device_time import ending_events, idleness
 from tidyprof.analyses.steps import STEP_PATTERN
 from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import Profile, categorical_of
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
@@ -68,7 +67,7 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
             # a short call would be mistaken for the cause.
             for kind, column in HOST_COLUMNS.items():
                 least = MIN_COVERED_SHARE if kind == "runtime" else 0
-                table[column] = longest_overlap(idle, own[own["kind"] == kind], least)
+                table[column] = _longest_overlap(idle, own[own["kind"] == kind], least)
             tables.append(table.assign(**place))
     if not tables:
         return result([], "gaps", profile)
@@ -101,3 +100,27 @@ def _device_gaps(idle: Intervals, events: PlainEvents) -> pd.DataFrame:
             "before": names[before].astype("string"),
         }
     )
+
+
+def _longest_overlap(idle: Intervals, host: PlainEvents, least: float) -> np.ndarray:
+    """For each gap, return the name of the host event that overlaps the gap longest.
+
+    If several events overlap the gap equally long, the shortest event is used. The name is None if
+    no event covers at least the share `least` of the gap.
+    """
+    start, end = start_and_end(host)
+    # Each event overlaps consecutive gaps, because the gaps don't overlap.
+    first = np.searchsorted(idle.ends, start, side="right")
+    count = np.maximum(np.searchsorted(idle.starts, end, side="left") - first, 0)
+    event = np.repeat(np.arange(len(start)), count)
+    gap = np.arange(len(event)) - np.repeat(np.cumsum(count) - count - first, count)
+    shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
+    # Sort by gap, with the best event of each gap first.
+    order = np.lexsort(((end - start)[event], -shared, gap))
+    # An event without a duration that starts inside a gap overlaps it by 0 ns.
+    enough = (end > start)[event] & (shared >= least * (idle.ends - idle.starts)[gap])
+    order = order[enough[order]]
+    best, first_of = np.unique(gap[order], return_index=True)
+    names = np.full(len(idle), None, dtype=object)
+    names[best] = categorical_of(host["name"])[event[order[first_of]]].tolist()
+    return names
