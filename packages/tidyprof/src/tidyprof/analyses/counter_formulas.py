@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tidyprof.analyses.common import table_of
 from tidyprof.analyses.gpu_peaks import Architecture, memory_bandwidth
@@ -67,10 +68,8 @@ class DispatchCounters:
         """Return the weighted sum of the counters for each dispatch. The sum is NaN if one of the
         counters is missing.
         """
-        total = np.zeros(len(self.first))
-        for name, weight in weights.items():
-            total = total + weight * self.first[name].to_numpy()
-        return total
+        values = self.first[list(weights)] * pd.Series(weights)
+        return values.sum(axis=1, skipna=False).to_numpy()
 
 
 @dataclass(frozen=True)

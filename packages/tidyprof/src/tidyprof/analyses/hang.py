@@ -202,8 +202,7 @@ def _different_calls(group: _Group, calls: pd.DataFrame) -> _Verdict | None:
         return None
     number = differs.idxmax()
     if overwritten and number == oldest:
-        text = f"the ranks differ at the oldest collective in all buffers, number {number}."
-        return _inconclusive(f"{text} Earlier calls were overwritten. {_LARGER}")
+        return _inconclusive(f"the ranks differ in the oldest call of all buffers. {_LARGER}")
     at = common[common["number"] == number].set_index("rank")
     kind = OTHER_CALL if at["call"].nunique() > 1 else OTHER_SIZE
     what = at["call" if kind == OTHER_CALL else "sized"]

@@ -37,13 +37,9 @@ def select_steps(
     marked = steps(profile, mark=mark)
     if not len(marked):
         raise ValueError(f"there is no step {first}: {marked.attrs['steps']}")
-    for number in (first, last):
-        if number not in marked["step"].tolist():
-            raise ValueError(
-                f"there is no step {number}, only {marked['step'].min()} to {marked['step'].max()}"
-            )
-    if last < first:
-        raise ValueError(f"step {last} comes before step {first}")
+    known = marked["step"].tolist()
+    if first not in known or last not in known or last < first:
+        raise ValueError(f"there are no steps {first} to {last}, only {min(known)} to {max(known)}")
     number = _step_of_each(profile, marked)
     # Select by number, not by time, because GPU work runs later than its step on the host.
     wanted = number.between(first, last).fillna(False)
