@@ -274,11 +274,8 @@ def _operation_index(words: list[str]) -> int | None:
 
 def _operation_name(word: str) -> str:
     is_scalar = word.startswith("CUDAFunctorOn")
-    while True:
-        shorter = _AFFIXES.sub("", word)
-        if shorter == word or not shorter:
-            break
-        word = shorter
+    # A word has at most two affixes.
+    word = _AFFIXES.sub("", _AFFIXES.sub("", word)) or word
     word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
     return f"{word} scalar" if is_scalar else word
 

@@ -165,51 +165,30 @@ def _tensile(text: str) -> str | None:
     if tile is None or len(parts) < 5:
         return "GEMM " + " ".join(parts[1:])
     transposes = _TRANSPOSES.get(parts[1], "?") + _TRANSPOSES.get(parts[2], "?")
-    return " ".join(
-        ["GEMM", transposes, _tensile_types(parts[3], parts[4]), tile, *_tensile_options(parts)]
-    )
+    streams = ["stream-K" for part in parts if re.fullmatch(r"SK[1-9]\d*", part)]
+    return " ".join(["GEMM", transposes, _tensile_types(parts[3], parts[4]), tile, *streams])
 
 
 def _tensile_types(code: str, flags: str) -> str:
     tokens = _TENSILE_TOKEN.findall(code)
-    if "".join(tokens) != code or not tokens:
-        return code
     known = [TABLE["tensile_types"].get(token.rstrip("N"), token) for token in tokens]
     # Only names with `<input><output><computation>_<flags>` contain an output type. Older names
     # append the flags to one type.
     if len(known) == 3 and re.fullmatch(r"B?H?", flags) and known[0] != known[1]:
         return f"{known[0]}-{known[1]}"
-    return known[0]
-
-
-def _tensile_options(parts: list[str]) -> list[str]:
-    """Return the stream-K or split-K variant, which determines whether a second kernel follows."""
-    options = []
-    for part in parts:
-        if re.fullmatch(r"SK[1-9]\d*", part):
-            options.append("stream-K")
-        elif re.fullmatch(r"GSU(?:[2-9]|[1-9]\d+)", part):
-            options.append(f"split-K{part[3:]}")
-    return options
+    return known[0] if known else code
 
 
 def _miopen(text: str) -> str | None:
+    parts = text.split("_")
     if text.startswith("igemm_"):
         # igemm_<direction>_<instruction set>_<layout>_<type>_bx_ex_bt<block tile>_...
-        parts = text.split("_")
-        tile = next((part for part in parts if re.match(r"bt\d+x", part)), "")
+        tiles = [part for part in parts[5:] if re.match(r"bt\d+x", part)]
         extras = [_IGEMM_OPTIONS[part] for part in parts[5:] if part in _IGEMM_OPTIONS]
-        return (
-            " ".join(["conv", parts[1], "igemm", *parts[3:5], tile, *extras])
-            if len(parts) > 5
-            else None
-        )
+        return " ".join(["conv", *parts[1:2], "igemm", *parts[3:5], *tiles, *extras])
     if text.startswith("miopenSp3AsmConv"):
-        parts = text.split("_")
-        kept = [
-            part for part in parts[1:] if re.match(r"fp\d+|bf16|f\dx\d|stride|dilation|group", part)
-        ]
-        return " ".join(["conv Winograd", *kept])
+        kept = re.compile(r"fp\d+|bf16|f\dx\d|stride|dilation|group")
+        return " ".join(["conv Winograd", *filter(kept.match, parts[1:])])
     return None
 
 
@@ -251,7 +230,7 @@ def _from_generic(symbol: Symbol) -> str:
     inner = [word for word in symbol.words if not word[0].isdigit() and word not in NOISE_WORDS]
     inner = [word for word in inner if word not in DATA_TYPES and word not in symbol.namespace]
     spaces = [space for space in symbol.namespace if space not in NOISE_WORDS]
-    place = spaces[:1] if symbol.name == "kentry" else spaces[-1:]
+    place = spaces[-1:]
     if inner and symbol.name != "kernel":
         return " ".join([*(place if symbol.name != "Kernel" else ()), inner[0]])
     return _with_arguments("::".join([*place, symbol.name]), symbol)

@@ -74,7 +74,7 @@ KNOWN = [
     ),
     (
         "Cijk_Ailk_Bjlk_HHS_BH_MT64x32x32_MI16x16x16x1_SN_GSU4_SK0",
-        "GEMM NT fp16 MT64x32x32 split-K4",
+        "GEMM NT fp16 MT64x32x32",
         "GEMM",
     ),
     ("Cijk_Ailk_Bljk_SB_MT128x64x16_MI32x32x2x1_SN_GSU1", "GEMM NN fp32 MT128x64x16", "GEMM"),
