@@ -85,13 +85,10 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
 
 
 def _names(events: PlainEvents) -> list[str]:
-    names = events["short_name"].tolist()
-    if "collective" not in events:
-        return names
-    return [
-        name if pd.isna(stated) else stated
-        for stated, name in zip(events["collective"], names, strict=True)
-    ]
+    names = pd.Series(events["short_name"], dtype="string")
+    if "collective" in events:
+        names = pd.Series(events["collective"], dtype="string").fillna(names)
+    return names.tolist()
 
 
 def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame) -> pd.DataFrame:

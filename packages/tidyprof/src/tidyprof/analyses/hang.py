@@ -399,12 +399,7 @@ def _nobody(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict:
         text = f"Rank {call['rank']}'s {call['place']} is pending. {_BELOW}, or in the code before."
         return _Verdict(MESSAGE, [], text)
     text = f"No rank is missing. All ranks made the same calls. {_BELOW} or outside of collectives."
-    inside = calls.loc[calls["open"] & (calls["state"] == "started"), "place"]
-    if len(inside):
-        text += f" All ranks are inside {inside.iloc[0]}, or have made later calls."
-    elif calls["call"].str.startswith("gloo").any():
-        text += " gloo doesn't record sends and receives."
-    return _Verdict(NOBODY, [], text)
+    return _Verdict(NOBODY, [], f"{text} gloo doesn't record sends and receives.")
 
 
 def _last_calls(calls: pd.DataFrame) -> pd.DataFrame:

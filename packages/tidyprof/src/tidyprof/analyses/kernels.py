@@ -9,9 +9,6 @@ from tidyprof.analyses.common import COLUMNS, PLACE, Kinds, percent, plain_event
 from tidyprof.names.short_names import category, unique_short_names
 from tidyprof.tables.contract import Profile
 
-TOTALS = ("name", "short_name", "category", "calls", "total_ns")
-"""Columns of `kernel_totals`."""
-
 KERNEL_KINDS = ("kernel", "collective")
 """Kinds of events that `kernels` lists by default."""
 
@@ -71,8 +68,8 @@ def kernels(
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """Return only the columns `TOTALS` of the table from `kernels`."""
-    return kernels(profile)[list(TOTALS)]
+    """Return the names and totals from the table of `kernels`."""
+    return kernels(profile)[["name", "short_name", "category", "calls", "total_ns"]]
 
 
 def stated_kernels(profile: Profile) -> pd.DataFrame:

@@ -149,8 +149,6 @@ def roofline_ceilings(profile: Profile) -> pd.DataFrame:
             source = "peaks that the model uses"
         elif len(devices) > 1:
             source += f", median of {len(devices)} devices"
-        else:
-            source += " in the same profile"
     else:
         rates, source = _published(architecture_of(profile), profile.meta.get("sysinfo", {}))
     if not rates:

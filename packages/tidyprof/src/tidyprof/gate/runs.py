@@ -181,8 +181,9 @@ def run_times(path: str | PathLike[str], mark: str | None = None, metric: str = 
 
 def _profiled_times(path: str | PathLike[str], mark: str | None) -> RunTimes:
     profile = read(path)
+    timeline = "device" if has_launches(profile.device_events) else "host"
     try:
-        budget = step_budget(profile, _timeline(profile), mark)
+        budget = step_budget(profile, timeline, mark)
     except ValueError as error:
         raise ProfileReadError(path, str(error), "another script", "pass another mark") from None
     budget = budget[budget["step"].notna()]
@@ -245,10 +246,6 @@ def _job(folder: Path) -> pd.Series:
     except (OSError, ValueError, msgspec.DecodeError):
         return NOTHING
     return 1e9 * pd.Series(parts, dtype=float)
-
-
-def _timeline(profile: Profile) -> str:
-    return "device" if has_launches(profile.device_events) else "host"
 
 
 def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:

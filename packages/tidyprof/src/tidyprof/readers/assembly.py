@@ -192,17 +192,15 @@ def _kernels(file: Path) -> list[dict[str, Any]]:
     target, metadata = _TARGET.search(text), _METADATA.search(text)
     blocks = _KERNEL.split(metadata[1])[1:] if metadata else []
     if target is None or not blocks:
-        found = (
-            "the assembly has no metadata"
-            if target and not metadata
-            else "the file contains no AMD GPU kernel"
-        )
         cause = (
             "the file is cut off, was compiled for another GPU, or comes from a disassembler, which"
             " doesn't write metadata"
         )
         raise ProfileReadError(
-            file, found, cause, "compile again, and pass the file that the compiler writes"
+            file,
+            "the file contains no metadata of an AMD GPU kernel",
+            cause,
+            "compile again, and pass the file that the compiler writes",
         )
     rows, asked = [], _asked(file)
     # Triton writes one kernel per file, so its JSON file doesn't apply if there are several.

@@ -67,8 +67,6 @@ def stated_kernels(file: Path, data: bytes) -> tuple[str, list[dict[str, Any]]]:
         ) from None
     if not kernels:
         cause = "the code object contains only functions, or its notes were stripped"
-        next_step = f"run llvm-objdump --disassemble {file.name} to inspect the code"
-        raise ProfileReadError(
-            file, "the code object's metadata lists no kernels", cause, next_step
-        )
+        next_step = "inspect the code with llvm-objdump --disassemble"
+        raise ProfileReadError(file, "the metadata lists no kernels", cause, next_step)
     return target, kernels

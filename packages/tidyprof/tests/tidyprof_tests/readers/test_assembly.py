@@ -154,8 +154,8 @@ def beside(text: str):
     ("damage", "words"),
     [
         (cut, "no metadata"),
-        (change("amdgcn_target", "target"), "no AMD GPU kernel"),
-        (change("  - .", "  .."), "no AMD GPU kernel"),
+        (change("amdgcn_target", "target"), "no metadata"),
+        (change("  - .", "  .."), "no metadata"),
         (change("vgpr_count: 32", "vgpr_count: many"), "LLVM's format"),
         (change("vgpr_count: 32", "vgpr_count: -1"), "LLVM's format"),
         (change("vgpr_count: 32", f"vgpr_count: {10**30}"), "LLVM's format"),
