@@ -81,25 +81,21 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
     columns = COLUMNS["ranks"]
     table = table.reset_index(drop=True)[list(columns)].astype(columns)
+    # Each row without a rank counts as one rank.
+    number = int(table["rank"].nunique() + table["rank"].isna().sum())
     straggler, evidence = find_straggler(table, compared.attrs)
     table.attrs = {
         **compared.attrs,
         "origin": overlaps.attrs.get("origin"),
-        "ranks": _number_of_ranks(table),
+        "ranks": number,
         "straggler": straggler,
-        "evidence": evidence + _incomplete(table, compared.attrs["world_size"]),
+        "evidence": evidence + _incomplete(number, compared.attrs["world_size"]),
     }
     return table
 
 
-def _number_of_ranks(table: pd.DataFrame) -> int:
-    """Return the number of ranks in the table. Each row without a rank counts as one rank."""
-    return int(table["rank"].nunique() + table["rank"].isna().sum())
-
-
-def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
+def _incomplete(here: int, world_size: int | None) -> str:
     """Describe that ranks are missing from the table."""
-    here = _number_of_ranks(table)
     if world_size is None or here >= world_size:
         return ""
     return f" Only {here} of {world_size} ranks were read; a missing rank may have arrived later."

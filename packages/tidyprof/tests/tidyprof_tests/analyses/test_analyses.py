@@ -73,15 +73,6 @@ class TestKinds:
                 analysis(two_streams, unknown)
 
 
-class TestPhases:
-    def test_without_steps_the_whole_recording(self):
-        table = analyses.phases(
-            profile_of(event("annotation", "forward", 10, 30), event("operator", "x", 0, 40))
-        )
-        assert table["step"].isna().all()
-        assert table["percent"].tolist() == [50]
-
-
 class TestStepBudget:
     @settings(deadline=None)
     @given(st.data())
@@ -301,12 +292,6 @@ class TestRanksRecording:
             collective = own[own["category"] == "collective"]
             assert collective["total_ns"].sum() == round(1000 * truth["collective_total_us"])
 
-    def test_busy_of_each_rank(self, four_ranks, manifest):
-        table = analyses.busy(four_ranks).set_index("rank")
-        for truth in manifest[RANKS]["truth"]["merged_all_events"]["per_rank"]:
-            assert table.loc[truth["rank"], "busy_ns"] == round(1000 * truth["gpu_busy_us"])
-            assert table.loc[truth["rank"], "span_ns"] == round(1000 * truth["gpu_span_us"])
-
     def test_budget_names_the_straggler(self, four_ranks, manifest):
         """The rank that the others wait for has hardly any exposed communication and is
         launch-bound.
@@ -325,12 +310,6 @@ class TestRanksRecording:
             == straggler
             == total["launch_bound_ns"].idxmax()
         )
-
-    def test_steps_of_each_rank(self, four_ranks, manifest):
-        table = analyses.steps(four_ranks)
-        for truth in manifest[RANKS]["truth"]["merged_all_events"]["per_rank"]:
-            own = table.loc[table["rank"] == truth["rank"], "duration_ns"]
-            assert own.tolist() == [round(1000 * length) for length in truth["profiler_steps_us"]]
 
 
 @pytest.mark.parametrize(

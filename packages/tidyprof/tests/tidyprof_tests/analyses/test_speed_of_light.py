@@ -88,23 +88,6 @@ def test_peaks_are_those_the_tool_published_but_for_its_errors(name, profile_of)
             assert ours[metric]["percent"] == pytest.approx(expected, abs=0.00501 * wrong), metric
 
 
-@pytest.mark.parametrize("name", WITH_TABLES)
-def test_other_tables_agree(name, profile_of):
-    profile = profile_of(name)
-    ours = by_metric(speed_of_light(profile))
-    for number, metric, expected in (
-        ("16.1", "Hit rate", ours["vL1D Cache Hit Rate"]["value"]),
-        ("16.1", "Bandwidth", ours["vL1D Cache BW"]["percent"]),
-        ("17.1", "Bandwidth", ours["L2 Cache BW"]["percent"]),
-        ("17.1", "L2-Fabric Read BW", ours["L2-Fabric Read BW"]["value"]),
-        ("17.2", "Read Latency", ours["L2-Fabric Read Latency"]["value"]),
-    ):
-        assert published(profile, number)[metric]["Avg"] == pytest.approx(expected, abs=0.00501), (
-            number,
-            metric,
-        )
-
-
 def test_a_clock_of_zero_gives_no_peak(profile_of):
     table = by_metric(speed_of_light(profile_of("rocprof-compute-mi350-vcopy")))
     row = table["VALU IOPs"]
