@@ -160,7 +160,7 @@ def _rows(tool: _Tool, records: Sequence[Any], texts: Codes) -> Rows:
     """Return the rows with numbers of names, kernels and agents replaced by what they refer to."""
     rows = Rows({})
     for member, entry in _members(_TABLE.members):
-        values = pa.array(map(attrgetter(member), records), arrow_type(entry), size=len(records))
+        values = pa.array([*map(attrgetter(member), records)], arrow_type(entry))
         if values.null_count < len(values):
             rows.add(entry, values, texts)
     columns = rows.columns

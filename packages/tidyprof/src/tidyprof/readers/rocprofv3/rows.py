@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,12 @@ from tidyprof.tables.codes import (
     NO_TEXT,
     ON_DEVICE,
     Codes,
-    by_code,
     categorical,
     counted,
     nullable,
     refined,
     shape_codes,
+    used_codes,
 )
 from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import (
@@ -49,11 +50,11 @@ def records_of(rows: Rows, path: Path, table: ColumnTable, texts: Codes) -> Reco
     name = columns.setdefault("name", category.copy())
     records = Records({"start_ns": start, "duration_ns": durations(start, columns.pop("end"))})
     records["name"], records["source_category"] = name, category
-    kinds = [KIND_CODE.get(table.kind_of(text) or "", _NO_KIND) for text in texts]
-    kind = by_code(kinds, category, _NO_KIND, np.int8)
-    kind[(kind == KIND_CODE["copy"]) & _contains(r"(?i)fill|memset", name, texts)] = KIND_CODE[
-        "fill"
-    ]
+    kind = _each(
+        lambda text: KIND_CODE.get(table.kind_of(text) or "", _NO_KIND), category, texts, np.int8
+    )
+    is_fill = (kind == KIND_CODE["copy"]) & _contains(r"(?i)fill|memset", name, texts)
+    kind[is_fill] = KIND_CODE["fill"]
     records["kind"] = kind = refined(kind, name, texts)
     # A marker can be an empty string. Only an instruction that couldn't be decoded has no string.
     name[(name == NO_TEXT) & (kind != KIND_CODE["sample"])] = texts[""]
@@ -80,8 +81,19 @@ def _axes(columns: Iterable[str], shape: str) -> list[str]:
     return [axis for axis in (f"{shape}_{one}" for one in "xyz") if axis in columns]
 
 
+def _each(
+    function: Callable[[str], int], codes: np.ndarray, texts: Codes, dtype: Any
+) -> np.ndarray:
+    """Apply a function once to each string in use. The result of a missing string is 0."""
+    labels = list(texts)
+    values = np.zeros(len(labels) + 1, dtype)
+    for code in used_codes(codes, len(labels)).tolist():
+        values[code] = function(labels[code])
+    return values[codes]
+
+
 def _contains(pattern: str, codes: np.ndarray, texts: Codes) -> np.ndarray:
-    return by_code((bool(re.search(pattern, text)) for text in texts), codes, False)
+    return _each(lambda text: re.search(pattern, text) is not None, codes, texts, bool)
 
 
 def _add_places(records: Records, columns: dict[str, np.ndarray], texts: Codes) -> None:
