@@ -6,7 +6,7 @@ import json
 import re
 from argparse import Namespace
 
-from tidyprof.analyses.gpu_peaks import COMPUTE_UNITS, occupancy
+from tidyprof.analyses.gpu_peaks import occupancy
 from tidyprof.cli.output import cells_of, check_targets, say, show, showing, write_report
 from tidyprof.readers.assembly import read_assembly
 
@@ -49,17 +49,11 @@ def isa(options: Namespace) -> int:
             " code, not executions.",
             "dim",
         )
-        if table["loads"].isna().any():
+        if table[["loads", "waves"]].isna().any(axis=None):
             say(
-                "A code object contains no assembly text, so its instructions aren't counted. To"
-                " see the instructions, run: llvm-objdump --disassemble FILE",
-                "dim",
-            )
-        if unknown := sorted({*table["target"]} - {*COMPUTE_UNITS}):
-            say(f"The number of waves on {', '.join(unknown)} is unknown.", "dim")
-        elif table["warps"].isna().any():
-            say(
-                "The number of waves is unknown without Triton's JSON file next to the assembly.",
+                "Empty cells are unknown. A code object contains no instructions (run llvm-objdump"
+                " --disassemble FILE). Waves require a known GPU and Triton's JSON file next to the"
+                " assembly.",
                 "dim",
             )
     if options.json is not None:

@@ -33,7 +33,7 @@ from tidyprof.triage.verdict import Diagnosis
 PATIENCE_S = 60.0
 """The maximum time in seconds that the first rank waits for the files of other ranks."""
 
-SIGNS = ("torch_imported", "torch_compiled", "python_*")
+SIGNS = ("torch_imported", "python_*")
 """The names of empty files that show how far the program got."""
 
 
@@ -145,19 +145,11 @@ def _nothing_seen(options: Namespace, signs: list[str], code: int) -> str:
         )
     if code:
         return f"the program ended with {end} before the first step"
-    if options.step_marker:
-        return (
-            f"no range or function named {options.step_marker} ran. Pass the name of a range or"
-            " function in the program to --step-marker"
-        )
-    if "torch_compiled" in signs:
-        return (
-            "torch.compile compiled the whole step, so the hooks can't detect it. Pass"
-            " --step-marker NAME with an uncompiled function that runs once per step"
-        )
+    named = f", and no {options.step_marker} ran" if options.step_marker else ""
     return (
-        "no PyTorch optimizer took a step, and no module was called. Pass --step-marker NAME with"
-        " a function in the program that runs once per step"
+        f"no PyTorch optimizer took a step, and no module was called{named}. The hooks can't detect"
+        " a step that torch.compile compiled as a whole. Pass --step-marker NAME with an uncompiled"
+        " range or function that runs once per step"
     )
 
 

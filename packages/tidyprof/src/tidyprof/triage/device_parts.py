@@ -133,7 +133,7 @@ COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
-def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
+def device_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
     """Return the facts about a rank with a GPU. Raises ValueError as `steps` does.
 
     - stacks: the rank's Python functions.
@@ -159,7 +159,6 @@ def device_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | N
         **host_values(profile, stacks, _together(sets, "silent"), _together(sets, "data_wait")),
     }
     return RankFacts(
-        rank=rank,
         budget=budget,
         parts=PARTS,
         values=values,
@@ -202,7 +201,6 @@ def _devices(
             "length_ns": finish - begin,
             "duration_ns": finish - begin - within["earlier_ns"],
             "unlinked_ns": unlinked,
-            "by_launch": linked,
         }
         yield pd.DataFrame(columns | within | place), sets
 

@@ -1,4 +1,4 @@
-"""The facts about a run. Each fact has a value, a unit, its rank, and a source table."""
+"""The facts about a run. Each fact has a value, a unit, and a source table."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class Most(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """One fact. The rank is empty if the fact describes the whole run. The source is a table."""
+    """One fact. The source is a table."""
 
     name: str
     value: Any
     unit: str
-    rank: str
     source: str
 
 
@@ -61,10 +60,9 @@ class Facts:
     DEFINITIONS raises KeyError.
     """
 
-    def __init__(self, values: Mapping[str, Any], ranks: Mapping[str, str] | None = None) -> None:
-        """Keep the values that aren't None. `ranks` maps the name of a fact to its rank."""
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Keep the values that aren't None."""
         self._values: dict[str, Any] = {}
-        self._ranks = dict(ranks or {})
         for name, value in values.items():
             if isinstance(value, Most):
                 self._values |= {name: value.name, f"{name}_amount": value.amount}
@@ -89,11 +87,11 @@ class Facts:
 
     def _listed(self) -> Iterator[Fact]:
         for name, (unit, source, combine) in DEFINITIONS.items():
-            value, rank = self[name], self._ranks.get(name, "")
+            value = self[name]
             if value:
-                yield Fact(name, value, "" if combine == "largest" else unit, rank, source)
+                yield Fact(name, value, "" if combine == "largest" else unit, source)
             if value and f"{name}_amount" in self:
-                yield Fact(f"{name}_amount", self[f"{name}_amount"], unit, rank, source)
+                yield Fact(f"{name}_amount", self[f"{name}_amount"], unit, source)
 
 
 def percent(share: float) -> str:
@@ -150,19 +148,17 @@ class Cost(NamedTuple):
 class RankFacts:
     """The facts about one rank. Even for a long trace, the facts take little memory.
 
-    - rank: the name of the rank, such as `rank 3`, or an empty string if the rank is unknown.
     - budget: a table with one row per device and step. The table has the columns rank, process,
       device, step, start_ns, duration_ns, and one column ending in `_ns` for each part. The
       function host_activity.flag_steady_steps adds the columns `steady` and `apart`, and the module
       cpu_time adds `waited_ns`. If the rank has a GPU, the table also has the columns
-      `unlinked_ns`, `earlier_ns` and `by_launch`.
+      `unlinked_ns` and `earlier_ns`.
     - parts: the names of the parts, which add up to duration_ns.
     - values: the value of each fact by name.
     - overlaps, entries, kernels: the tables that `overlap`, `collective_entries` and
       `kernel_totals` return.
     """
 
-    rank: str
     budget: pd.DataFrame
     parts: tuple[str, ...]
     values: dict[str, Any]
@@ -193,13 +189,12 @@ def _knows_most(one: RankFacts) -> tuple[bool, bool, float]:
     return named != "", values.get("loader", "") != "", values.get("operators", 0)
 
 
-def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the value of each fact for the whole run, and the rank that each value comes from.
+def combined(ranks: Sequence[RankFacts]) -> dict[str, Any]:
+    """Return the value of each fact for the whole run.
 
     The value of a `leading` fact comes from the rank with the most information about its host.
     """
     values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
     leading = max(ranks, key=_knows_most)
     for name in dict.fromkeys(name for one in ranks for name in one.values):
         combine = DEFINITIONS[name].combine
@@ -211,8 +206,7 @@ def combined(ranks: Sequence[RankFacts]) -> tuple[dict[str, Any], dict[str, str]
         chosen = leading if combine == "leading" else having[CHOOSE[combine](known)]
         if name in chosen.values:
             values[name] = chosen.values[name]
-            origin[name] = chosen.rank if len(ranks) > 1 else ""
-    return values, origin
+    return values
 
 
 def share_of(part: float, whole: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,9 +49,6 @@ COMPILATION = r".*\(dynamo_timed\)"
 
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
 """Kernels and ranges that occur only in programs compiled by torch.compile."""
-
-BACKWARD = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
-"""Operators and ranges that occur only in training runs."""
 
 LOADER = r"enumerate\(DataLoader\)#.*"
 WORKERS = "in worker processes"
@@ -107,13 +103,9 @@ def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) 
     reasons = dict(_long_steps(profile, mark))
     apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
     usual = np.array(apart) == ""
-    places = [*zip(*(budget[column].tolist() for column in PLACE), strict=True)]
-    seen: Counter[tuple[int, ...]] = Counter()
-    later = np.zeros(len(budget), bool)
-    for row in np.flatnonzero(usual):
-        later[row] = seen[places[row]] >= WARM_UP_STEPS
-        seen[places[row]] += 1
-    enough = later.sum() >= 2 * len(set(places))
+    earlier = budget[usual].groupby(PLACE, dropna=False).cumcount()
+    later = earlier.reindex(budget.index, fill_value=-1).to_numpy() >= WARM_UP_STEPS
+    enough = later.sum() >= 2 * len(budget[PLACE].drop_duplicates())
     return budget.assign(apart=apart, steady=later if enough else usual if usual.any() else True)
 
 
@@ -178,7 +170,6 @@ def host_values(
         "operators": len(operators),
         "loader": loader,
         "compiled": any(bool(names_matching(one, COMPILED).any()) for one in named),
-        "trains": any(bool(names_matching(one, BACKWARD).any()) for one in named),
         "outside_function": function_in(stacks, silence),
         "outside_part": next(
             iter(_covering(ranges[~names_matching(ranges, OF_TORCH)], silence)), ""

@@ -78,7 +78,7 @@ most LONGEST_ROUND operators. The layers of a model form fewer and longer rounds
 """
 
 
-def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
+def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankFacts:
     """Return the facts about a rank without a GPU. Raises ValueError as `step_budget` does.
 
     - stacks: the rank's Python functions.
@@ -108,7 +108,6 @@ def host_facts(rank: str, profile: Profile, stacks: PlainEvents, mark: str | Non
         **host_values(profile, stacks, silence, loading),
     }
     return RankFacts(
-        rank=rank,
         budget=budget,
         parts=PARTS,
         values=values,
@@ -209,15 +208,15 @@ def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
     columns = [*(f"{part}_ns" for part in PARTS), "duration_ns"]
     total = budget.groupby("rank", dropna=False)[columns].sum().reset_index()
     computing = total[[f"{part}_ns" for part in (*HOST_COMPUTE, "small")]].sum(axis=1)
-    rows = {column: 0 for column in COLUMNS["overlap"] if column.endswith("_ns")} | {
-        "rank": total["rank"],
-        "total_ns": total["duration_ns"],
-        "computation_ns": computing,
-        "exposed_communication_ns": total["exposed_communication_ns"],
-        "busy_ns": computing + total["exposed_communication_ns"],
-    }
-    rows["idle_ns"] = rows["total_ns"] - rows["busy_ns"]
     kinds = {
         name: kind for name, kind in COLUMNS["overlap"].items() if not name.endswith("_percent")
     }
-    return result(pd.DataFrame(rows).reindex(columns=list(kinds)), kinds, profile)
+    table = pd.DataFrame(0, total.index, list(kinds)).assign(
+        rank=total["rank"],
+        device=pd.NA,
+        total_ns=total["duration_ns"],
+        computation_ns=computing,
+        exposed_communication_ns=total["exposed_communication_ns"],
+        busy_ns=computing + total["exposed_communication_ns"],
+    )
+    return result(table.assign(idle_ns=table["total_ns"] - table["busy_ns"]), kinds, profile)

@@ -40,7 +40,7 @@ def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None)
     ranks = [
         profile
         for i in sorted(judged)
-        for _, profile, _ in (ranks_apart(profiles[i]) if found.step_ns else ())
+        for profile, _ in (ranks_apart(profiles[i]) if found.step_ns else ())
     ]
     drawn = list(_figures(found, ranks, mark)) if ranks else []
     figures = "\n".join(_figure(*one, number) for number, one in enumerate(drawn))
@@ -87,14 +87,8 @@ def _bars(found: Diagnosis) -> str:
 def _file(profile: Profile) -> str:
     """Return a description of the files, because readers may have only the page."""
     files = [Path(name).name for name in profile.meta.get("files", [])]
-    known = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
-    known += [
-        str(profile.meta[key]) for key in ("tool", "tool_version", "gpu") if profile.meta.get(key)
-    ]
-    if "record_window_ns" in profile.meta:
-        recorded = pd.Timestamp(profile.meta["record_window_ns"][0])
-        known.append(recorded.strftime("%Y-%m-%d %H:%M UTC"))
-    return ", ".join(known) or "unknown"
+    tool = [str(profile.meta[key]) for key in ("tool", "tool_version") if key in profile.meta]
+    return ", ".join([*files[:1], *tool])
 
 
 def _text(words: str) -> str:

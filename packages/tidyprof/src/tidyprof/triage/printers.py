@@ -135,9 +135,7 @@ def evidence(found: Diagnosis) -> Iterator[str]:
         if listed:
             yield from _section("", [f"{title}: {listed}"])
     facts = [
-        f"{name.removesuffix('_ns')} = {value_of(fact)}{f' ({rank})' if rank else ''} [{source}]"
-        for fact in found.facts
-        for name, _, _, rank, source in (fact,)
+        f"{one.name.removesuffix('_ns')} = {value_of(one)} [{one.source}]" for one in found.facts
     ]
     yield from _section("Facts, with the table behind each one", facts)
     yield from _section("Not in these files", found.unknown)

@@ -187,8 +187,8 @@ def vendor_of(profile: Profile) -> str:
     return OTHER if is_other else AMD
 
 
-def ranks_apart(profile: Profile) -> Iterator[tuple[str, Profile, PlainEvents]]:
-    """Yield the name, profile and Python functions of each rank.
+def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:
+    """Yield the profile and the Python functions of each rank.
 
     With a separate profile per rank, lookups don't search the events of all ranks. A profile with a
     single rank or with events that have no rank isn't split.
@@ -200,14 +200,13 @@ def ranks_apart(profile: Profile) -> Iterator[tuple[str, Profile, PlainEvents]]:
     stacks = PlainEvents(columns, np.flatnonzero(is_function))
     ranks = np.unique(columns["rank"][~is_function])
     alone = len(ranks) < 2 or ABSENT in ranks
-    name = f"rank {ranks[0]}" if len(ranks) == 1 and ranks[0] != ABSENT else ""
     if alone and not len(stacks):
-        yield name, profile, stacks
+        yield profile, stacks
         return
     events = rows(events[[column for column in events.columns if column in COLUMNS]], ~is_function)
     if alone:
-        yield name, replace(profile, events=events), stacks
+        yield replace(profile, events=events), stacks
         return
     for rank, of_rank in events.groupby("rank", sort=True):
         own = stacks[equal(stacks["rank"], rank)]
-        yield f"rank {rank}", replace(profile, events=of_rank), own
+        yield replace(profile, events=of_rank), own

@@ -85,7 +85,8 @@ def why_no_cause(view: View, cause: str, parts: Sequence[Part]) -> str:
     if not known:
         return "The files contain no times to divide."
     left = sum(part.share for part in known)
-    share, rest = percent(known[0].share / left if left else 0.0), " of the rest" * (left < 0.99)
+    share = percent(known[0].share / left if left else 0.0)
+    rest = " of the rest" if left < 0.99 else ""
     return f"The largest part is {known[0].name}, with {share}{rest}."
 
 

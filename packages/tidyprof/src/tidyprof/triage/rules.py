@@ -308,12 +308,11 @@ def _launch_fix(view: View) -> str:
     facts = view.run.facts
     if not view.run.is_torch:
         return "Give each launch more work: larger or fewer kernels, or graphs (hipGraphLaunch)."
-    fixes = ["a larger batch"]
-    fixes += [] if facts["compiled"] else ["torch.compile"]
-    fixes += ["a fused optimizer"] if facts["trains"] else []
+    fixes = "" if facts["compiled"] else " torch.compile,"
     # HIP graphs return wrong results in some ROCm releases (ROCm/clr#279).
-    fixes += ["CUDA graphs"] if facts["vendor"] == NVIDIA and not facts["graph_share"] else []
-    return f"Give each launch more work: {', '.join(fixes)}."
+    if facts["vendor"] == NVIDIA and not facts["graph_share"]:
+        fixes += " CUDA graphs,"
+    return f"Give each launch more work: a larger batch,{fixes} or a fused optimizer in training."
 
 
 def _startup_why(view: View) -> str:

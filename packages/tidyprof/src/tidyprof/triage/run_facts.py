@@ -92,8 +92,7 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
         tables = [one.kernels for one in others if len(one.kernels)]
         return Run(Facts(values | _top_kernel(tables)))
     budget = pd.concat([one.budget for one in ranks], ignore_index=True)
-    of_ranks, origin = combined(ranks)
-    values |= of_ranks | _step_values(budget)
+    values |= combined(ranks) | _step_values(budget)
     values |= _top_kernel([one.kernels for one in ranks if len(one.kernels)])
     overlaps = join([one.overlaps for one in ranks])
     values["ranks"] = max(int(overlaps["rank"].nunique()), 1)
@@ -119,7 +118,7 @@ def run_of(judged: Sequence[Recording], others: Sequence[Recording], step_ns: fl
     ends = float(steady["duration_ns"].min()), float(steady["duration_ns"].max())
     overhead = overhead_of(parts, costs, marked, step_ns, ends)
     values["events_per_step"] = overhead.events
-    return Run(Facts(values, origin), parts, overhead, on_host, marked, table)
+    return Run(Facts(values), parts, overhead, on_host, marked, table)
 
 
 def _values(recordings: Sequence[Recording]) -> dict[str, Any]:
@@ -217,15 +216,13 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
 
 
 def _rank_values(table: pd.DataFrame, budget: pd.DataFrame) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "straggler": table.attrs["straggler"],
-    }
     if table.attrs["straggler"] is None:
-        return values
+        return {}
     late = table["rank"] == table.attrs["straggler"]
     worst = table[late].iloc[0]
     share, part, more = _excess(budget, table.attrs["straggler"])
-    return values | {
+    return {
+        "straggler": table.attrs["straggler"],
         "straggler_last": int(worst["arrived_last"]),
         "compared_collectives": int(worst["compared"]),
         "straggler_excess": share,
@@ -257,8 +254,7 @@ def _split_communication(
     """Split exposed communication into transfers and three kinds of waiting for ranks."""
     if not table["compared"].any():
         return
-    step = sum(parts.values())
-    caused = 0.0
+    step, caused = sum(parts.values()), 0.0
     if values.get("straggler_excess", 0.0) >= LATE:
         is_late = table["rank"] == values["straggler"]
         all_caused = float(table["caused_wait_ns"].sum())
@@ -267,17 +263,16 @@ def _split_communication(
     wait, transfer = (float(table[f"{name}_ns"].sum()) for name in ("wait", "transfer"))
     waiting = parts["exposed_communication"] * share_of(wait, wait + transfer)
     parts["exposed_communication"] -= waiting
-    straggler = caused * waiting
     late = 0.0
     if "launch_bound" in parts:
-        least = (table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()
-        leading = budget[budget["rank"] == table["rank"][least]]
         # The rank that waits least sets the pace. While this rank launches kernels, the other
         # devices wait.
-        pace = float(leading["launch_bound_ns"].sum() / max(leading["duration_ns"].sum(), 1)) * step
-        late = min(waiting - straggler, max(pace - parts["launch_bound"], 0.0))
+        least = (table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()
+        leading = budget[budget["rank"] == table["rank"][least]]
+        pace = share_of(leading["launch_bound_ns"].sum(), leading["duration_ns"].sum()) * step
+        late = min((1 - caused) * waiting, max(pace - parts["launch_bound"], 0.0))
     parts |= {
-        "waiting_straggler": straggler,
+        "waiting_straggler": caused * waiting,
         "waiting_launch": late,
-        "waiting_ranks": waiting - straggler - late,
+        "waiting_ranks": (1 - caused) * waiting - late,
     }

@@ -113,13 +113,10 @@ def test_an_idle_interval_that_stands_out_comes_once(
     ("made", "advised"),
     [
         ({"vendor": NVIDIA}, {"batch", "torch.compile", "optimizer", "graphs"}),
-        ({"trains": False}, {"batch", "torch.compile"}),
-        ({"compiled": True, "trains": False}, {"batch"}),
+        ({}, {"batch", "torch.compile", "optimizer"}),
+        ({"compiled": True}, {"batch", "optimizer"}),
         ({"vendor": NVIDIA, "graph_share": 0.5}, {"batch", "torch.compile", "optimizer"}),
-        (
-            {"tool": "rocprofv3", "operators": 0, "trains": False},
-            {"graphs", "fewer kernels"},
-        ),
+        ({"tool": "rocprofv3", "operators": 0}, {"graphs", "fewer kernels"}),
     ],
 )
 def test_advice_is_what_the_program_can_do(made: Made, advised: set[str]) -> None:

@@ -63,9 +63,9 @@ def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(
 ) -> None:
     sizes, real = [], recording.device_facts
 
-    def counted(rank: str, profile: tidyprof.Profile, *more: object) -> object:
+    def counted(profile: tidyprof.Profile, *more: object) -> object:
         sizes.append(len(profile.events))
-        return real(rank, profile, *more)
+        return real(profile, *more)
 
     monkeypatch.setattr(recording, "device_facts", counted)
     profile = tidyprof.read(traced("rank-skew"))

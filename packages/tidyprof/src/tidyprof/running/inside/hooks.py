@@ -255,9 +255,6 @@ class Hooks:
 
     def close(self) -> None:
         """Save the results when the program ends."""
-        if self.recorder.files is None and has_compiled():
-            # This file shows the command that whole steps may be compiled.
-            open(os.path.join(self.asked["out"], "torch_compiled"), "w").close()
         self.recorder.close()
 
     # Events
@@ -427,12 +424,6 @@ def leave_uncompiled(
         frames.set_code_exec_strategy(code, strategy)
     elif hasattr(frames, "skip_code"):  # before PyTorch 2.6
         frames.skip_code(code)
-
-
-def has_compiled() -> bool:
-    """Return True if torch.compile has compiled something in this process."""
-    compiler = sys.modules.get("torch._dynamo.utils")
-    return compiler is not None and bool(compiler.counters["frames"])
 
 
 def function_named(name: str) -> tuple[Any, str] | None:
