@@ -96,7 +96,7 @@ def read_statistics(
             raise ValueError("a row has too few cells")
         table = pd.DataFrame(rows, columns=[entry.split()[0] for entry in entries])
         table = table.reindex(columns=list(STATISTICS_COLUMNS)).astype(STATISTICS_COLUMNS)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         finding = f"a row doesn't have the numbers of a statistic ({error})"
         raise ProfileReadError(path, finding, *DAMAGED) from None
     # Missing values pass each check.

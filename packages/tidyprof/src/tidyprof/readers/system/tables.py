@@ -45,10 +45,12 @@ def _of_omnistat(readings: Readings, lines: list[str]) -> Iterator[pd.DataFrame]
     """
     rows = [[cell.strip() for cell in cells(line)] for line in lines]
     length = next((n for n, row in enumerate(rows) if row[:1] and row[0] in ROLES["time"]), 0)
-    if not length or len({len(row) for row in rows[:length]}) > 1:
+    stated = [cell for row in rows[:length] for cell in row[:1]]
+    is_regular = len({len(row) for row in rows[:length]}) == 1 and len({*stated}) == length
+    if not is_regular or "instance" not in stated:
         raise ProfileReadError(
             readings.path,
-            "the omnistat header has no row 'timestamp', or its rows have different lengths",
+            "the omnistat header has no row 'instance' or 'timestamp', or its rows are uneven",
             "the file is cut off",
             "export again with omnistat-query --export",
         )
@@ -60,6 +62,8 @@ def _of_omnistat(readings: Readings, lines: list[str]) -> Iterator[pd.DataFrame]
     # A network interface or another label is a part of the quantity's name.
     labels["name"] = ["_".join(filter(None, row[::-1])) for row in others.to_numpy().tolist()]
     for place, columns in labels.groupby(places, sort=False):
+        if columns["name"].duplicated().any():
+            raise _two_logs(readings.path, "a column occurs twice in the header")
         own = table[["timestamp", *map(str, columns.index)]]
         own = own.set_axis(["timestamp", *columns["name"]], axis="columns")
         for label, cell in zip(places, place, strict=True):
