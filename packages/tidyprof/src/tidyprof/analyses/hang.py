@@ -278,7 +278,8 @@ def _missing(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict | None:
         return _Verdict(NO_DUMP, gone, f"{_ranks(gone, 'left', 'left')} no dump. {_LOOK} {called}")
     doubtful = _doubtful(calls, waits)
     sure = sorted((free or missing) - {*doubtful, *unreadable})
-    if left := _left_the_path(calls, sure if free else []):
+    group = wait.call["group"] if free else None
+    if left := _left_the_path(calls, group, sure if free else []):
         return left._replace(sentence=f"{left.sentence} {called}")
     if unreadable and not sure:
         names = ", ".join(unreadable.values())
@@ -339,20 +340,26 @@ def _doubtful(calls: pd.DataFrame, waits: list[_Wait]) -> dict[int, dict[str, An
     return doubtful
 
 
-def _left_the_path(calls: pd.DataFrame, missing: list[int]) -> _Verdict | None:
+def _left_the_path(calls: pd.DataFrame, group: str | None, missing: list[int]) -> _Verdict | None:
     """Return a verdict on the ranks that made a different call than the majority, although the
     majority also makes this call earlier or later. Return None if there are no such ranks.
 
-    The calls of all groups are compared in order. Calls that only some ranks ever make, such as
-    those of rank 0, don't count. If two sides have the same size, the missing ranks are blamed. The
-    ranks of a pipeline take different paths, so jobs with messages aren't compared.
+    Calls that only some ranks ever make, such as those of rank 0, don't count. If two sides have
+    the same size, the missing ranks are blamed.
+
+    - group: the group whose calls are compared by number. None compares all calls in order. Then
+      only the first difference counts, because ranks of different groups may take different paths.
     """
-    if calls["message"].any():
-        return None
+    overwritten = (calls.groupby("rank")["record"].min() > 0).any()
     calls = calls.assign(key=calls["call"] + "\n" + calls["stack"])
-    first = calls.groupby("rank")["record"].min()
-    paths = calls.pivot(index="record", columns="rank", values="key").loc[first.max() :]
-    for record, at in paths[paths.nunique(axis=1) > 1].iterrows():
+    if group is not None:
+        calls = calls[(calls["group"] == group) & ~calls["message"]]
+        calls = calls.drop_duplicates(["rank", "number"], keep="last")
+    index = "record" if group is None else "number"
+    oldest = calls.groupby("rank")[index].min().max()
+    paths = calls.pivot(index=index, columns="rank", values="key").loc[oldest:]
+    differing = paths[paths.nunique(axis=1) > 1]
+    for number, at in differing.head(1 if group is None else None).iterrows():
         counts = at.value_counts()
         usual = counts.index[0]
         if counts.iloc[0] == counts.iloc[1]:
@@ -361,10 +368,10 @@ def _left_the_path(calls: pd.DataFrame, missing: list[int]) -> _Verdict | None:
         others = [*at.index[at == usual]]
         shared = {*calls.loc[calls["rank"].isin(others), "key"]}
         left = [rank for rank, key in at.dropna().items() if key != usual and key in shared]
-        if left and record == first.max() > 0:
+        if left and overwritten and number == oldest:
             return _inconclusive(f"the ranks differ in the oldest call of all buffers. {_LARGER}")
         if left:
-            made = calls[calls["record"] == record].set_index("rank")["place"]
+            made = calls[calls[index] == number].set_index("rank")["place"]
             text = (
                 f"{_ranks(left, 'takes', 'take')} a different path at {made[left[0]]}, but"
                 f" {_named(others)} at {made[others[0]]}. Look for a branch there, or in a caller,"
