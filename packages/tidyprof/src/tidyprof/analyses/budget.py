@@ -256,12 +256,8 @@ def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
 def budget_parts(budget: pd.DataFrame) -> list[str]:
     """Return the names of the parts in a table of `step_budget`, in order and without the suffix
     `_ns`.
-
-    If a table has different parts, `attrs["parts"]` contains their names.
     """
-    known = budget.attrs.get(
-        "parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
-    )
+    known = DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
     return [part for part in known if f"{part}_ns" in budget.columns]
 
 

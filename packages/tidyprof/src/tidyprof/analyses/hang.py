@@ -297,11 +297,10 @@ def _missing(calls: pd.DataFrame, waits: list[_Wait]) -> _Verdict | None:
             for wait in waits[:MOST_NAMED]
         )
         return _Verdict(CIRCLE, sure, f"{_ranks(sure, 'waits', 'wait')} for each other: {told}.")
-    is_message = all(one.call["message"] for one in waits if one.others & free)
     places = calls.loc[calls["rank"] == sure[0], "place"].tolist()
     last = f"the last call is {places[-1]}" if places else "the dump contains no calls"
     text = f"{_ranks(sure, 'is', 'are')} behind: {last}. {_LOOK} {called}"
-    return _Verdict(MESSAGE if is_message else BEHIND, sure, text)
+    return _Verdict(BEHIND, sure, text)
 
 
 def _doubtful(calls: pd.DataFrame, waits: list[_Wait]) -> dict[int, dict[str, Any]]:

@@ -61,7 +61,7 @@ def ratio_of_totals(over: Sequence[float], under: Sequence[float], paired: bool 
     """
     sides = [np.asarray(values, dtype=float) for values in (over, under)]
     for values in sides:
-        if values.ndim != 1 or len(values) < LEAST_REPEATS:
+        if len(values) < LEAST_REPEATS:
             raise ValueError(f"got {len(values)} runs, but at least {LEAST_REPEATS} are needed")
         if not (np.isfinite(values).all() and (values > 0).all()):
             raise ValueError("a value must be a positive number")

@@ -55,12 +55,10 @@ def details(verdict: Verdict) -> list[str]:
 
 def footnote(verdict: Verdict) -> list[str]:
     """Return lines that explain the numbers in the report."""
-    lines = []
-    if len(verdict.parts) or len(verdict.job):
-        lines.append(
-            "Tables show means per step, and of the job per run. A part is confident if its"
-            " difference is beyond doubt and exceeds the noise, which takes up to nine runs."
-        )
+    lines = [
+        "Tables show means per step, and of the job per run. A part is confident if its"
+        " difference is beyond doubt and exceeds the noise, which takes up to nine runs."
+    ]
     unit = _unit(verdict)
     for side, values in zip(("before", "now"), verdict.values, strict=True):
         shown = ", ".join(four_digits(value / _SCALES[unit]) for value in values)

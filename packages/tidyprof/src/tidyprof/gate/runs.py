@@ -221,7 +221,7 @@ def _own_times(path: str | PathLike[str], files: list[Path]) -> RunTimes:
             "one is a copy, a link, or part of another run",
             "keep one file per rank",
         )
-    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0)).index
+    steady = steady_steps(table[["rank", "step"]].assign(device=0)).index
     parts = table[table.columns.difference(NO_PARTS, sort=False)].fillna(0).loc[steady].mean()
     work = {"steps": float(len(table))}
     if "samples" in table:

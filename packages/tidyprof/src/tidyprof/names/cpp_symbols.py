@@ -222,10 +222,6 @@ def native_name(symbol: Symbol, room: int) -> str | None:
     return None
 
 
-def _meaningful(symbol: Symbol) -> list[str]:
-    return [word for word in symbol.words if word not in NOISE_WORDS]
-
-
 def _wrapper(symbol: Symbol) -> str:
     """Return the form of a multi-tensor operation's operands, such as `BinaryOpScalar` or
     `PointwiseOpScalarList`.
@@ -239,7 +235,7 @@ def _operation(symbol: Symbol) -> list[str]:
     """Return the operation and the data type of a PyTorch template. Both come from the functor
     inside the template's wrappers.
     """
-    words = _meaningful(symbol)
+    words = [word for word in symbol.words if word not in NOISE_WORDS]
     index = _operation_index(words)
     if index is None:
         return []
