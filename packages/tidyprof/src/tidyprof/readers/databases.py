@@ -145,13 +145,12 @@ class Tables:
         that are probably in the file under a name that differs by one character, or as a view.
         """
         database, optional = self.database, self.schema.optional
-        used = {self.name(table) for table in (*self.schema.required, *optional)}
+        used = {*map(self.name, self.schema.required | optional)} & {*database.tables}
         lacking = []
         for table, columns in optional.items():
             present = database.tables.get(self.name(table))
             if present is None:
-                views = {self.name(table)} & {*database.names}
-                lacking.append((self.name(table), ({*database.names} - used) | views))
+                lacking.append((self.name(table), {*database.names} - used))
             else:
                 others = {*present} - {*columns}
                 lacking += [(column, others) for column in columns if column not in present]

@@ -245,23 +245,6 @@ def sound_rows(
     return ~faulty, counts
 
 
-def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarray) -> None:
-    """Raise ProfileReadError if two rows have the same identifier.
-
-    If identifiers are repeated, the links between the file's tables are meaningless.
-    """
-    repeated = 0
-    if (identifiers[1:] <= identifiers[:-1]).any():
-        repeated = len(identifiers) - len(np.unique(identifiers))
-    if repeated:
-        raise ProfileReadError(
-            path,
-            f"{repeated} of {len(identifiers)} {what} have the same identifier as another row",
-            "files of several runs were merged without renumbering",
-            "read the files individually",
-        )
-
-
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:
     """Apply `cut_overlaps` to files from ROCm's tools, in which durations are ends minus starts.
 

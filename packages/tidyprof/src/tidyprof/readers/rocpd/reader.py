@@ -6,13 +6,13 @@ The SQL files in this folder are the queries, and `schema.toml` lists the tables
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -62,15 +62,6 @@ _CALL = re.compile(
 _LOST = "rows were deleted or were never written"
 _SUFFIX = re.compile(
     rf"{MARKING_TABLE}(|_[0-9a-fA-F]{{8}}(?:_[0-9a-fA-F]{{4}}){{3}}_[0-9a-fA-F]{{12}})"
-)
-_AGENT_COLUMNS = (
-    "id",
-    "type",
-    "absolute_index",
-    "logical_index",
-    "type_index",
-    "name",
-    "product_name",
 )
 
 
@@ -193,20 +184,18 @@ def _counters(
 
 def _machine(tables: Tables) -> dict[str, Any]:
     """Return the `Profile.meta` entries about the GPUs and the host."""
-    rows = tables.rows(f"SELECT {', '.join(_AGENT_COLUMNS)} FROM rocpd_info_agent")
-    agents = [dict(zip(_AGENT_COLUMNS, row, strict=True)) for row in rows]
-    gpus = [agent for agent in agents if agent["type"] == "GPU"]
-    facts: dict[str, Any] = {"agents": gpus} if gpus else {}
-    stated = {
-        "gpu": [agent["product_name"] for agent in gpus],
-        "gpu_arch": [agent["name"] for agent in gpus],
-        "host": [host for (host,) in tables.rows("SELECT hostname FROM rocpd_info_node")],
+    gpus = "FROM rocpd_info_agent WHERE type = 'GPU'"
+    queries = {
+        "gpu": f"SELECT DISTINCT product_name {gpus}",
+        "gpu_arch": f"SELECT DISTINCT name {gpus}",
+        "host": "SELECT DISTINCT hostname FROM rocpd_info_node",
     }
-    for key, names in stated.items():
-        names = list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
-        if names:
-            facts[key] = ", ".join(names)
-    return facts
+    found = {key: [name for (name,) in tables.rows(query)] for key, query in queries.items()}
+    named = {
+        key: ", ".join(name for name in names if isinstance(name, str) and name)
+        for key, names in found.items()
+    }
+    return {key: text for key, text in named.items() if text}
 
 
 def _processes(tables: Tables) -> tuple[list[int], set[int]]:
@@ -221,17 +210,13 @@ def _rank(environment: Any) -> int | None:
     only one process.
     """
     try:
-        variables = json.loads(environment)
-    except (TypeError, ValueError, RecursionError):
+        variables = msgspec.json.decode(environment, type=dict[str, str])
+    except (TypeError, msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    if not isinstance(variables, dict):
-        return None
-    tasks = str(variables.get("SLURM_STEP_NUM_TASKS") or variables.get("SLURM_NTASKS") or "1")
-    for name in RANK_VARIABLES:
-        value = str(variables.get(name, ""))
-        if value.isdecimal() and len(value) < 10 and (name != "SLURM_PROCID" or tasks != "1"):
-            return int(value)
-    return None
+    if variables.get("SLURM_STEP_NUM_TASKS", variables.get("SLURM_NTASKS", "1")) == "1":
+        variables.pop("SLURM_PROCID", None)
+    stated = (variables[name] for name in RANK_VARIABLES if name in variables)
+    return next((int(value) for value in stated if re.fullmatch("[0-9]{1,9}", value)), None)
 
 
 def _warnings(path: Path, kernels: Records, copies: Records) -> list[str]:
@@ -285,7 +270,6 @@ def read_rocpd(
 
     `meta` contains the common entries and these, if known:
 
-    - agents: the GPUs
     - gpu_arch: GPU architecture
     - clock: name of the clock
     - device_numbering: always `index`

@@ -258,31 +258,20 @@ def _machine(stated: Any) -> dict[str, str]:
     return {name: text for name, text in found.items() if isinstance(text, str) and text}
 
 
-NAMES = ("processor_time", "processor_queue")
-"""Names in `Profile.counters` for the time that a thread spends on a CPU and the time that it
-spends waiting for a CPU. Each value applies to the time interval that starts at `time_ns` and lasts
-`duration_ns`.
-"""
-
-
 def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
-    """Return the samples from a trace of this rank. Each name in NAMES has its own table. Return an
-    empty list if the file has no valid samples.
+    """Return the samples `processor_queue` from a trace of this rank: the time that a thread spent
+    waiting for a CPU. Each value applies to the time interval that starts at `time_ns` and lasts
+    `duration_ns`. Return an empty list if the file has no valid samples.
     """
-    stated = metadata.get(KEY)
-    rows = stated if isinstance(stated, list) else []
-    parts = [part for row in rows if (part := _stated(row, _WatchPart))]
-    tables = []
-    for name in NAMES:
-        # The second time is missing if the system doesn't report it.
-        known = [part for part in parts if getattr(part, name) is not None]
-        if known:
-            columns = {
-                "time_ns": [part.start for part in known],
-                "duration_ns": [part.length for part in known],
-                "value": [getattr(part, name) for part in known],
-                "name": name,
-                "unit": "ns",
-            }
-            tables.append(pd.DataFrame(columns | ({} if rank is None else {"rank": rank})))
-    return tables
+    parts = _stated(metadata.get(KEY), list[_WatchPart]) or []
+    known = [part for part in parts if part.processor_queue is not None]
+    if not known:
+        return []
+    columns = {
+        "time_ns": [part.start for part in known],
+        "duration_ns": [part.length for part in known],
+        "value": [part.processor_queue for part in known],
+        "name": "processor_queue",
+        "unit": "ns",
+    }
+    return [pd.DataFrame(columns | ({} if rank is None else {"rank": rank}))]
