@@ -400,8 +400,7 @@ def database_files(
         return [path], []
     named = sorted({file for pattern in patterns for file in path.glob(pattern) if file.is_file()})
     heads = {file: head_or_nothing(file, HEAD_BYTES) for file in named}
-    of_format = [file for file, head in heads.items() if is_database(head)]
-    if not of_format:
+    if not any(map(is_database, heads.values())):
         raise ProfileReadError(
             path,
             f"the folder has {len(named)} files with names of {what}, but none has that format",
@@ -411,6 +410,6 @@ def database_files(
     others = [
         file
         for file, head in heads.items()
-        if head.startswith(SQLITE_MAGIC) and file not in of_format
+        if head.startswith(SQLITE_MAGIC) and not is_database(head)
     ]
     return [file for file in named if file not in others], others

@@ -4,8 +4,6 @@ thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -38,21 +36,9 @@ def callers(
     return order, caller
 
 
-@dataclass(frozen=True)
-class Launches:
-    """The calls that launched events.
-
-    - call: the row of the call that launched each event. The row is -1 for host events and for
-      events without a known call.
-    - repeated: the number of calls with a reused id. An earlier call that had already ended, or a
-      call in another process, used the same id.
-    """
-
-    call: np.ndarray
-    repeated: int
-
-
-def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
+def link(
+    records: Records, is_call: np.ndarray, group: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
     """Add `launch_ns`, `launch_thread` and `process` to the device events of one file or process.
 
     - is_call: a mask of the calls that can launch work.
@@ -63,18 +49,22 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     itself. For example, hipMemsetAsync and an inner call can have the same start and id. If an id
     was reused later or in another process, the launch is unknown. If a record itself contains
     values about its launch, these values are kept.
+
+    Return the row of the call that launched each event, or -1 for host events and for events
+    without a known call. Also return the number of calls with a reused id: an earlier call that had
+    already ended, or a call in another process, used the same id.
     """
     on_device = ON_DEVICE[records["kind"]]
     key, has_id = keys_of(records["correlation_id"], group)
-    launches = _launches(records, key, is_call & has_id, np.flatnonzero(on_device & has_id))
+    call, repeated = _launches(records, key, is_call & has_id, np.flatnonzero(on_device & has_id))
     for column, source in (("launch_ns", "start_ns"), ("launch_thread", "thread")):
         stated = records.get(column)
-        found = taken(records.get(source), launches.call)
+        found = taken(records.get(source), call)
         records[column] = np.where(on_device, np.where(stated == ABSENT, found, stated), ABSENT)
     process = records.get("process")
     is_missing = on_device & (process == ABSENT)
-    records["process"] = np.where(is_missing, taken(process, launches.call), process)
-    return launches
+    records["process"] = np.where(is_missing, taken(process, call), process)
+    return call, repeated
 
 
 def keys_of(identifier: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -90,8 +80,8 @@ def keys_of(identifier: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarra
 
 def _launches(
     records: Records, key: np.ndarray, is_call: np.ndarray, events: np.ndarray
-) -> Launches:
-    """Return the launching call of each row in `events`.
+) -> tuple[np.ndarray, int]:
+    """Return the launching call of each row in `events`, and the number of calls with a reused id.
 
     - key: the same number for rows whose correlation ids are the same.
     """
@@ -108,7 +98,7 @@ def _launches(
     alone = outer[is_first & np.append(is_first[1:], True)[: len(outer)]]
     call = np.full(len(records), -1, np.int64)
     call[events] = taken(alone, first_equal(key[alone], key[events]), -1)
-    return Launches(call, len(outer) - int(is_first.sum()))
+    return call, len(outer) - int(is_first.sum())
 
 
 def unlaunched(records: Records) -> int:
@@ -141,5 +131,5 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
     key, has_id = keys_of(identifier, group)
     times = Records({"start_ns": start, "duration_ns": duration})
     launched = np.flatnonzero(on_device[rows] & has_id)
-    call = _launches(times, key, is_call[rows] & has_id, launched).call[launched]
+    call = _launches(times, key, is_call[rows] & has_id, launched)[0][launched]
     return rows[launched[call >= 0]], rows[call[call >= 0]]

@@ -32,7 +32,7 @@ from tidyprof.tables.codes import (
     taken,
 )
 from tidyprof.tables.contract import MARK, Origin, Profile, stated_origin
-from tidyprof.tables.damage import LATEST_START_NS, cut_hip_overlaps, left_out, without_damage
+from tidyprof.tables.damage import cut_hip_overlaps, left_out, without_damage
 from tidyprof.tables.launches import callers
 from tidyprof.tables.profiles import (
     Part,
@@ -170,16 +170,11 @@ def read_operations(tables: Tables, calls: Records, texts: Codes) -> Records:
 
 def _add_launches(tables: Tables, records: Records, calls: Records, texts: Codes) -> np.ndarray:
     """Add the columns of `launches.sql` to the operations. Return the row of each launching call,
-    or -1. If several calls launched an operation, use the first one.
+    or -1. If several calls launched an operation, use the first one in the file.
     """
     launches = tables.columns("launches", texts)
     call = first_equal(calls["correlation_id"], launches["correlation_id"])
-    operation = launches.pop("op_id")
-    if (operation[1:] <= operation[:-1]).any():
-        order = np.lexsort((taken(calls["start_ns"], call, LATEST_START_NS), operation))
-        operation, call = operation[order], call[order]
-        launches = {name: values[order] for name, values in launches.items()}
-    launch = first_equal(operation, records.columns.pop("id"))
+    launch = first_equal(launches.pop("op_id"), records.columns.pop("id"))
     for name in [*launches]:
         values = launches.pop(name)
         absent = NO_TEXT if values.dtype == np.int32 else ABSENT

@@ -44,7 +44,7 @@ from tidyprof.tables.codes import (
     used_codes,
 )
 from tidyprof.tables.damage import UNFINISHED, cut_overlaps, left_out, refuse_damage, without_damage
-from tidyprof.tables.launches import Launches, keys_of, link
+from tidyprof.tables.launches import keys_of, link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
 
@@ -64,27 +64,29 @@ class TracePart(Part):
     untraced: dict[str, Any] | None = None
 
 
-def link_trace(records: Records, is_call: np.ndarray) -> Launches:
+def link_trace(records: Records, is_call: np.ndarray) -> int:
     """Add launches to the events of one file, and add `operator` to device and runtime rows. If an
     event has no `bytes`, `grid` or `block`, these values are copied from the launch.
 
     - is_call: a mask of the calls that can launch work.
+
+    Return the number of calls with a reused correlation id.
     """
-    launches = link(records, is_call, records["rank"])
+    call, repeated = link(records, is_call, records["rank"])
     on_device = ON_DEVICE[records["kind"]]
     for name in ("bytes", "grid", "block"):
         values, absent = records[name], nothing(name, 1)[0]
-        missing = (values == absent) & (launches.call >= 0)
-        values[missing] = values[launches.call[missing]]
+        missing = (values == absent) & (call >= 0)
+        values[missing] = values[call[missing]]
         values[~on_device] = absent
     # External ids are unique within a rank. If traces of several processes were merged, the ids are
     # unique within a process.
     group = records["rank"]
-    if launches.repeated:
+    if repeated:
         owners = pd.DataFrame({name: records[name] for name in ("rank", "process")})
         group = owners.groupby(["rank", "process"]).ngroup().to_numpy()
     records["operator"] = _operators(records, on_device, group)
-    return launches
+    return repeated
 
 
 def _operators(records: Records, on_device: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -165,13 +167,13 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     launching = np.array([is_launching(text) for text in texts], bool)[records["source_category"]]
     calls = used_codes(records["name"][launching], len(texts)).tolist()
     dialect = back_end(metadata, by_category, [texts[code] for code in calls])
-    launches = link_trace(records, launching & (records["kind"] == KIND_CODE["runtime"]))
+    repeated = link_trace(records, launching & (records["kind"] == KIND_CODE["runtime"]))
     warnings = left_out(path, collected.unknown)
     if not ON_DEVICE[records["kind"]].any():
         warnings += missing_gpu_warning(path, dialect)
-    if launches.repeated:
+    if repeated:
         warnings.append(
-            f"{path.name}: {launches.repeated:,} calls share a correlation ID with another call."
+            f"{path.name}: {repeated:,} calls share a correlation ID with another call."
             " The launches of their device events are unknown."
             " Likely cause: the file contains traces of several processes. Next step: read the"
             " trace of each process separately."
