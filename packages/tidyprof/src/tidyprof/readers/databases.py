@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -37,7 +37,7 @@ because the other rows are useless without the missing data.
 """
 
 
-class Schema:
+class Schema(msgspec.Struct):
     """The tables of a format, as the file `schema.toml` in the folder of its reader describes them.
 
     - required, optional: the columns of each table that the reader uses.
@@ -49,22 +49,27 @@ class Schema:
     - unique: the column of each table that identifies its rows.
     - versions: the versions of the schema that the reader supports.
     - strings: the table to which the columns `NAME_string` of the queries refer.
+    - package: the package with the files of the reader.
     """
 
-    def __init__(self, package: str) -> None:
-        self._folder = resources.files(package)
-        parsed = tomllib.loads(self._folder.joinpath("schema.toml").read_text("utf-8"))
-        self.required: dict[str, list[str]] = parsed["required"]
-        self.optional: dict[str, list[str]] = parsed["optional"]
-        self.filled: dict[str, list[str]] = parsed["filled"]
-        self.links: dict[str, list[list[str]]] = parsed["links"]
-        self.unique: dict[str, str] = parsed["unique"]
-        self.strings: str = parsed.get("strings", "")
-        self.versions: list[str] = parsed.get("versions", [])
+    required: dict[str, list[str]]
+    optional: dict[str, list[str]]
+    filled: dict[str, list[str]]
+    links: dict[str, list[list[str]]]
+    unique: dict[str, str]
+    versions: tuple[str, ...] = ()
+    strings: str = ""
+    package: str = ""
 
     def query(self, name: str) -> str:
         """Return the SQL of a file in the reader's folder."""
-        return self._folder.joinpath(f"{name}.sql").read_text("utf-8")
+        return resources.files(self.package).joinpath(f"{name}.sql").read_text("utf-8")
+
+
+def schema_of(package: str) -> Schema:
+    """Return the schema in the folder of a reader."""
+    stated = resources.files(package).joinpath("schema.toml").read_bytes()
+    return msgspec.structs.replace(msgspec.toml.decode(stated, type=Schema), package=package)
 
 
 class Tables:
@@ -188,10 +193,6 @@ class Tables:
                     )
         lost = f"Likely cause: {cause}. All counts and sums exclude the missing data."
         return [f"{self.database.path.name}: {'; '.join(found)}. {lost}"] if found else []
-
-    def texts(self, table: str, identifiers: np.ndarray, texts: Codes) -> np.ndarray:
-        """Return int32 codes of the strings of a table with these identifiers."""
-        return self.database.text_codes(identifiers, texts, (table, "string"))
 
 
 def samples_of(found: dict[str, np.ndarray], texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:

@@ -20,7 +20,7 @@ from tidyprof.errors import NothingRecordedError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import NAMELESS, Database, open_database
-from tidyprof.readers.databases import RUN, Schema, Tables, read_databases, samples_of
+from tidyprof.readers.databases import RUN, Tables, read_databases, samples_of, schema_of
 from tidyprof.readers.rocpd.recognition import MARKING_TABLE, PATTERNS, is_rocpd
 from tidyprof.tables.codes import (
     ABSENT,
@@ -40,7 +40,7 @@ from tidyprof.tables.profiles import (
 )
 from tidyprof.tables.records import Records, joined
 
-SCHEMA = Schema(__package__)
+SCHEMA = schema_of(__package__)
 KIND_OF_QUERY = {
     "kernels": "kernel",
     "copies": "copy",

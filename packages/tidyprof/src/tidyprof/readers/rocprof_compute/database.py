@@ -13,7 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import open_database
-from tidyprof.readers.databases import Schema, Tables
+from tidyprof.readers.databases import Tables, schema_of
 from tidyprof.readers.rocprof_compute.workload import common_facts, system_facts
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, by_code, nullable, refined
 from tidyprof.tables.contract import COUNTER_DTYPES
@@ -27,7 +27,7 @@ METRIC_COLUMNS = COUNTER_DTYPES | {
     "statistic": "category",
 }
 
-SCHEMA = Schema(__package__)
+SCHEMA = schema_of(__package__)
 
 
 def read_analysis(

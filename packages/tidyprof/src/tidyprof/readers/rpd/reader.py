@@ -17,7 +17,7 @@ from tidyprof.errors import NothingRecordedError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite import NAMELESS, NOT_KEPT, open_database
-from tidyprof.readers.databases import Schema, Tables, read_databases, samples_of
+from tidyprof.readers.databases import Tables, read_databases, samples_of, schema_of
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import (
     ABSENT,
@@ -39,7 +39,7 @@ from tidyprof.tables.profiles import (
 )
 from tidyprof.tables.records import Records, joined
 
-SCHEMA = Schema(__package__)
+SCHEMA = schema_of(__package__)
 OPERATIONS = SCHEMA.query("operations") + SCHEMA.query("launches")
 """The queries for the work on the GPUs, and for the calls that launched it."""
 
@@ -87,7 +87,9 @@ def read_calls(tables: Tables, texts: Codes) -> Records:
     """
     columns = tables.columns("calls", texts)
     call, operator = columns.pop("call"), columns["operator"]
-    arguments = tables.texts("rocpd_ustring", columns.pop("arguments_id"), texts)
+    arguments = tables.database.text_codes(
+        columns.pop("arguments_id"), texts, ("rocpd_ustring", "string")
+    )
     columns["arguments_text"] = arguments
     message = np.where(call == texts.get(MARKER, ABSENT), arguments, NO_TEXT)
     is_runtime = [bool(_RUNTIME_CALL.match(text)) for text in texts]

@@ -17,13 +17,12 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
 from tidyprof.errors import EMPTY, ProfileReadError
-
-Event = TypeVar("Event")
+from tidyprof.readers.torch.events import Event, decode_events
 
 EVENT_LIST = "traceEvents"
 
@@ -62,26 +61,21 @@ _INVALID = (ValueError, IndexError, RecursionError, OverflowError)
 _Batch = tuple[list[Event], bytes]
 
 
-class ChromeTrace(Generic[Event]):
+class ChromeTrace:
     """One pass over a Chrome trace.
 
     - path: path for error messages
     - chunks: uncompressed bytes of the file in chunks
-    - decode: function that converts the bytes of a JSON list to events. It raises
-      msgspec.DecodeError.
     - metadata: members outside the event list, which are complete when `batches` is exhausted
     - tolerated: number of batches that could be read although they aren't strict JSON, for example
       because of NaN, control characters, invalid UTF-8 or unescaped names
     """
 
-    def __init__(
-        self, path: Path, chunks: Iterator[bytes], decode: Callable[[bytes], list[Event]]
-    ) -> None:
+    def __init__(self, path: Path, chunks: Iterator[bytes]) -> None:
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.tolerated = 0
         self._chunks = chunks
-        self._decode = decode
         # Unused text that was already read. Within the event list, it starts with a bracket.
         self._text = b""
         self._complete = False
@@ -153,7 +147,7 @@ class ChromeTrace(Generic[Event]):
 
     def _strict(self, piece: bytes) -> _Batch | None:
         try:
-            return self._decode(piece), piece
+            return decode_events(piece), piece
         except msgspec.ValidationError as error:
             raise self._wrong_type(error) from None
         except (msgspec.DecodeError, *_INVALID):
@@ -163,7 +157,7 @@ class ChromeTrace(Generic[Event]):
         """Decode text that isn't strict JSON. NaN and infinite numbers become null."""
         try:
             strict = msgspec.json.encode(_loaded(piece))
-            batch = self._decode(strict), strict
+            batch = decode_events(strict), strict
         except msgspec.ValidationError as error:
             raise self._wrong_type(error) from None
         except (msgspec.DecodeError, *_INVALID):

@@ -17,7 +17,6 @@ from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (
     MEMORY_CATEGORY,
     EventColumns,
-    decode_events,
     is_known,
     is_launching,
     memory_tables,
@@ -127,7 +126,7 @@ def read_file(path: Path, texts: Codes, python_functions: bool, maximum_bytes: i
     """
     collected = EventColumns(texts, python_functions)
     with closing(ByteStream(path, maximum_bytes).chunks()) as chunks:
-        trace = ChromeTrace(path, chunks, decode_events)
+        trace = ChromeTrace(path, chunks)
         for events, text in trace.batches():
             collected.add(events, text)
     _refuse_other_tools(path, collected)
