@@ -80,12 +80,10 @@ class ColumnTable:
         """Return the kind of event in a domain, which is one of `contract.KINDS`. Return None if
         the domain's records aren't kept.
         """
-        matches = (
-            kind
-            for pattern, kind in self.domains.items()
-            if re.fullmatch(pattern, domain, re.IGNORECASE)
-        )
-        return next(matches, None)
+        for pattern, kind in self.domains.items():
+            if re.fullmatch(pattern, domain, re.IGNORECASE):
+                return kind
+        return None
 
     def is_counter(self, column: str) -> bool:
         """Return True if the column contains a counter."""

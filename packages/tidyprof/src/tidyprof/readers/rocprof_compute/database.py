@@ -73,7 +73,11 @@ def _workload(tables: Tables) -> tuple[dict[str, Any], list[str]]:
         _document(tables, system, "sys_info_extdata"), tables.database.path.name
     )
     measured = _document(tables, ceilings, "roofline_bench_extdata")
-    measured = {key: value for key, value in measured.items() if _is_number(value) and value > 0}
+    measured = {
+        name: rate
+        for name, rate in measured.items()
+        if isinstance(rate, int | float) and 0 < rate < float("inf")
+    }
     facts = {"workload": str(name), "roofline": [measured] if measured else None}
     return common_facts(sysinfo) | facts, warnings
 
@@ -101,12 +105,6 @@ def _dispatches(tables: Tables, texts: Codes) -> Records:
     }
     without_damage(tables.database.path, records, faults)
     return records
-
-
-def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
-    )
 
 
 def _refusal(tables: Tables, finding: str) -> ProfileReadError:

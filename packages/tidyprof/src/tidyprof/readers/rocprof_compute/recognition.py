@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
@@ -13,9 +14,9 @@ COUNTER_FILE = "pmc_perf.csv"
 name ends in .gz.
 """
 
-RUN_FILES = ("results_*.csv", "results_*.csv.gz")
-"""Files with the counters of one run each, with one row per counter. `profile` has written these
-files since ROCm 7.13 and compressed them since ROCm 10.1. `analyze` joins them.
+RUN_FILES = re.compile(r"results_.*\.csv(\.gz)?")
+"""Names of files with the counters of one run each, with one row per counter. `profile` has written
+these files since ROCm 7.13 and compressed them since ROCm 10.1. `analyze` joins them.
 """
 
 MARKER_TABLE = "compute_workload"
@@ -42,10 +43,10 @@ def counter_files(folder: Path) -> list[Path]:
     """Return the counter file for all program runs. If there is no such file, return the files for
     single runs.
     """
-    joined = [folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz"]
-    if found := [file for file in joined if file.is_file()]:
-        return found[:1]
-    runs = sorted(file for pattern in RUN_FILES for file in folder.glob(pattern) if file.is_file())
+    files = [file for file in sorted(folder.glob("*")) if file.is_file()]
+    if joined := [file for file in files if file.name in (COUNTER_FILE, f"{COUNTER_FILE}.gz")]:
+        return joined[:1]
+    runs = [file for file in files if RUN_FILES.fullmatch(file.name)]
     return runs if runs and _begins_counters(runs[0], head_or_nothing(runs[0], HEAD_BYTES)) else []
 
 

@@ -142,12 +142,9 @@ def _find(path: Path) -> dict[Path, str]:
         return found
     raise ProfileReadError(
         path,
-        f"the folder contains {len(runs)} runs"
-        if len(runs) > 1
-        else "the folder contains no trace and no JSON table from rocprof-sys",
+        f"the folder contains {len(runs)} runs instead of one with a trace or a JSON table",
         "rocprof-sys creates a separate folder for each run, and the run may have ended early",
-        "pass the output folder that rocprof-sys prints (rocprofsys-PROGRAM-output/DATE_TIME)"
-        + (f", such as {runs[-1].name!r}" if runs else ""),
+        "pass the output folder that rocprof-sys prints (rocprofsys-PROGRAM-output/DATE_TIME)",
     )
 
 

@@ -180,10 +180,12 @@ def _common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
     if agents:
         meta["agents"] = agents
     gpus = (agent for agent in agents if agent.get("type") == "GPU")
-    names = dict.fromkeys(gpu.get("product_name") or gpu.get("name") for gpu in gpus)
+    names = [gpu.get("product_name") or gpu.get("name") for gpu in gpus]
     if any(names):
-        meta["gpu"] = ", ".join(name for name in names if name)
-    stats: dict[str, pd.DataFrame] = {}
-    for subject, tables in sorted(of_subject.items()):
-        stats[subject] = pd.concat(tables, ignore_index=True)
-    return meta | ({"stats": stats} if stats else {})
+        meta["gpu"] = ", ".join(dict.fromkeys(filter(None, names)))
+    if of_subject:
+        meta["stats"] = {
+            subject: pd.concat(tables, ignore_index=True)
+            for subject, tables in sorted(of_subject.items())
+        }
+    return meta

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
+from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.readers.columns import Rows, arrow_type, column_table
 from tidyprof.readers.rocprofv3.collected import Collected
@@ -122,19 +122,11 @@ def add_results(path: Path, own: Collected, texts: Codes, maximum_bytes: int) ->
         for name, records in tool.buffer_records.items():
             if records and name not in _NOT_READ:
                 own.add_events(_rows(tool, records, texts), path, _TABLE, texts)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        message = str(error) or type(error).__name__
-        if "truncated" in message:
-            raise ProfileReadError(path, "the JSON text ends early", *CUT_SHORT) from None
-        found = f"the file isn't JSON of one process ({' '.join(message.split())[:160]})"
+    except (msgspec.MsgspecError, ValueError, LookupError, OverflowError) as error:
+        found = (
+            f"the file isn't JSON of one rocprofv3 process ({' '.join(str(error).split())[:160]})"
+        )
         raise ProfileReadError(path, found, *DAMAGED) from None
-    except (LookupError, OverflowError) as error:
-        raise ProfileReadError(
-            path,
-            f"a record contains an unknown or impossible number ({error})",
-            "another program changed the file, or this rocprofv3 release isn't supported",
-            "read the CSV output instead",
-        ) from None
     left_out = {name: len(tool.buffer_records.get(name, ())) for name in _NOT_READ}
     left_out["counter_collection"] = len(tool.callback_records.counter_collection)
     if any(left_out.values()):

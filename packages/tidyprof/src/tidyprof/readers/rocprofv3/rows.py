@@ -139,9 +139,9 @@ def counters_of(
     """
     columns, rows.columns = rows.columns, {}
     for name, shape in {"work_items": "grid", "workgroup_size": "block"}.items():
-        if axes := [columns[axis] for axis in _axes(columns, shape)]:
-            is_known = np.all([axis != ABSENT for axis in axes], axis=0)
-            columns[name] = np.where(is_known, np.prod(axes, axis=0), ABSENT)
+        if axes := _axes(columns, shape):
+            sizes = np.stack([columns[axis] for axis in axes])
+            columns[name] = np.where((sizes == ABSENT).any(axis=0), ABSENT, sizes.prod(axis=0))
     if rows.counters:
         # One row per dispatch becomes one row per dispatch and counter.
         row, counter, columns["value"] = rows.counter_values()

@@ -72,8 +72,7 @@ def nanoseconds(
         except (ValueError, OverflowError):
             raise ProfileReadError(
                 path,
-                f"{text[:40]!r} isn't a time"
-                + (f", or it occurs twice in the zone {zone}" if zone else ""),
+                f"{text[:40]!r} isn't a time, or it occurs twice in the zone {zone or UTC}",
                 "the file is damaged, or clocks were changed for daylight saving time",
                 "compare the file with the original, or pass time_zone with a fixed offset, such"
                 " as 'Etc/GMT-1'",
