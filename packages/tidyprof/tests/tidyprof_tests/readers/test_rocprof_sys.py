@@ -57,15 +57,6 @@ def test_the_trace_gives_every_time_of_the_call_tree(profile):
     assert max(abs(found[path] - times[path]) for path in times) <= 2
 
 
-def test_the_trace_gives_every_count_of_the_functions(profile):
-    table = profile.meta["tables"]["sampling_percent"]
-    frames = profile.events[profile.events["kind"] == "sample"]["name"].value_counts()
-    assert dict(zip(table["label"], table["count"], strict=True)) == frames[frames > 0].to_dict()
-    share = 100 * table["count"] / table["count"].sum()
-    assert (share - table["total"]).abs().max() < 1e-9
-    assert set(table["unit"]) == {"%"}
-
-
 # Written runs
 
 

@@ -60,15 +60,6 @@ def test_statistics(folder, entry, path):
     assert "only statistics" in meta["warnings"][-1]
 
 
-def test_published_figures(folder, entry):
-    (name,) = (name for name in entry["published_figures"] if name != "source")
-    published = entry["published_figures"][name]
-    row = read_rocprof_v1(folder / "HIP_trace").meta["stats"]["hip_api"].set_index("name").loc[name]
-    assert row["calls"] == published["Calls"]
-    assert row["total_ns"] == published["TotalDurationNs"]
-    assert row["percent"] == pytest.approx(published["Percentage"], rel=1e-12)
-
-
 def test_meta_of_a_folder(folder):
     origin = Origin("recorded", "blog")
     meta = read_rocprof_v1(folder / "HSA_trace", origin=origin).meta
@@ -84,9 +75,3 @@ def test_a_barrier_is_no_kernel(tmp_path):
     profile = read_rocprof_v1(tmp_path)
     assert profile.events["name"].tolist() == ["g"]
     assert profile.meta["not_kept"] == {"BARRIER": 1}
-
-
-def test_counters_without_times(tmp_path):
-    profile = read_rocprof_v1(samples()["rocprof_v1-counters_without_times"].write(tmp_path))
-    assert len(profile.events) == 0
-    assert "time_ns is 0" in profile.meta["warnings"][0]

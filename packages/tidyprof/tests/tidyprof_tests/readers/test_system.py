@@ -101,17 +101,13 @@ def test_units_and_doubts_of_the_recording(logs, truth):
 
 
 def test_what_a_log_says_about_itself(tmp_path):
-    monitor = read_system(samples()["system-amd_smi_monitor"].write(tmp_path / "monitor"))
-    assert monitor.meta["missing"] == {"power": 2, "encoder_busy": 4}
-    assert monitor.meta["samples"] == 2
-    rocm_smi = read_system(samples()["system-rocm_smi"].write(tmp_path / "rocm_smi"))
-    assert not rocm_smi.counters["name"].str.contains("card").any()
-    assert rocm_smi.meta["missing"] == {"power": 1}
-    assert "without a time" in rocm_smi.meta["warnings"][0]
-    omnistat = read_system(samples()["system-omnistat"].write(tmp_path / "omnistat"))
-    assert (omnistat.meta["time_zone"], omnistat.meta["interval_s"]) == ("UTC", 1.5)
-    twice = read_system(samples()["system-two_columns_of_one_quantity"].write(tmp_path / "twice"))
-    assert "both mean power" in twice.meta["warnings"][0]
+    def meta(name: str) -> dict:
+        return read_system(samples()[f"system-{name}"].write(tmp_path / name)).meta
+
+    assert meta("amd_smi_monitor")["missing"] == {"power": 2, "encoder_busy": 4}
+    assert meta("omnistat")["interval_s"] == 1.5
+    assert "without a time" in meta("rocm_smi")["warnings"][0]
+    assert "both mean power" in meta("two_columns_of_one_quantity")["warnings"][0]
 
 
 # Times
