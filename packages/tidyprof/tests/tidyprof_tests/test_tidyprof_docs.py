@@ -161,9 +161,7 @@ def torch_files(folder: Path) -> None:
 def rocprofv3_files(folder: Path) -> None:
     process = folder / "out" / "node7"
     rocprofv3_writer.write_small_run(process, "908")
-    (process / "908_kernel_stats.csv").write_text(
-        rocprofv3_writer.statistics_csv([("gemm", [10, 20])])
-    )
+    (process / "908_kernel_stats.csv").write_text(rocprofv3_writer.STATISTICS)
 
 
 def rocpd_files(folder: Path) -> None:

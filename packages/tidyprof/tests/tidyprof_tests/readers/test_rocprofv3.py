@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidyprof
-from tidyprof import EVENT_DTYPES, ProfileReadError
+from tidyprof import ProfileReadError
 from tidyprof.analyses import launches
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 from tidyprof_tests.readers.kit import samples
 from tidyprof_tests.rocprofv3_writer import (
     START_NS,
+    STATISTICS,
     Call,
     Kernel,
     rows_csv,
     small_run,
-    statistics_csv,
     write_results,
     write_small_run,
 )
@@ -221,8 +221,6 @@ def test_names_say_rank_and_process(tmp_path):
     assert dict(found) == names
     assert profile.meta["ranks"] == [0, 1, 2]
     assert set(read_rocprofv3(tmp_path, rank=2).events["name"]) == {"rank2/node3/44"}
-    with pytest.raises(ProfileReadError, match="no rank 3, only 0, 1, 2"):
-        read_rocprofv3(tmp_path, rank=3)
 
 
 def test_launches_are_found_within_a_process_only(tmp_path):
@@ -237,12 +235,12 @@ def test_launches_are_found_within_a_process_only(tmp_path):
 
 def test_json_takes_the_place_of_csv(tmp_path):
     write_small_run(tmp_path)
-    (tmp_path / "300_kernel_stats.csv").write_text(statistics_csv([("a", [1, 2, 3])]))
+    (tmp_path / "300_kernel_stats.csv").write_text(STATISTICS)
     write_results(tmp_path / "300_results.json", *small_run())
     profile = read_rocprofv3(tmp_path)
     assert len(profile.events) == 10
     assert len(profile.meta["ignored_files"]) == 4
-    assert profile.meta["stats"]["kernel"]["calls"].tolist() == [3]
+    assert profile.meta["stats"]["kernel"]["calls"].tolist() == [3, 1]
     read = sorted(Path(file).name for file in profile.meta["files"])
     assert read == ["300_kernel_stats.csv", "300_results.json"]
 
@@ -253,33 +251,21 @@ def test_json_takes_the_place_of_csv(tmp_path):
 def test_statistics_have_one_set_of_columns(tmp_path):
     (tmp_path / "rank1").mkdir()
     for place in ("", "rank1/"):
-        (tmp_path / f"{place}9_kernel_stats.csv").write_text(
-            statistics_csv([("b, with a comma", [5, 7, 9]), ("a", [100])])
-        )
+        (tmp_path / f"{place}9_kernel_stats.csv").write_text(STATISTICS)
     profile = read_rocprofv3(tmp_path)
-    dtypes = profile.events.dtypes.astype(str)
-    assert {column: dtypes[column] for column in EVENT_DTYPES} == EVENT_DTYPES
+    assert len(profile.events) == 0
     (table,) = profile.meta["stats"].values()
     assert table["rank"].isna().tolist() == [True, True, False, False]
-    expected = {
-        "rank": 1,
-        "process": 9,
-        "name": "b, with a comma",
-        "calls": 3,
-        "total_ns": 21,
-        "mean_ns": 7,
-        "min_ns": 5,
-        "max_ns": 9,
-        "std_ns": 2,
-        "percent": pytest.approx(100 * 21 / 121),
-    }
-    assert table.iloc[2].to_dict() == expected
-    assert list(table) == list(expected)
+    row = table.iloc[2].to_dict()
+    names = "rank process name calls total_ns mean_ns min_ns max_ns std_ns percent"
+    assert row == dict(
+        zip(names.split(), [1, 9, "b, with a comma", 3, 21, 7, 5, 9, 2, 17.5], strict=True)
+    )
 
 
 def test_statistics_of_instants(tmp_path):
     path = tmp_path / "marker_api_stats.csv"
-    path.write_text(statistics_csv([("a", [5])]).replace("100.0", "-nan").replace(",5", ",0"))
+    path.write_text(f'{STATISTICS}"c",1,0,0.0,-nan,0,0,0.0\n')
     table = read_rocprofv3(path).meta["stats"]["marker_api"]
-    assert table["total_ns"].tolist() == [0]
-    assert np.isnan(table["percent"].iloc[0])
+    assert table["total_ns"].tolist() == [21, 99, 0]
+    assert np.isnan(table["percent"].iloc[2])
