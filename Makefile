@@ -87,7 +87,7 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in signatures
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/ruff format --check --line-length 88 lessons/*/lesson.py lessons/*/workshop.py snippets
+	$(BIN)/ruff format --check --line-length 88 lessons/*/lesson.py lessons/*/workshop.py snippets/*.py
 	$(BIN)/mypy
 
 notebooks: .venv/.dev ## generate notebooks/ from lessons/, and pages of docs from their tables
