@@ -1,8 +1,8 @@
 """Pages for an instructor to show and print, which don't need a network.
 
-Run `python -m docs.book.handouts`. nbconvert makes slides of each executed lesson without its
-solutions. docs/cheat-sheet.md becomes one A4 sheet, and the questions for a workshop become
-separate pages.
+Run `python -m docs.book.handouts`. Each core lesson has slides, which show the cells that the
+lesson marks with a sentence (`# %% slide="..."`). docs/cheat-sheet.md becomes one A4 sheet, and the
+questions for a workshop become separate pages.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ what you don't know.
 Name, or a sign that you will recognize: ______________________________
 """
 
-LONG_CODE = 8
-"""Maximum number of code lines that people in the last row can read.
-
-For a longer cell, the slides show only the outputs.
-"""
-
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/theme/white.css")
 _FONTS = "dist/theme/fonts/source-sans-pro"
-_LONG = "long-code"
+_TAKEAWAYS = re.compile(r"^## Three takeaways\n.*?(?=^## |\Z)", flags=re.DOTALL | re.MULTILINE)
+_OUTPUT_ALONE = "output-alone"
+_SHOWN_TEXT = re.compile(
+    r"^!\[[^\]]*\]\([^)]*\)|^```.*?^```|(?:^\|[^\n]*\n)+", flags=re.DOTALL | re.MULTILINE
+)
+"""A drawing, a code block or a table in a text."""
+
 _LINK_WITHIN = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)[^)]*\)")
 
 
 def main() -> int:
-    """Write the sheets and the slides of all lessons. Return 0, or 2 if a lesson wasn't run."""
+    """Write the sheets, and the slides of the core lessons. Return 0, or 2 if a lesson wasn't
+    run.
+    """
     TARGET.mkdir(parents=True, exist_ok=True)
     write_sheets()
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     try:
-        for lesson in lessons().values():
+        for lesson in (one for one in lessons().values() if one.core):
             name = f"{lesson.folder.name}.ipynb"
             learner, combined = (
                 _read(texts[folder / name]) for folder in (folders.notebooks, folders.combined)
@@ -137,7 +139,9 @@ def write_slides(name: str, page: NotebookNode) -> None:
         reveal_url_prefix="reveal.js",
         reveal_theme="white",
         embed_images=True,
-        config=Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_LONG}}}),
+        config=Config(
+            {"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {_OUTPUT_ALONE}}}
+        ),
     )
     # nbconvert searches for images in this folder and its subfolders.
     place = {"name": name, "path": str(REPOSITORY)}
@@ -146,38 +150,64 @@ def write_slides(name: str, page: NotebookNode) -> None:
 
 
 def slides(page: NotebookNode) -> NotebookNode:
-    """Return a lesson's page as nbconvert needs it for slides, without solutions and traces.
+    """Return a lesson's slides as nbconvert needs them.
 
-    A heading starts a slide. A text starts a slide below it, which also shows the output of the
-    next cell.
+    The first slide has the lesson's title and question, and the last one its takeaways. Between
+    them, each cell that its lesson marks with a sentence becomes a slide. The slide shows the
+    section's heading, the sentence, and one thing: the first figure or table of the cell's output,
+    the first drawing, table or code block of its text, or else its code.
     """
     from nbformat import v4
 
-    cells: list[NotebookNode] = []
+    cells = [_slide("\n\n".join(page.cells[0].source.split("\n\n")[:2]))]
+    heading = ""
     for cell in page.cells:
-        if FOLDED in cell.metadata.get("tags", []):
-            continue
-        if cell.cell_type == "markdown":
-            text = _LINK_WITHIN.sub(r"\1", cell.source).replace("](../docs/", "](docs/")
-            parts = re.split(r"^(?=##+ )", text, flags=re.MULTILINE)
-            cells += [v4.new_markdown_cell(part) for part in parts if part.strip()]
-            continue
-        cell.outputs = list(filter(_can_be_shown, cell.outputs))
-        if cell.outputs and len(cell.source.splitlines()) > LONG_CODE:
-            cell.metadata["tags"] = [*cell.metadata.get("tags", []), _LONG]
-        cells.append(cell)
-    before = ""
-    for cell in cells:
-        kind = "-" if (before, cell.cell_type) == ("markdown", "code") else "subslide"
-        kind = "slide" if cell.cell_type == "markdown" and cell.source.startswith("#") else kind
-        cell.metadata["slideshow"] = {"slide_type": kind}
-        before = cell.cell_type
+        headings = re.findall(r"^##+ (?!Exercise)(.+)$", cell.source, flags=re.MULTILINE)
+        is_text = cell.cell_type == "markdown"
+        heading = headings[-1] if is_text and headings else heading
+        sentence = cell.metadata.get("slide", "")
+        if sentence and FOLDED not in cell.metadata.get("tags", []):
+            cells += _marked(headings[0] if is_text and headings else heading, sentence, cell)
+    takeaways = re.findall(
+        r"^## Three takeaways\n.*?(?=^## |\Z)", _texts(page), re.DOTALL | re.MULTILINE
+    )
+    cells += [_slide(text) for text in takeaways]
     return v4.new_notebook(metadata=page.metadata, cells=cells)
 
 
+def _marked(heading: str, sentence: str, cell: NotebookNode) -> list[NotebookNode]:
+    """Return the cells of one slide."""
+    from nbformat import v4
+
+    text = f"## {heading}\n\n{sentence}"
+    if cell.cell_type == "markdown":
+        shown = _SHOWN_TEXT.search(cell.source.replace("](../docs/", "](docs/"))
+        return [_slide(f"{text}\n\n{shown[0] if shown else ''}")]
+    outputs = sorted(filter(_can_be_shown, cell.outputs), key=_is_text)[:1]
+    tags = [_OUTPUT_ALONE] if outputs else []
+    metadata = {"slideshow": {"slide_type": "-"}, "tags": tags}
+    return [_slide(text), v4.new_code_cell(cell.source, outputs=outputs, metadata=metadata)]
+
+
+def _is_text(output: NotebookNode) -> bool:
+    return not re.search("<img|<table", output["data"]["text/html"])
+
+
+def _slide(text: str) -> NotebookNode:
+    from nbformat import v4
+
+    text = _LINK_WITHIN.sub(r"\1", text)
+    return v4.new_markdown_cell(text, metadata={"slideshow": {"slide_type": "slide"}})
+
+
+def _texts(page: NotebookNode) -> str:
+    return "\n".join(cell.source for cell in page.cells if cell.cell_type == "markdown")
+
+
 def _can_be_shown(output: NotebookNode) -> bool:
-    """Return True if the output is more than a button, which would include megabytes of trace."""
-    return not traces.BUTTON.fullmatch(output.get("data", {}).get("text/html", "").strip())
+    """Return True for a figure or a table. Buttons would include megabytes of trace."""
+    html = output.get("data", {}).get("text/html", "").strip()
+    return bool(html) and not traces.BUTTON.fullmatch(html)
 
 
 def _read(text: str) -> NotebookNode:

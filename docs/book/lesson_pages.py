@@ -48,7 +48,9 @@ def lesson_page(
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
         elif given and cell.cell_type == given[-1].cell_type == "markdown":
-            cells.append(given.pop())  # its links are relative to the page's folder
+            shown = given.pop()  # its links are relative to the page's folder
+            shown.metadata = cell.metadata
+            cells.append(shown)
         elif given and cell.source == given[-1].source:
             given.pop()
             cells.append(cell)

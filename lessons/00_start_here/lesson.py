@@ -38,7 +38,7 @@ lesson = proflab.start("00")
 #
 # In the figure, the lane `ranges` shows these parts, and the lowest lane shows when the GPU works.
 
-# %%
+# %% slide="The GPU waits for data nearly all the time. The lowest lane shows when it works."
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 phases = tidyprof.phases(recorded)
@@ -72,7 +72,7 @@ q.check(answer)
 #
 # Every number comes with its source, because no single source can answer every question:
 
-# %% [markdown] tags=["given"]
+# %% [markdown] tags=["given"] slide="Each number states its source, because no source can answer every question."
 # | source | use it to find out | it can't show |
 # | --- | --- | --- |
 # | *recorded: NVIDIA H200*, a real GPU | how slow the example run is, how its steps vary, which fixes help | what AMD's tools print |
@@ -84,7 +84,7 @@ q.check(answer)
 # [assumes](../docs/contributors/gpumodel.md) how long the loader takes per image.
 # Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
 
-# %% [markdown]
+# %% [markdown] slide="Each tool leaves a question open, and the next lesson answers it."
 # ## The example run, on your machine
 #
 # The trace shows the course's example run. It trains ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32
@@ -107,7 +107,7 @@ q.check(answer)
 # %% [markdown]
 # The dashed line shows the mean time of untraced steps. Is `data` also the largest part here?
 
-# %%
+# %% slide="On a machine without a GPU, arithmetic takes most of a step."
 here = tidyprof.Origin("measured", "this machine")
 trace = tidyprof.read(lesson.folder / "first/trace_rank0_of_1.json.gz", origin=here)
 totals = tidyprof.phases(trace).groupby("phase", observed=True)["duration_ns"].sum()
@@ -177,7 +177,7 @@ loaders = h200.query("run == 'loaders' and not traced")
 origin = f"{second.origin}; {h200.attrs['origin']}"
 
 
-# %%
+# %% slide="Warm-up steps distort the mean, so leave them out."
 def steady(steps):
     return steps[(steps["part"] == "steady") & ~steps["profiled"]]
 
@@ -195,7 +195,7 @@ show_table(
 # Warm-up steps distort the mean (*lie 1*), so leave them out. Is the median a better choice? In the next H200 run,
 # `--num-workers 2` starts two processes that load the images. The figure shows slow steps in orange.
 
-# %%
+# %% slide="With two loaders, some steps wait for a batch. The median hides this wait."
 show_figure(
     plots.step_times(loaders, title="With two loaders, some steps wait for a batch")
 )
@@ -220,7 +220,7 @@ answer = rates[1] / rates[0]
 # end solution
 q.check(answer)
 
-# %% [markdown]
+# %% [markdown] slide="A program only launches work and continues. It must wait before it reads the clock."
 # ## Lie 3: the clock is read before the device finishes
 #
 # A GPU works *asynchronously*. Your program only *launches* work: it adds the work to a queue and continues.
@@ -243,7 +243,7 @@ def lying(device, work, clock):
     return clock() - begin
 
 
-# %%
+# %% slide="A clock that is read too early measures only the launch."
 device, work = StandInDevice(), matrix_work()
 seconds = [lying(device, work, time.perf_counter) for _ in range(10)]
 device.synchronize()
@@ -272,7 +272,7 @@ answer = honest
 # end solution
 q.check(answer)
 
-# %% [markdown]
+# %% [markdown] slide="With events, the GPU records its own times, so the program doesn't wait between steps."
 # A GPU also has its own clock. Put an *event* into the queue before and after the work. The GPU records the time when
 # it reaches each event, so your program doesn't have to wait between steps. The trainer uses events:
 #
@@ -319,7 +319,7 @@ q.check(answer)
 #
 # We ran both commands again on the H200, and `torch.profiler` traced a few steps of these runs:
 
-# %%
+# %% slide="A profiler changes the times, and a single run can't show the noise."
 steps = h200.query("part == 'steady' and run in ['plain', 'loaders']")
 rates = (
     steps.groupby(["run", "traced", "profiled"])[["images", "duration_ns"]]
@@ -352,7 +352,7 @@ proflab.reveal("00.b", float(f"{100 * abs(plain_again / plain_once - 1):.2g}"), 
 # AMD published a far higher rate for the same network and batch size, so the example run is slow. This is the first
 # finding in the *findings log*, which each core lesson extends.
 
-# %%
+# %% slide="AMD published a far higher rate for the same network, so the example run is slow."
 # Images/s, the median of AMD's published lines (docs/contributors/gpumodel.md)
 amd = 12_787
 lesson.conclude(

@@ -32,7 +32,7 @@ lesson.recall()
 # %%
 lesson.findings()
 
-# %% [markdown]
+# %% [markdown] slide="Each value of a monitor shows one thing, and hides another."
 # ## The picture to keep in mind
 #
 # The driver provides a few sensor values for each GPU, and a monitor reads them at regular intervals:
@@ -47,7 +47,7 @@ lesson.findings()
 #
 # A slow run waits for at least one of four suspects. Rule out those that the evidence contradicts:
 
-# %% [markdown]
+# %% [markdown] slide="Four suspects can make a step slow. Each one leaves different evidence."
 # | suspect | the run waits for | evidence against it |
 # | --- | --- | --- |
 # | data | images that the loader reads and prepares | a GPU that is never idle; steps that stay long with far fewer images |
@@ -74,7 +74,7 @@ proflab.predict(
     "01.b", power_guess, unit="W", what="power draw above the level before training"
 )
 
-# %% [markdown]
+# %% [markdown] slide="Options of amd-smi select what it reads, and how often."
 # ## Capture
 #
 # The monitor runs in the background (`&`) while the network trains:
@@ -124,7 +124,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # The log covers more time than the training run. Keep only the samples in which your program holds GPU memory, because
 # it computes only then. `watched_run` does the same for every kind of log.
 
-# %%
+# %% slide="Look only at the rows in which the network is on the GPU."
 smi = pd.read_csv(lesson.folder / "example/smi.csv", na_values="N/A").rename(
     columns=str.lower
 )
@@ -147,7 +147,7 @@ show_table(
 # On a real H200, `nvidia-smi` took ten samples per second: before training, during steady steps of the example run, and
 # during a short run with more arithmetic per step.
 
-# %%
+# %% slide="The H200 is busy only part of the time, far below its power limit."
 sensors = pd.read_csv(lesson.file("h200_sensors.csv"), comment="#")
 h200 = sensors.groupby("run", sort=False)[["busy_percent", "power_watt"]].mean()
 h200_busy, h200_watt = h200.loc["plain"]
@@ -165,7 +165,7 @@ proflab.reveal("01.b", round(more_watt, 1), real)
 # *MFU* (model FLOPs utilization) is the arithmetic that the network requires per second, as a share of the GPU's peak
 # rate. A *FLOP* is one addition or multiplication of two numbers.
 
-# %%
+# %% slide="The MFU compares the arithmetic that training needs with what the GPU could do."
 mfu = example.images_per_second * example.flops_per_image / example.peak_flops
 show_text(f"The MFU of the example run is {100 * mfu:.2g}% ({example.profile.origin}).")
 
@@ -184,7 +184,7 @@ show_text(f"The MFU of the example run is {100 * mfu:.2g}% ({example.profile.ori
 # test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/small-batch
 # wait
 
-# %%
+# %% slide="A smaller batch barely shortens the step, so the GPU isn't what the step waits for."
 small = watched_run(lesson.folder / "small-batch")
 both = one_table([example, small])
 both["step_ms"] = 1e3 * both["batch_size"] / both["images_per_second"]
@@ -229,7 +229,7 @@ show_text(
 # %% [markdown]
 # The report shows averages over the whole job, including its startup. The exported samples show more:
 
-# %%
+# %% slide="All four GPUs look busy. Only the power shows which three of them wait."
 late = watched_run(lesson.folder / "late-rank")
 title = "Four GPUs in one job: which one causes the delay?"
 show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title=title))
@@ -266,7 +266,7 @@ loaded = gpu0["vram_used_bytes"] > 1e9
 gpu0["window"] = (loaded != loaded.shift()).cumsum()
 windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 
-# %%
+# %% slide="A log of a real node: the GPU waits while the model loads, then works in bursts."
 monitoring = next(iter(there.files.values())).parents[1] / "monitoring"
 log = tidyprof.read_system(monitoring, origin=there.origin)
 show_text(
@@ -279,7 +279,7 @@ show_figure(
     plots.counters(tidyprof.Profile(log.events, first, log.meta), names, [0, 1], title)
 )
 
-# %%
+# %% slide="Power separates a GPU that works from a GPU that only waits."
 limit = stated_limit("MI300X")
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt = at_full["power_watts"].median()
@@ -300,7 +300,7 @@ show_text(
 #
 # The figure shows all GPUs from this lesson. The recorded MI300X appears twice: at full activity and without a network.
 
-# %%
+# %% slide="Activity and power together place each run: at the right it is busy, and at the top it works."
 names = ["run", "device", "busy_percent", "power_watt", "limit_watt"]
 rows = [
     ["text generation", 0, 100.0, watt, limit],
@@ -370,7 +370,7 @@ q.check(answer)
 #
 # If the GPU were never idle in the example run, you would look at its kernels next (lesson 04).
 
-# %%
+# %% slide="The monitor rules out the GPU's computing, but can't tell data from the host."
 # Rounded up, because the few samples are rough
 most = 10 * -(-at_work["gfx"].max() // 10)
 lesson.conclude(

@@ -27,7 +27,7 @@ import tidyprof
 from proflab import exercise, show_figure, show_table, show_text
 from tidyprof import Intervals, plots
 
-# %% [markdown]
+# %% [markdown] slide="The host launches work into a stream, and the GPU takes it from there."
 # ## The picture to keep in mind
 #
 # A *trace* lists every event that the profiler recorded, with the event's start time and duration. A viewer draws the
@@ -100,7 +100,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 # up, and then records the active steps. If the run ends too early, the profiler records nothing and raises no error, so
 # check the schedule first.
 
-# %%
+# %% slide="A schedule skips the first steps and records only a few."
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
 print(*[plan(step).name for step in range(6)])
 
@@ -153,7 +153,7 @@ for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)
 # PyTorch records each range twice: on the host, and on the device around the work that the range launched. Keep the
 # host's ranges, which have no `device`.
 
-# %%
+# %% slide="The profiler sums up the ranges of your loop."
 mine = runs[0]
 ranges = mine.events.query("kind == 'annotation' and device.isna()").astype(
     {"name": str}
@@ -161,7 +161,7 @@ ranges = mine.events.query("kind == 'annotation' and device.isna()").astype(
 sums = ranges.groupby("name")["duration_ns"].sum().reset_index()
 show_table(sums, "name duration_ms", "Ranges in three steps", origin=mine.origin)
 
-# %%
+# %% slide="With loader processes, the trace shows only the wait for them."
 for workers, run in sorted(runs.items()):
     named = (
         run.events.query("device.isna()")
@@ -193,7 +193,7 @@ for workers, run in sorted(runs.items()):
 # $EXAMPLE --batch-size 8 --max-steps 6 --torch-profile --record-shapes \
 #     --run-dir $FOLDER/example
 
-# %%
+# %% slide="The GPU's lane is empty while the host is in the range data."
 live = tidyprof.read(
     lesson.folder / "example", origin=tidyprof.Origin("measured", "this machine")
 )
@@ -210,7 +210,7 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the example run"
 #
 # In the trace file, a kernel and its operator have the same `External id`, so you can merge them:
 
-# %%
+# %% slide="Each kernel and its operator share an id, which also gives you the shapes."
 kernels = gpu.device_events[["external_id", "short_name", "duration_ns"]].dropna()
 operators = gpu.events.query("kind == 'operator'")[
     ["external_id", "name", "input_shapes"]
@@ -242,7 +242,7 @@ show_text(f"{found.entry.workload}. Source: {found.entry.source_repo}.")
 #
 # Add up the kernel times, and divide the sum by the *span* from the first to the last event on the device.
 
-# %%
+# %% slide="The sum of kernel times exceeds the time span, because streams run at the same time."
 span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
 kernels = rank.device_events[rank.device_events["kind"].isin(["kernel", "collective"])]
 show_text(
@@ -292,7 +292,7 @@ answer = 100 * exposed_ns / busy_ns(kernels[kernels["kind"] == "collective"])
 # end solution
 q.check(answer)
 
-# %% [markdown]
+# %% [markdown] slide="A kernel waits in the queue from its launch to its start. A long wait means a full queue."
 # ## Trap: the host runs ahead
 #
 # After the launch call, a kernel waits in the queue until it starts:
@@ -310,7 +310,7 @@ for name, run in {"the example run": gpu, "rank 0 of eight": rank}.items():
 # **The queue is evidence.** If kernels wait for microseconds, the GPU has run out of queued work. If kernels wait for a
 # step or longer, the queue is deep, and the GPU works on an earlier step than the host's `ProfilerStep` shows.
 
-# %% [markdown]
+# %% [markdown] slide="A step budget has parts that add up to the step, so no time counts twice."
 # ## The step budget of the device
 #
 # `timeline="device"` assigns each event to the step that *launched* it. You can then divide a step into a *step
@@ -367,7 +367,7 @@ q.check(answer)
 # %% [markdown]
 # The figure shows the library's budget for both traced steps, sorted by kind:
 
-# %%
+# %% slide="The budget names the largest part: the GPU waits for data."
 budget = tidyprof.step_budget(gpu, timeline="device")
 show_figure(plots.step_budget(budget, title="Parts of a step of the example run"))
 
@@ -389,7 +389,7 @@ show_text(
     f"waits for data for {at_least:.0f}% of an untraced step."
 )
 
-# %% [markdown]
+# %% [markdown] slide="The profiler slows down the host, so a traced step can be longer than a step of the run."
 # The verdict therefore holds without the profiler, which slows down only the host:
 #
 # {drawing 02_observer}
@@ -401,7 +401,7 @@ show_text(
 # The profiler can change the verdict, as in these three traced steps of a ResNet-50 on the same H200. The script
 # measured the dashed step time before the trace.
 
-# %%
+# %% slide="The dashed line shows the step without the profiler. The idle time behind it isn't real."
 found = proflab.recording("torch-h200-resnet50")
 traced = tidyprof.step_budget(
     tidyprof.read(found.path, origin=found.origin), timeline="device"
@@ -435,7 +435,7 @@ q.check(answer)
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the example run")
 
-# %% [markdown]
+# %% [markdown] slide="The largest part of the budget decides which tool comes next."
 # ## Decide
 #
 # The largest part of your budget determines your next lesson:
@@ -475,7 +475,7 @@ show_text(f"Input shapes of `upsample_bilinear2d`: {'; '.join(inputs.iloc[:6:2])
 # cropped image. But the host spends half of `data` outside operators, where it runs Python code or, as in `SlowDisk`,
 # sleeps. Which function is it?
 
-# %%
+# %% slide="The GPU waits for data in most of the step, with and without the profiler."
 shares = 100 * budget.filter(like="_ns").sum() / budget["duration_ns"].sum()
 lesson.conclude(
     f"A traced step takes {budget['duration_ns'].mean() / 1e6:.0f} ms. The GPU waits "

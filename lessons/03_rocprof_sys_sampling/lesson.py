@@ -30,7 +30,7 @@ lesson.findings()
 # %%
 lesson.recall()
 
-# %% [markdown] tags=["given"]
+# %% [markdown] tags=["given"] slide="Tracing records every call. Sampling looks at the program many times per second."
 # ## The picture to keep in mind
 #
 # | | tracing | sampling |
@@ -54,7 +54,7 @@ gap_guess = 20
 # end solution
 proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a step")
 
-# %% [markdown]
+# %% [markdown] slide="Settings select the sampling rate and what else is traced."
 # ## Mark ranges in your own script
 #
 # AMD's tools get range names from the ROCTX library. In PyTorch for ROCm, `torch.cuda.nvtx` calls this library, and
@@ -116,7 +116,7 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # `own_run` reads the folder, and `steady_part` keeps only the steps after the warm-up. For one step, the figure shows
 # the call stacks of two threads, with callers above the functions that they call, and the GPU's busy share below.
 
-# %%
+# %% slide="While the GPU is idle, the stack shows which function the host is in."
 sampled = own_run(lesson.folder / "one")
 steady = steady_part(sampled)
 show_text(
@@ -142,7 +142,7 @@ proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step"
 # `tidyprof.gaps` lists the gaps and what the CPU did during each one. In mixed precision, a step ends with
 # `amp_update_scale_cuda_kernel`. The `multi_tensor` kernels belong to the optimizer.
 
-# %%
+# %% slide="Each gap has a cause, a range and a call before it."
 gaps = tidyprof.gaps(steady.profile)
 show_table(
     gaps,
@@ -153,7 +153,7 @@ show_table(
 gap = gaps.iloc[0]
 proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile)
 
-# %% [markdown] tags=["given"]
+# %% [markdown] tags=["given"] slide="The columns of a gap tell whether the CPU launched the next work too late."
 # | column | meaning |
 # | --- | --- |
 # | `cause`: `launched late` | The CPU caused the gap. It launched the next work after the GPU had run out of work. |
@@ -171,7 +171,7 @@ proflab.reveal("03.a", 100 * gap["duration_ns"] / steady.step_ns, steady.profile
 # sample is stored as an interval that starts at the thread's previous sample, so the sample was taken at the *end* of
 # the interval. Select the main thread:
 
-# %%
+# %% slide="Samples inside the longest gap name the function that the GPU waits for."
 events = steady.profile.events
 samples = events.query("kind == 'sample' and name != '__sigaction'").sort_values(
     "depth"
@@ -218,7 +218,7 @@ def look(number, frame):
     seen.append({code.co_qualname for code in ours})
 
 
-# %%
+# %% slide="Measured on your own CPU: the transforms take most of the time, image by image."
 from collections import Counter
 
 from cifar_train.config import parse
@@ -244,7 +244,7 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
 # What was the GPU running when a function was sampled? `merge_asof` finds the last kernel that started before each
 # sample:
 
-# %%
+# %% slide="A function and the kernel below it, in the same moment."
 import pandas as pd
 
 innermost = samples.groupby("sample").last().sort_values("taken_ns")
@@ -271,7 +271,7 @@ show_table(
 # The table shows HIP calls that were both traced and sampled. The `expected` column is the total time multiplied by 500
 # samples per second:
 
-# %%
+# %% slide="A call that is short and frequent has many calls, but few samples."
 calls = (
     events.query("kind == 'runtime'")
     .astype({"name": str})
@@ -347,7 +347,7 @@ show_table(
 # starts a backward pass. In the *icicle plot* below, callers are above the functions that they call, and the width of a
 # box shows its share of the time. "…" stands for functions that only call the next one.
 
-# %%
+# %% slide="During the backward pass, the largest self time is marked in orange."
 backward = tidyprof.call_stacks(real, root="run_backward", without=["__sigaction"])
 title = "What the CPU does during the backward pass"
 show_figure(plots.call_stacks(backward, levels=4, smallest_percent=3, title=title))
@@ -395,7 +395,7 @@ q.check(answer)
 # %% [markdown]
 # Always check a fix without the profiler. This table shows H200 runs without a trace:
 
-# %%
+# %% slide="Two loaders make the mean step shorter, but not each step."
 recorded = case.measured()
 origin = recorded.attrs["origin"]
 steps = recorded.query("part == 'steady' and not traced").groupby("options")[
@@ -412,7 +412,7 @@ show_table(two, columns, caption, origin=origin)
 #
 # The next cell lists the step times of that run and the longest gaps in a similar traced run:
 
-# %%
+# %% slide="The longest gaps with two loaders are still in the range data."
 times_ms = steps.get_group("--num-workers 2") / 1e6
 show_text(f"Steps with two loaders, in ms: {', '.join(f'{ms:.0f}' for ms in times_ms)}")
 h200 = proflab.recording("torch-h200-case-loaders")
@@ -427,7 +427,7 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # More processes need more CPU cores. Your stacks suggest another fix: `--batched-transforms` applies each operator to
 # the whole batch instead of a single image. Compare both on your CPU:
 
-# %%
+# %% slide="The same transforms take a fraction of the time when they handle a whole batch."
 from timeit import repeat
 
 import torch
@@ -457,7 +457,7 @@ proflab.predict(
     "03.b", batched_guess, unit="times", what="the speedup of both changes on an H200"
 )
 
-# %%
+# %% slide="Both fixes together are worth more than each one alone."
 mean_ns = runs.set_index("options")["mean_ns"]
 speedup = mean_ns["--num-workers 0"] / mean_ns
 loaders, batched = speedup[["--num-workers 2", "--num-workers 2 --batched-transforms"]]
@@ -493,7 +493,7 @@ show_text(
 #
 # We have no H200 trace with both fixes, so lesson 04 looks at an MI300X.
 
-# %%
+# %% slide="Data was the limit. The next suspect is the launches."
 lesson.conclude(
     f"The longest gap lasts {gap['duration_ns'] / 1e6:.0f} of "
     f"{steady.step_ns / 1e6:.0f} ms ({sampled.origin.kind}), in `__getitem__`. Stacks "

@@ -32,7 +32,7 @@ lesson.findings()
 # %%
 lesson.recall()
 
-# %% [markdown]
+# %% [markdown] slide="Is the GPU the limit, or the CPU that launches its work?"
 # ## The picture to keep in mind
 #
 # A *dispatch* is one run of a kernel. The CPU launches kernels one by one, and the GPU runs them in order:
@@ -63,7 +63,7 @@ proflab.predict(
 #
 # AMD published the top rows of its kernel tables for this training script on MI300X GPUs:
 
-# %%
+# %% slide="AMD published kernel statistics of the same network."
 published = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#")
 columns = "name calls total_ms max_us percent"
 origin = "recorded: MI300X, published by AMD"
@@ -71,7 +71,7 @@ for run in ("one GPU", "parallel"):
     rows = published[published["run"] == run]
     show_table(rows, columns, f"AMD's table: {run}", rows=4, origin=origin)
 
-# %% [markdown]
+# %% [markdown] slide="Each option of rocprofv3 records one kind of event."
 # On one GPU, the top kernel only copies memory, and every kernel has a small share. On several GPUs, the RCCL kernel
 # comes first. This kernel also runs while waiting for other ranks, so kernel tables count waiting as work (lesson 07).
 #
@@ -103,7 +103,7 @@ for run in ("one GPU", "parallel"):
 #
 # `kernel_trace.csv` has one row per dispatch. Grouped by name, these rows give the same table as `--stats`:
 
-# %%
+# %% slide="Compute the statistics yourself from the trace before you trust the table."
 trace = pd.read_csv(lesson.folder / "one/gpu_kernel_trace.csv")
 trace["ns"] = trace["End_Timestamp"] - trace["Start_Timestamp"]
 grouped = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "max"])
@@ -117,7 +117,7 @@ for name, ns in {
 # %% [markdown]
 # The first step takes far longer because the CPU has more to prepare. `steady_part` leaves out the warm-up:
 
-# %%
+# %% slide="A few kernels take most of the kernel time."
 run = own_run(lesson.folder / "one/gpu_results.db")
 steady = steady_part(run)
 table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
@@ -136,7 +136,7 @@ show_figure(plots.top_kernels(table, 8, title=title))
 # AMD's runtime uses the `__amd_rocclr_copyBuffer` kernel to copy data within GPU memory. Which code requests these
 # copies? Join each dispatch with the call that launched it. Both have the same `Correlation_Id`:
 
-# %%
+# %% slide="A correlation id leads from a copy to the call that launched it."
 columns = {
     "Correlation_Id": "Correlation_Id",
     "Function": "call",
@@ -174,7 +174,7 @@ q.check(answer)
 # Percentages in the kernel table are shares of the total *kernel* time, not of the step. The *union* from lesson 02
 # shows how long at least one kernel runs:
 
-# %%
+# %% slide="Percent of what? A share of the kernel time isn't a share of the step."
 busy_ns = tidyprof.busy(steady.profile)["busy_ns"].sum()
 kernel_us = steady.dispatches["duration_ns"] / 1e3
 show_text(
@@ -209,7 +209,7 @@ q.check(answer)
 #         -- $EXAMPLE --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
 # done
 
-# %%
+# %% slide="With more images per step, the idle time shrinks: the launches no longer limit it."
 files = {
     f"batch {size}": lesson.folder / f"batch{size}/gpu_results.db"
     for size in (32, 512, 1024)
@@ -245,7 +245,7 @@ show_figure(
 # %% [markdown]
 # For a ratio over many dispatches, divide the totals. Otherwise, small dispatches count too much.
 
-# %%
+# %% slide="A counter states how much work is in one launch."
 counted = pd.read_csv(lesson.folder / "pmc/gpu_counter_collection.csv")
 norms = counted[counted["Kernel_Name"].str.startswith("MIOpenBatchNormBwdSpatial")]
 sums = norms.groupby("Counter_Name")["Counter_Value"].sum()
@@ -279,7 +279,7 @@ q.check(answer)
 # `--fused-optimizer`). A larger batch processes more images with the same number of launches. How much do these fixes
 # gain on the H200?
 
-# %%
+# %% slide="Larger batches and fused optimizers need fewer launches per image."
 plain, large = case.options("04"), case.options("05")
 recorded = case.measured().query("part == 'steady' and not profiled")
 sums = recorded.groupby(["run", "traced"])[["images", "duration_ns"]].sum()
@@ -322,7 +322,7 @@ q.check(answer)
 #
 # This table shows a modeled step before and after both fixes. Its largest part leads to the next question:
 
-# %%
+# %% slide="The parts of a modeled step with each fix."
 steps = pd.read_csv(lesson.file("../modeled_steps.csv"), comment="#").set_index(
     "options"
 )
@@ -331,7 +331,7 @@ parts = "step_ms compute_ms launch_bound_ms data_wait_ms exposed_copy_ms other_m
 show_table(both.reset_index(), f"options {parts}", "A modeled step", origin=run.origin)
 before, after = (100 * both.div(both["step_ms"], axis=0)).to_dict("records")
 
-# %%
+# %% slide="Now the GPU computes nearly all the time. Is its top kernel near its limit?"
 lesson.conclude(
     "In the modeled run with two loaders and batch size 256, the GPU computes for "
     f"{before['compute_ms']:.0f}% of a step and waits for launches for "

@@ -29,7 +29,7 @@ lesson.findings()
 # %%
 lesson.recall()
 
-# %% [markdown]
+# %% [markdown] slide="A kernel is limited by its arithmetic or by the memory. The knee separates the two."
 # ## The picture to keep in mind
 #
 # A kernel computes and moves data, and the slower of the two limits it. In a *roofline* plot, the horizontal axis is
@@ -38,7 +38,7 @@ lesson.recall()
 #
 # {drawing 05_roofline}
 
-# %% [markdown]
+# %% [markdown] slide="Data passes several levels of memory. Each level has its own bandwidth."
 # {drawing 05_memory}
 #
 # | word | meaning |
@@ -76,7 +76,7 @@ proflab.predict(
 # Count what the first normalization in the example run *must* do. It reads each input once, writes each output once and
 # computes. We assume eight operations per number.
 
-# %%
+# %% slide="Compute the intensity first: this kernel is far to the left of the knee."
 # FLOP/s, FLOP/s, bytes per second
 PEAK, ACHIEVABLE, BANDWIDTH = 1307.4e12, 654e12, 5.3e12
 
@@ -112,7 +112,7 @@ answer = flops / (2 * (inputs + weights + outputs))
 # end solution
 q.check(answer)
 
-# %% [markdown]
+# %% [markdown] slide="Options select the counters, the kernels and the launches to replay."
 # ## Capture
 #
 # Hardware *counters* show what a kernel really did. The hardware counts only a few kinds of events at a time, so the
@@ -143,7 +143,7 @@ q.check(answer)
 # The names of convolution kernels start with `igemm` (*implicit GEMM*, a matrix product). MIOpen may choose other
 # kernels on your GPU, so look up the names in your own table (`analyze --list-stats` or the next cell):
 
-# %%
+# %% slide="An average over all kernels hides the largest one."
 mine = own_run(lesson.folder / "workloads/all")
 launched = mine.events.query("kind == 'kernel'").astype(
     {"name": str}
@@ -168,7 +168,7 @@ for text in ("igemm", "BatchNorm", "batch_norm"):
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 \
 #     --max-stat-num 2 2>&1
 
-# %%
+# %% slide="The share depends on what the tool divides by."
 two = own_run(lesson.folder / "workloads/two")
 for way in ("dispatches", "totals"):
     tables = [
@@ -192,7 +192,7 @@ for way in ("dispatches", "totals"):
 #     -- $EXAMPLE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 --max-stat-num 1 2>&1
 
-# %% [markdown]
+# %% [markdown] slide="A few counters are enough to place a kernel in the roofline."
 # The tool's peak for `VALU FLOPs` *excludes* packed instructions, which process two numbers at once. The FP32 roof
 # below includes these, so it is twice as high.
 #
@@ -209,7 +209,7 @@ for way in ("dispatches", "totals"):
 # These counters are for the MI300A and MI300X (architecture `gfx942`). On an MI200, the fabric counters start with
 # `TCC_EA_`, and `BUBBLE` doesn't exist.
 
-# %%
+# %% slide="The manual calculation and the library agree."
 norm = own_run(lesson.folder / "workloads/norm")
 # Some are counted in several runs
 first = norm.counters.drop_duplicates(["dispatch_id", "name"])
@@ -245,7 +245,7 @@ q.check(answer)
 # 256 images. `vector FP32` is the flat roof for the normalization, and the other two are for convolutions. Two points
 # coincide, so the figure shows their mean.
 
-# %%
+# %% slide="All kernels are far below their roofs, so neither arithmetic nor memory bandwidth limits them."
 layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
 roof = (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
 layers["rate"] = layers["pct_of_roof"] / 100 * roof
@@ -273,7 +273,7 @@ show_roofline(groups, roofs, BANDWIDTH, "All kernels are far below their roofs",
 # a launch with few workgroups leaves most of the GPU idle. In AMD's trace of this kernel, `grid` is the number of
 # work-items, and each channel is one workgroup:
 
-# %%
+# %% slide="One kernel, one row: its intensity and its distance from each roof."
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
 recorded = tidyprof.read(there.path, origin=there.origin).events.astype({"name": str})
 names = ("aten::miopen_batch_norm", "MIOpenBatchNormFwdTrainSpatial")
@@ -332,7 +332,7 @@ raw = pd.concat(
 raw = raw.droplevel(1).select_dtypes("number").copy()
 raw["ns"] = raw["End_Timestamp"] - raw["Start_Timestamp"]
 
-# %%
+# %% slide="No hardware block is close to its peak."
 table = "analyze/2.1_Speed-of-Light.csv"
 tables = {
     name: pd.read_csv(home / table, index_col="Metric") for name, home in homes.items()
@@ -376,7 +376,7 @@ q.check(answer)
 # counts the cycles when LDS is busy, and `SQ_LDS_BANK_CONFLICT` counts the cycles lost to conflicts. `padded` adds one
 # number to each row of its tile, so the numbers in a column are in different banks. Is `padded` faster?
 
-# %%
+# %% slide="Bank conflicts make the same instructions take longer in the LDS."
 machine = pd.read_csv(homes["conflict"] / "sysinfo.csv").iloc[0]
 kernel, change = raw.loc["conflict"], raw.loc["padded"] / raw.loc["conflict"]
 # Each of the eight chiplets counts them
@@ -403,7 +403,7 @@ show_text(
 # speedup is at most `1 / (1 - part)` (*Amdahl's law*). Compare the top kernel in AMD's table with all kernels in the
 # table that mainly move data:
 
-# %%
+# %% slide="Without its top kernel, the run would hardly be faster."
 table = lesson.file("../04_rocprofv3_kernel_stats/amd_kernel_tables.csv")
 amd = pd.read_csv(table, comment="#").query("run == 'one GPU'")
 movers = amd[~amd["name"].str.startswith("igemm")]["percent"]
@@ -419,7 +419,7 @@ proflab.reveal("05.b", reached, norm)
 # %% [markdown]
 # Many kernels share the time. Which part of the step launches them? A trace shows this.
 
-# %%
+# %% slide="Many kernels share the time. Which part of the step launches them?"
 low, high = sizes["hbm_percent"].iloc[[0, -1]]
 lesson.conclude(
     f"Without the top kernel in AMD's table, all kernels together would be {one:.2f} "

@@ -37,7 +37,7 @@ lesson.recall()
 # %%
 lesson.findings()
 
-# %% [markdown]
+# %% [markdown] slide="A trace in a database has one view per kind of event."
 # ## The picture to keep in mind
 #
 # ```
@@ -100,7 +100,7 @@ proflab.predict(
 # a terminal, `sqlite3 runs/06/train_results.db` opens the same file.
 
 
-# %%
+# %% slide="The database brings its own views. Read their definition before you trust them."
 def connect(path):
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
@@ -114,7 +114,7 @@ show_table(
     busy, "type GpuTime WallTime Busy", "The `busy` view, times in ns", origin=origin
 )
 
-# %% [markdown]
+# %% [markdown] slide="A query reads from the inside out: which rows, which groups, which order?"
 # Is the GPU mostly idle? In lesson 04, the modeled GPU computes for nearly the whole step. A section below shows which
 # result is misleading.
 #
@@ -130,7 +130,7 @@ show_table(
 # | `ORDER BY total_ns DESC LIMIT 3` | sort with the largest total first, and keep three rows |
 # | `WHERE category NOT LIKE 'MARKER%'` | leave out ranges; `%` matches any characters |
 
-# %%
+# %% slide="Your own query returns the same kernels as the tool."
 query = """
 SELECT name, count(*) AS calls, sum(duration) AS total_ns
 FROM regions WHERE category NOT LIKE 'MARKER%'
@@ -162,7 +162,7 @@ q.check(answer)
 # `JOIN` combines each kernel with its host call because both rows have the same `stack_id`. `k` and `r` are short names
 # for the tables:
 
-# %%
+# %% slide="A JOIN pairs each kernel with the call that launched it."
 query = """
 SELECT substr(k.name, 1, 50) AS name, sum(k.duration) AS total_ns,
     sum(r.duration) AS launch_ns
@@ -181,7 +181,7 @@ show_table(
 # With `--roctx`, the program also marked the parts of each step. Copy these ranges into a temporary table. `coalesce(a,
 # b)` returns `b` if `a` is missing. `tid` is the thread ID.
 
-# %%
+# %% slide="Ranges are rows, too, so a query can name the part of a step."
 train.executescript("""DROP TABLE IF EXISTS marks; CREATE TEMP TABLE marks AS
 SELECT coalesce(json_extract(extdata, '$.message'), name) AS range, tid, start, end
 FROM regions WHERE category LIKE 'MARKER%'""")
@@ -191,7 +191,7 @@ show_table(some, "range tid start end", "The first ranges", origin=origin)
 # %% [markdown]
 # A step starts with its `data` range. Find these starts, and draw the second step:
 
-# %%
+# %% slide="Kernels run after their launch, so their own time doesn't tell the part of a step."
 STARTS = "SELECT start FROM marks WHERE range = 'data' ORDER BY start"
 starts = pd.read_sql(STARTS, train)["start"]
 step = {"start_ns": starts[1], "end_ns": starts[2]}
@@ -223,7 +223,7 @@ q.check(answer)
 # The view divides the total duration of all operations by the time from the first operation to the last. This time
 # includes the first step, which lesson 00 leaves out. `:begin` is a query parameter:
 
-# %%
+# %% slide="The view divides by the wrong time. A query shows it."
 BUSY = """SELECT 100.0 * sum(duration) / (max(end) - min(start)) AS percent
 FROM kernels WHERE start >= :begin"""
 for words, begin in {"all four steps": 0, "steps 2 to 4": int(starts[1])}.items():
@@ -260,7 +260,7 @@ for number, path in enumerate(paths[1:], 1):
 views = (OPERATIONS.format(one, SECOND.format(one)) for one in names)
 _ = four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(views))
 
-# %% [markdown]
+# %% [markdown] slide="A window function compares each row with the rows before it."
 # A trace has no rows for idle time, so compare each start with an earlier end. A *window*, `OVER (ORDER BY start)`,
 # puts the rows in order. `lag(end)` returns the end of the previous row. On four GPUs, an older operation may still be
 # running, so you need the latest end so far (the running maximum from lesson 02):
@@ -321,7 +321,7 @@ q.check(answer)
 # # A Chrome trace for Perfetto; with a real rpd, run its tools/rpd2tracing.py:
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
-# %% [markdown]
+# %% [markdown] slide="The same idea has different names in rocpd and rpd."
 # In rpd, `rocpd_op` is the base table for GPU operations, and `rocpd_api` is the base table for host calls. They store
 # names as rows of `rocpd_string`. The views `op` and `api` contain the strings.
 #
@@ -339,7 +339,7 @@ q.check(answer)
 # > **Warning:** The rpd Python package is also called `rocpd`. Files from before November 2024 contain a `ktop` view
 # > that adds up [launch calls](../docs/known-issues.md#ktop-adds-up-launch-calls), not kernels.
 
-# %%
+# %% slide="In rpd, each operation is a row with a start and an end."
 path = lesson.folder / "small.rpd"
 TYPES = """SELECT opType, count(*) AS rows, sum(end - start) AS total_ns
 FROM op GROUP BY opType"""
@@ -355,10 +355,10 @@ show_table(
 # `tidyprof.read` reads the operations of an rpd file with the first query. The second query finds the host call of
 # each operation:
 
-# %%
+# %% slide="This is the query with which tidyprof reads the file."
 print(rpd_reader.OPERATIONS)
 
-# %%
+# %% slide="A higher busy share isn't a higher speed: the larger product ran at half the rate."
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")
 MI200 = "recorded: AMD Instinct MI200 series, ROCm 6.0.2, AMD's blog of 17 April 2024"
 products = published.eval("""busy = gpu_ns / wall_ns
@@ -424,7 +424,7 @@ part = 100 * calls.groupby("range")["duration"].sum() / calls["duration"].sum()
 # RCCL calls transfer the same amount of data on all GPUs, but on one GPU, they take several times as long as on
 # another. Therefore, part of that time must be waiting.
 
-# %%
+# %% slide="RCCL kernels can wait for other ranks. Which rank waits for which?"
 lesson.conclude(
     f"Backward passes account for {part['backward']:.0f}% of kernel time, forward "
     f"passes for {part['forward']:.0f}%. After step 1, the GPU is busy {percent:.0f}% "

@@ -35,7 +35,7 @@ lesson.recall()
 # %%
 lesson.findings()
 
-# %% [markdown]
+# %% [markdown] slide="An all-reduce ends only after the last rank has arrived."
 # ## The picture to keep in mind
 #
 # In `DistributedDataParallel` (DDP), each process has its own GPU, a copy of the network and its own images. Such a
@@ -139,7 +139,7 @@ proflab.predict(
 # checks Slurm's variable first. A Slurm job script sets this variable to 0, and processes that `mpirun` starts there
 # inherit it:
 
-# %%
+# %% slide="The launcher tells each process its rank through environment variables."
 launchers = (
     pd.read_csv(lesson.file("launchers.csv"), comment="#")
     .fillna("")
@@ -166,7 +166,7 @@ q.check(answer)
 #
 # Look at rank 0 alone. Which kernel takes the most time?
 
-# %%
+# %% slide="One rank alone looks busy, because waiting counts as work."
 runs = {
     name: steady_part(own_run(lesson.folder / name)) for name in ("healthy", "late")
 }
@@ -185,7 +185,7 @@ show_table(busy, "rank busy_percent span_ms", "Busy time of each GPU")
 # each collective. A rank waits from its own start until the last rank starts. The rest is transfer. One exception: a
 # rank that finishes before the last rank arrives, such as the sender of a *broadcast*, didn't wait for it.
 
-# %%
+# %% slide="The first step distorts every mean, so leave it out."
 files = (lesson.folder / "late").glob("rank*kernel_trace.csv")
 tables = [pd.read_csv(path).assign(rank=int(path.name[4])) for path in files]
 each = pd.concat(tables, ignore_index=True)
@@ -208,7 +208,7 @@ show_table(
 #
 # Use `tidyprof.ranks` to apply this rule to the steps after the warm-up:
 
-# %%
+# %% slide="Compare all ranks: three of them wait for one."
 compared = {name: tidyprof.ranks(part.profile) for name, part in runs.items()}
 show_figure(
     plots.ranks(compared["late"], title="In the late run, three ranks wait for one")
@@ -232,7 +232,7 @@ show_table(both, columns, f"Both runs, {runs['late'].steps} steps", origin=origi
 # lateness is a rank's start time minus the median start time of all ranks, averaged over the collectives in a step.
 
 
-# %%
+# %% slide="A rank is late only if it is later than chance allows."
 def lateness_ms(profile, steps):
     each = tidyprof.collectives(profile)
     starts = each.pivot(index="number", columns="rank", values="start_ns")
@@ -259,7 +259,7 @@ show_text(
 # healthy run. Therefore, use a stricter rule: in *each* step, the suspect must be later than any other rank in any
 # step.
 
-# %%
+# %% slide="Each column is a collective, and the dot marks the rank that came last."
 recorded = proflab.recording("torch-mi300-ddp-4ranks-fused")
 run = tidyprof.read(recorded.path, origin=recorded.origin)
 unknown = tidyprof.collectives(run)
@@ -292,7 +292,7 @@ q.check(answer)
 # piece travels around once to be added up and once to be distributed. AMD's published *bus bandwidth* is for four
 # MI300A GPUs and large messages, so expect only the order of magnitude:
 
-# %%
+# %% slide="The message itself needs little time, so most of the collective is waiting."
 table = tidyprof.ranks(run)
 # Steps
 sent = run.events.query("collective == 'allreduce' and rank == 0")["bytes"].sum() / 3
@@ -316,7 +316,7 @@ show_table(table, columns, "All three steps of AMD's run", origin=run.origin)
 # Is the example run, with 1,024 images per step on one GPU, faster on four GPUs? Trainers print the rate *per GPU*, and
 # `batch` is the batch size per GPU:
 
-# %%
+# %% slide="Images per second and GPU tell whether more GPUs pay off."
 options = f"{case.options('07')} --batch-size {{}} --max-epochs 4"
 setups = [(gpus, batch) for gpus in (1, 4) for batch in (256, 1024)]
 rates = [modeled(options.format(batch), gpus) for gpus, batch in setups]
@@ -359,7 +359,7 @@ proflab.reveal("07.b", transfer_ms, run)
 # %% [markdown]
 # You have seen four limits: data, launches, kernels, a late rank.
 
-# %%
+# %% slide="On AMD's four GPUs, one rank arrives last in nearly all collectives."
 # Milliseconds per step
 spent, moved = first[["communication_ns", "transfer_ns"]] / 3e6
 gain = 4 * scaling["rate_per_gpu"][2] / scaling["rate_per_gpu"][1]

@@ -54,7 +54,7 @@ proflab.predict(
     "08.a", all_guess, unit="times", what="the speedup of all fixes that pass"
 )
 
-# %% [markdown]
+# %% [markdown] slide="Each fix changes a few lines of code."
 # ## The fixes, in code
 #
 # Copy these lines into your own script. The comments show the trainer options:
@@ -98,7 +98,7 @@ for name, options in variants.items():
     trials[name] = trial(images, labels, **options)
     gates[name] = CorrectnessGate.of(trials["plain"], trials[name])
 
-# %%
+# %% slide="The gate compares what the network learns before and after a fix."
 loaded, _ = next(
     iter(DataLoader(TensorDataset(images, labels), batch_size=8, num_workers=2))
 )
@@ -132,7 +132,7 @@ rates["median_ns"] = (
 )
 rates["images_per_second"] = 1e9 / rates["image_ns"]
 
-# %%
+# %% slide="Each fix moves the limit, so the next fix looks small until then."
 texts = [(change, str(gate).partition(":")[0]) for change, gate in FIXES.values()]
 fixes = pd.DataFrame(texts, index=list(FIXES), columns=["change", "gate"])
 fixes = fixes.join(rates.loc[False].combine_first(rates.loc[True]))
@@ -205,7 +205,7 @@ for run in ("loaders", "fused", "batched") if TURNS else ():
 # steps. A plain step is nearly all data loading (lesson 02), so eight loaders need about an eighth of its time per
 # image:
 
-# %%
+# %% slide="Measured at the wrong place: the queue was full, so the loaders had a head start."
 loader_us = fixes.at["plain", "image_ns"] / 1e3 / 8
 many = steps[(steps["images"] == 1024) & ~steps["traced"]]
 place = many["step"].lt(16).map({True: "first_sixteen", False: "later"})
@@ -233,7 +233,7 @@ show_text(
 #
 # AMD's published run (lesson 00) trained the same network on an MI300X, also with a batch size of 256.
 
-# %%
+# %% slide="With all fixes, the speed comes close to the speed that AMD published."
 amd, best, device_us = 12_787, fixes.loc["batched"], fixes.at["large", "image_ns"] / 1e3
 tiny_ms = 4 * rates.loc[False, "small4"]["image_ns"] / 1e6
 show_text(
@@ -252,7 +252,7 @@ show_text(
 #
 # Someone replaces a normalization layer with a "fast" one. The loss falls, but the gate reports:
 
-# %%
+# %% slide="A fast run with a falling loss can still be wrong."
 show_text(str(gates["trap"]))
 
 # %%
@@ -276,7 +276,7 @@ q.check(answer)
 # We recorded three steps of each run on an H200, and also timed each run without the profiler. A *control* is the same
 # program without the fault. Run B has none.
 
-# %%
+# %% slide="Three programs look launch bound. Only their indicators tell them apart."
 practice, runs = faulty_runs.recorded(), {}
 for letter, run in practice.items():
     runs |= {letter: run} | ({f"{letter}, control": run.control} if run.control else {})
@@ -328,7 +328,7 @@ for name in ("A", "A, control"):
 # kernel* only moves data. `busy` is the compute time as a percentage of the step *without* the profiler. The longest
 # gap is the device's longest idle time in a step.
 
-# %%
+# %% slide="Compare each indicator with the healthy run, not with a rule of thumb."
 indicators = faulty_runs.indicator_table(runs)
 times = (
     "run step_ms unprofiled_step_ms compute_ms launch_bound_ms longest_gap_ms "
@@ -375,7 +375,7 @@ q.check(answer)
 #
 # At work, you often have no control. `tidyprof triage FILE` needs only one trace:
 
-# %%
+# %% slide="triage gives a second opinion, and states when it can't tell."
 for letter, run in practice.items():
     second = tidyprof.diagnose(run.profile)
     verdict = f"**{second.cause}**{'' if second.confident else ', not confident'}"
@@ -437,7 +437,7 @@ q.check(answer)
 #
 # This command writes your report: `python -m proflab findings --html findings.html`.
 
-# %%
+# %% slide="The limit moved from data to launches to kernels. A sequence of fixes needs evidence for each step."
 faster = fixes["image_ns"]["plain"] / fixes["image_ns"]
 lesson.conclude(
     "In single runs on one H200, two loaders gave a speedup of "

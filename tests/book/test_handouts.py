@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode, reads, v4
 
-from docs.book.handouts import LONG_CODE, slides
+from docs.book.handouts import slides
 from docs.book.lesson_pages import lesson_page
 from proflab.lessons import lessons
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
-from tools.notebooks import Folders, build
+from tools.notebooks import SLIDE, Folders, build, learner_cells, read_sources
 
 LESSON = """\
 # %% [markdown]
@@ -21,34 +21,22 @@ LESSON = """\
 #
 # First paragraph.
 
-# %% [markdown]
+# %% [markdown] slide="A drawing shows it."
 # ## A section
 #
-# What it is about, with [a file](../docs/triage.md) and [a site](https://example.org).
+# What it is about, with [a file](../docs/triage.md).
+#
+# | a | table |
+# | --- | --- |
+# | 1 | 2 |
+#
+# More words.
 
-# %%
+# %% slide="The table shows it."
 table
 
-# %%
-long = 0
-"""
-
-LESSON += "long += 1\n" * LONG_CODE
-
-LESSON += """figure
-
-# %% [markdown]
-# Words below the figure.
-#
-# ## Predict
-#
-# Before you look:
-
-# %%
-# solution
-guess = 60
-# end solution
-proflab.predict("02.a", guess, unit="%", what="how much of `a step` is idle")
+# %% slide="Only the code matters."
+silent
 
 # %%
 # 3 minutes: how long does it take?
@@ -59,20 +47,19 @@ answer = 42
 q.check(answer)
 
 # %% [markdown]
-# ## Known issues
+# ## Three takeaways
 #
-# ```python
-# # no heading
-# ```
+# - One.
 #
 # ## Next
 #
 # What comes next?
 """
 
+TABLE = "| a | table |\n| --- | --- |\n| 1 | 2 |\n"
+
 OUTPUTS = {
     "table": "<table><tr><td>numbers</td></tr></table>",
-    "figure": "<img alt='a figure'>",
     "q.check(answer)": "<b>passed: it was 42</b>",
 }
 
@@ -94,27 +81,29 @@ def page(tmp_path: Path) -> NotebookNode:
     return lesson_page("02", combined, learner, "A note.")
 
 
-def test_a_heading_begins_a_slide_and_a_text_one_below_it(page: NotebookNode) -> None:
+def test_a_marked_cell_is_a_slide_with_a_sentence_and_one_thing(page: NotebookNode) -> None:
     found = [(cell.metadata.slideshow.slide_type, cell.source) for cell in slides(page).cells]
-    assert [(kind, source.splitlines()[0]) for kind, source in found] == [
-        ("slide", "# 02 · Where does a step go?"),
-        ("slide", "## A section"),
+    assert found == [
+        ("slide", "# 02 · Where does a step go?\n\nA note."),
+        ("slide", "## A section\n\nA drawing shows it.\n\n" + TABLE),
+        ("slide", "## A section\n\nThe table shows it."),
         ("-", "table"),
-        ("subslide", "long = 0"),
-        ("subslide", "Words below the figure."),
-        ("slide", "## Predict"),
-        ("-", "guess = ..."),
-        ("slide", "### Exercise 02.1 (3 minutes)"),
-        ("-", 'q = exercise("02.1", 1)'),
-        ("slide", "## Known issues"),
-        ("slide", "## Next"),
+        ("slide", "## A section\n\nOnly the code matters."),
+        ("-", "silent"),
+        ("slide", "## Three takeaways\n\n- One.\n\n"),
     ]
+    shown = [bool(cell.outputs) for cell in slides(page).cells if cell.cell_type == "code"]
+    assert shown == [True, False]
 
 
-def test_no_solution_is_on_a_slide(page: NotebookNode) -> None:
-    shown = "".join(f"{cell.source}{cell.get('outputs')}" for cell in slides(page).cells)
-    assert OUTPUTS["table"] in shown
-    assert not re.search(r"answer = 42|guess = 60|passed", shown)
+def test_slides_of_a_core_lesson_have_few_words() -> None:
+    for source in read_sources(REPOSITORY / "lessons"):
+        if source.lesson.core:
+            marked = [
+                text for _, _, tags in learner_cells(source) for text in tags if SLIDE in text
+            ]
+            assert 10 <= len(marked) <= 18, source.number  # and two more slides
+            assert all(len(text.split()) <= 30 for text in marked), source.number
 
 
 def test_the_cheat_sheet_links_each_lesson_and_page() -> None:

@@ -79,6 +79,9 @@ _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 _DRAWING = re.compile(r"^\{drawing (\S+)\}$", re.MULTILINE)
 """Reference to a drawing in DRAWINGS by its file name."""
 
+SLIDE = "slide:"
+"""Prefix of the tag with a slide's sentence, which becomes the cell's metadata `slide`."""
+
 DRAWINGS = Path("docs/drawings")
 """Folder of the drawings. The title of each drawing is its alternative text."""
 
@@ -153,7 +156,7 @@ def build(folders: Folders) -> dict[Path, str]:
     sources = read_sources(folders.lessons)
     learner, combined = {}, {}
     for group in (sources, *([one] for one in read_workshops(folders.lessons))):
-        learner |= _texts(group, learner_cells, home="../")
+        learner |= _texts(group, _without_slides, home="../")
         combined |= _texts(group, combined_cells, home="../../")
     return {
         **_readme(folders.lessons.parent / "README.md", sources),
@@ -258,6 +261,14 @@ def learner_cells(source: Source) -> list[Built]:
     ]
 
 
+def _without_slides(source: Source) -> list[Built]:
+    """Return the learner's cells without the marks for slides."""
+    return [
+        (kind, text, [tag for tag in tags if not tag.startswith(SLIDE)])
+        for kind, text, tags in learner_cells(source)
+    ]
+
+
 def solved_cells(source: Source) -> list[Built]:
     """Return the cells of the lesson with its solutions."""
     code = [cell.cell_type == "code" for cell in source.notebook.cells]
@@ -291,7 +302,10 @@ def is_solution(cell: NotebookNode) -> bool:
 
 
 def _built(cell: NotebookNode, text: str) -> Built:
-    return cell.cell_type, text, cell.metadata.get("tags", [])
+    """Return a cell before it is created. `slide="..."` in its header becomes a tag."""
+    metadata = cell.metadata
+    slide = [f"{SLIDE}{metadata['slide']}"] if "slide" in metadata else []
+    return cell.cell_type, text, [*metadata.get("tags", []), *slide]
 
 
 def _texts(
@@ -425,7 +439,9 @@ def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
         seen[digest] = seen.get(digest, 0) + 1
         id = f"lesson-{number}-{digest}" + (f"-{seen[digest]}" if seen[digest] > 1 else "")
         new = v4.new_code_cell if kind == "code" else v4.new_markdown_cell
-        cells.append(new(text, id=id, metadata=of_cell(tags)))
+        sentences = [tag.removeprefix(SLIDE) for tag in tags if tag.startswith(SLIDE)]
+        others = [tag for tag in tags if not tag.startswith(SLIDE)]
+        cells.append(new(text, id=id, metadata=of_cell(others, *sentences)))
     return cells
 
 

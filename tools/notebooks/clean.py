@@ -23,9 +23,11 @@ SETUP_TAG = "setup"
 """Tag of a code cell that only prepares later cells. JupyterLab folds its code."""
 
 
-def of_cell(tags: list[str]) -> dict[str, Any]:
-    """Return all metadata of a cell with these tags."""
+def of_cell(tags: list[str], slide: str = "") -> dict[str, Any]:
+    """Return all metadata of a cell with these tags. `slide` is the sentence of its slide."""
     metadata: dict[str, Any] = {"tags": sorted(tags)} if tags else {}
+    if slide:
+        metadata["slide"] = slide
     if SETUP_TAG in tags:
         metadata["jupyter"] = {"source_hidden": True}
     return metadata
@@ -48,7 +50,8 @@ def cleaned(text: str) -> str:
 
 
 def _clean(cell: dict[str, Any]) -> None:
-    cell["metadata"] = of_cell(cell["metadata"].get("tags", []))
+    metadata = cell["metadata"]
+    cell["metadata"] = of_cell(metadata.get("tags", []), metadata.get("slide", ""))
     if cell["cell_type"] == "code":
         cell["outputs"], cell["execution_count"] = [], None
 
