@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -148,19 +147,6 @@ def test_a_first_step_that_others_made_long_is_no_startup(tmp_path: Path) -> Non
     assert facts(found)["longest_step_ns"] == 100 * MS
 
 
-def test_a_first_step_is_no_startup_because_others_made_the_later_ones_long(
-    tmp_path: Path,
-) -> None:
-    path = watched(tmp_path / "trace.json", {"data": 0.6}, lengths={"data": 90, "forward": 10})
-    content = json.loads(path.read_text())
-    for part in content["watch_parts"][:2]:
-        part[3:] = [part[2], 0]
-    path.write_text(json.dumps(content))
-    found = diagnosed(path)
-    assert (facts(found)["first_step_ratio"], found.cause) == (pytest.approx(1), "input-bound")
-    assert "startup" not in blamed(found)
-
-
 LOADED = {"data": 60, "forward": 20, "optimizer": 20}
 
 
@@ -179,30 +165,3 @@ def test_time_that_others_took_of_the_traced_steps_is_none_of_the_unprofiled_one
     found = checked(tmp_path, busy, lengths=LOADED, watch_untraced=untraced)
     assert (found.cause, found.share) == ("input-bound", pytest.approx(0.8, abs=0.05))
     assert shares(found)["other programs"] == pytest.approx(0, abs=0.01)
-
-
-@pytest.mark.parametrize("queued", [0.3, 0.5])
-def test_a_load_that_was_there_before_the_trace_too_has_the_same_parts(
-    queued: float, tmp_path: Path
-) -> None:
-    """The timed steps don't show how much others took of them; they were as long."""
-    alone = checked(tmp_path, {"data": queued}, lengths=LOADED)
-    found = checked(tmp_path, {"data": queued}, lengths=LOADED, watch_untraced=timed(**LOADED))
-    assert shares(alone)["other programs"] == pytest.approx(0.6 * queued)
-    assert shares(found) == pytest.approx(shares(alone))
-
-
-@pytest.mark.parametrize("length", [100, 0])
-def test_samples_without_a_judged_step_take_nothing(length: float, tmp_path: Path) -> None:
-    """All work is after the marked step, or that has no length."""
-    after = 2 * length
-
-    def fill(step: Step) -> None:
-        step.part("data", after, 50)
-        step.operator("aten::mm", after + 50, 50)
-        step.launch(after + 50, 40)
-
-    parts = [["data", BASE_NS + round((1 + after) * MS), 50 * MS, 25 * MS, 25 * MS]]
-    header = CUDA | {"watch_parts": parts, "watch_untraced": timed(data=40, forward=10)}
-    path = trace(tmp_path / "trace.json", [length], fill, header=header)
-    assert not shares(diagnosed(path))["other programs"]

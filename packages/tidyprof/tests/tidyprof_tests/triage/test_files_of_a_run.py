@@ -10,19 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 
 import tidyprof
-from tidyprof.analyses import common
 from tidyprof.cli.main import main
 from tidyprof.readers.registry import together
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
 from tidyprof.triage.printers import as_json
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.conftest import REPOSITORY
@@ -64,30 +59,6 @@ def test_one_process_or_two_folder_or_files_give_one_diagnosis(
     assert expected[2] == as_json(tidyprof.diagnose(tidyprof.read(RANKS)))
     assert diagnosed([str(RANKS), "--jobs", "2"], target, capsys) == expected
     assert diagnosed([*files, "--jobs", "2"], target, capsys) == expected
-
-
-@pytest.mark.parametrize(
-    ("module", "name"), [("analyses.steps", "_host_steps"), ("analyses.common", "launching_calls")]
-)
-def test_what_all_analyses_ask_for_is_looked_for_once(
-    module: str, name: str, monkeypatch: pytest.MonkeyPatch
-):
-    place = import_module(f"tidyprof.{module}")
-    real, calls = getattr(place, name), []
-    monkeypatch.setattr(place, name, lambda *arguments: calls.append(name) or real(*arguments))
-    tidyprof.diagnose(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
-    assert calls == [name]
-
-
-@pytest.mark.parametrize("kinds", [DEVICE_KINDS, common.HOST_KINDS], ids=["device", "host"])
-def test_plain_events_are_those_of_the_table(kinds: tuple[str, ...]) -> None:
-    profile = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz")
-    table, events = profile.of_kind(kinds), common.plain_events(profile, kinds)
-    for column, dtype in EVENT_COLUMNS.items():
-        values = events[column]
-        unknown = values.isna() if dtype == "category" else np.equal(values, ABSENT)
-        assert table[column].isna().tolist() == unknown.tolist(), column
-        assert table[column].dropna().tolist() == events[~unknown][column].tolist(), column
 
 
 @JOBS
@@ -137,13 +108,6 @@ def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
     assert [path.name for path, _ in together([tmp_path / "runs"])] == ["rocprofv3", "torch"]
     shutil.copytree(run / "torch", tmp_path / "runs/torch2")
     assert [path.name for path, _ in together([tmp_path / "runs"])] == ["runs"]
-
-
-@pytest.mark.parametrize("wrong", ["0", "-1", "x", "1000"])
-def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit, match="2"):
-        main(["triage", str(RANKS), "--jobs", wrong])
-    assert wrong in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import tidyprof
 from tidyprof.triage.rules import part_name
 from tidyprof_tests.triage.traces import NEXT, TO_DEVICE, TO_HOST, Fill, Step, shares, triaged
 
@@ -117,25 +116,3 @@ def test_each_way_to_be_idle_has_its_part(tmp_path: Path) -> None:
     rows = {"launch_bound": "launching"}
     for part, length in expected.items():
         assert shares(found)[rows.get(part, part_name(part))] == pytest.approx(length / 20), part
-
-
-LATER = {
-    "torch-mi300x-sglang-decode": "earlier work",
-    "torch-mi300x-sglang-prefilldecode": "earlier work",
-    "torch-mi300x-vllm-decode-hipgraph/graph_execution.json.gz": "queued",
-    "torch-mi300x-vllm-piecewise": "queued",
-}
-"""Recording -> what its longest gap is. Earlier work is not in the file: what ends the gap was
-launched a while before.
-"""
-
-
-@pytest.mark.parametrize("name", LATER)
-def test_an_idle_interval_has_one_name_everywhere(name: str, recordings: Path) -> None:
-    profile = tidyprof.read(recordings / name)
-    gap = tidyprof.gaps(profile, minimum_ns=0).iloc[0]
-    assert gap["cause"] == LATER[name]
-    (budget,) = tidyprof.step_budget(profile).to_dict("records")
-    assert budget["other_ns"] >= 0.99 * gap["duration_ns"]
-    if LATER[name] == "earlier work":
-        assert budget["launch_bound_ns"] + budget["blocked_host_ns"] < 0.2 * gap["duration_ns"]

@@ -186,15 +186,3 @@ def checkpoint(step: Step) -> None:
 @pytest.mark.parametrize("fill", [many_waits, checkpoint])
 def test_many_small_waits_are_no_launching(fill: Fill, tmp_path: Path) -> None:
     assert triaged(tmp_path, 20, fill).cause == "sync-bound"
-
-
-def test_a_modeled_trace_is_taken_as_it_is(tmp_path: Path) -> None:
-    def fill(step: Step) -> None:
-        for place in range(200):
-            step.operator("aten::add", place * 0.1, 0.018)
-            step.launch(place * 0.1, 0.06)
-
-    modeled = {"modelled": {"device": "MI300X", "error": "10 %"}}
-    found = triaged(tmp_path, 20, fill, **modeled)
-    assert found.overhead.estimated is None
-    assert (found.cause, found.share) == ("launch-bound", pytest.approx(0.4, abs=0.01))

@@ -14,7 +14,6 @@ import pytest
 import tidyprof
 from tidyprof.cli.main import main
 from tidyprof.plots import viewer
-from tidyprof.triage import recording
 from tidyprof_tests.chrome_writer import HEADER
 from tidyprof_tests.conftest import REPOSITORY
 from tidyprof_tests.triage.traces import (
@@ -56,21 +55,6 @@ def test_modeled_faults_are_found(name: str) -> None:
     assert not (found.confident and name == "recompile")
     assert found.origins[0].startswith("modeled")
     check_laws(found)
-
-
-def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sizes, real = [], recording.device_facts
-
-    def counted(profile: tidyprof.Profile, *more: object) -> object:
-        sizes.append(len(profile.events))
-        return real(profile, *more)
-
-    monkeypatch.setattr(recording, "device_facts", counted)
-    profile = tidyprof.read(traced("rank-skew"))
-    tidyprof.diagnose(profile)
-    assert (len(sizes), sum(sizes)) == (4, len(profile.events))
 
 
 def test_files_of_several_tools_add_to_each_other(recordings: Path) -> None:
@@ -142,7 +126,6 @@ FETCHING = "torch/utils/data/_utils/fetch.py(54): fetch"
 LOADS = {
     "text.py(30): collate": (("torch/utils/data/dataloader.py(733): __next__", 39), (FETCHING, 38),
                              ("text.py(30): collate", 37), *(("text.py(9): merge", 5),) * 3),
-    "text.py(9): merge": ((FETCHING, 38), ("text.py(30): collate", 37), ("text.py(9): merge", 36)),
     "text.py(4): batch": (
         ("text.py(4): batch", 38), ("lib/python3.12/csv.py(2): read", 30)),
     "text.py(5): pack": ((FETCHING, 38), ("text.py(5): pack", 37),
@@ -297,16 +280,3 @@ def test_no_text_of_a_file_becomes_part_of_the_page(
     assert used
     assert all(f'id="{name}"' in page for name in used)
     assert "&lt;script&gt;" in page
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["nothing"],
-        [traced("resnet"), "--step-marker", "nowhere"],
-        [traced("resnet"), "--json", "no/folder/x.json"],
-    ],
-)
-def test_mistakes_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["triage", *arguments]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
