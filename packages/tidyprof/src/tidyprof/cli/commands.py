@@ -93,7 +93,7 @@ def _show_table(table: pd.DataFrame, options: Namespace, profiles: Sequence[Prof
         notes = [f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}"]
         notes.append(f"clock: the {options.timeline}")
     if not len(table):
-        say(_only_sums(profiles[0], "single events") or f"This profile contains no {name}.")
+        say(_only_sums(profiles[0]) or f"This profile contains no {name}.")
         table = stated_kernels(profiles[0]) if name == "kernels" else table
     shown = _top(table, vars(options).get("top", 0))
     parts = [part for part in budget_parts(table) if table[f"{part}_ns"].any()]
@@ -173,11 +173,13 @@ def _of_a_step(
         table[columns] = table[columns] / number
     table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
     table = table.sort_values("difference_ns", key=abs, ascending=False, kind="stable")
-    before, after = (table[f"total_ns_{side}"].sum() for side in ("before", "after"))
+    before, after = table[["total_ns_before", "total_ns_after"]].sum()
     percent = f" ({100 * (after / before - 1):+.1f}%)" if before else ""
     sums = f"{FORMATS['ms'](before)} ms before and {FORMATS['ms'](after)} ms after"
-    counts = f"steps: {steps[0] or 'none marked'} before, {steps[1] or 'none marked'} after"
-    return table, [f"sum{each}: {sums}{percent}", counts]
+    return table, [
+        f"sum{each}: {sums}{percent}",
+        f"steps: {steps[0]} before, {steps[1]} after",
+    ]
 
 
 def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
@@ -186,19 +188,12 @@ def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
     return table.head(wanted or sys.maxsize).copy()
 
 
-def _only_sums(profile: Profile, lacking: str) -> str:
-    """Return a sentence about the statistics in a profile without single events, or "" if the
-    profile has no statistics.
-    """
+def _only_sums(profile: Profile) -> str:
+    """Return a sentence about a profile that has statistics but no single events, or ""."""
     stats = profile.meta.get("stats", {})
-    if len(profile.events) and "kernel" not in stats:
+    if not stats or (len(profile.events) and "kernel" not in stats):
         return ""
-    held = ", ".join(f"{len(table):,} rows of {subject}" for subject, table in stats.items())
-    return (
-        f"The file contains only totals by name, but no {lacking}: {held} (meta['stats'])."
-        if held
-        else ""
-    )
+    return f"The file contains only totals by name of: {', '.join(stats)} (meta['stats'])."
 
 
 def _convert(options: Namespace) -> None:
@@ -253,7 +248,7 @@ def _summary_facts(profile: Profile, marked: pd.DataFrame) -> Facts:
 
 def _events(profile: Profile) -> Facts:
     if not len(profile.events):
-        return [("events", _only_sums(profile, "single events") or "none")]
+        return [("events", _only_sums(profile) or "none")]
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)

@@ -32,9 +32,6 @@ from tidyprof.gate.verdict import INCONCLUSIVE, Verdict, judge
 from tidyprof.running.report import read_run
 from tidyprof.tables.contract import NOT_STATED
 
-NAMED = 3
-"""The maximum number of copied pairs that an error message names."""
-
 WIDTH = 80
 """The width of the report in columns. Only lines that contain names from files can be wider."""
 
@@ -80,16 +77,10 @@ def _with_machine(run: RunTimes) -> RunTimes:
 
 
 def _refuse_copies(runs: Sequence[RunTimes]) -> None:
-    if copies := copies_among(runs):
-        pairs = [f"{other.path} and {one.path}" for one, other in copies]
-        rest = f"; and {len(pairs) - NAMED} more pairs" if len(pairs) > NAMED else ""
-        cause, next_step = (
-            "one run is a copy of the other, or a link to it",
-            "record each repeat separately, or leave out the copy",
-        )
-        raise UserError(
-            one_line("; ".join(pairs[:NAMED]) + rest, "these are the same run", cause, next_step)
-        )
+    for one, other in copies_among(runs):
+        found, cause = "these are the same run", "one run is a copy of the other, or a link to it"
+        next_step = "record each repeat separately, or leave out the copy"
+        raise UserError(one_line(f"{other.path} and {one.path}", found, cause, next_step))
 
 
 def _show(verdict: Verdict) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from argparse import Namespace
 
 from tidyprof.analyses.gpu_peaks import occupancy
@@ -26,24 +25,14 @@ def isa(options: Namespace) -> int:
             "bold",
         )
         say("")
-        names = [_name(*row) for row in zip(table["kernel"], table["file"], strict=True)]
-        name = {"kernel and file": names}
+        name = {"kernel": "kernel", "file": "file"}
         registers = {"target": "target", "VGPR": "vgprs", "AGPR": "accum_vgprs"}
         memory = {"spilled": "spilled_vgprs", "scratch B": "scratch_bytes", "LDS B": "lds_bytes"}
-        show(name | cells_of(table, registers | memory))
-        runs = cells_of(
-            table.assign(limited_by=table["limited_by"].map(_limit, na_action="ignore")),
-            {
-                "warps": "warps",
-                "waves": "waves",
-                "limited by": "limited_by",
-                "MFMA": "matrix_instructions",
-                "loads": "loads",
-            },
-        )
-        if known := {heading: cells for heading, cells in runs.items() if any(cells)}:
-            say("")
-            show(name | known)
+        show(cells_of(table, name | registers | memory))
+        limits = {"warps": "warps", "waves": "waves", "limited by": "limited_by"}
+        counts = {"MFMA": "matrix_instructions", "loads": "loads"}
+        say("")
+        show(cells_of(table, name | limits | counts))
         say(
             "waves: maximum number of simultaneous wavefronts on each SIMD. Counts are lines of"
             " code, not executions.",
@@ -61,14 +50,3 @@ def isa(options: Namespace) -> int:
         report = {"origin": str(kernels.attrs["origin"]), "kernels": rows}
         write_report("--json", options.json, json.dumps(report, indent=1) + "\n")
     return int(options.fail_on_spill and len(spilling) > 0)
-
-
-def _name(kernel: str, file: str) -> str:
-    """Return the kernel name for a row, and add the file name if it differs."""
-    place = re.sub(rf"(^|/){re.escape(kernel)}\.\w+(\.gz)?$", "", file)
-    return kernel if place in ("", kernel) else f"{kernel} {place}"
-
-
-def _limit(words: str) -> str:
-    """Shorten a description of what limits occupancy, and use the column names."""
-    return words.replace("registers", "VGPR").replace(" and ", ", ")

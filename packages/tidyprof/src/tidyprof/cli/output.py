@@ -123,13 +123,9 @@ def show(columns: Mapping[str, Sequence[str]]) -> None:
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Print labels, each with a text beside it. Only a terminal wraps the text."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(overflow="fold")
+    """Print labels, each with a text beside it."""
     for label, text in facts:
-        table.add_row(Text(label), Text(_in_words(text)))
-    _print(table)
+        say(f"{label:<12}{text}")
 
 
 def warn(message: str) -> None:

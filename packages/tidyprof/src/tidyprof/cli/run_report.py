@@ -93,9 +93,7 @@ def job_line(job: dict[str, float]) -> str:
     """Return a line with the time of the whole job and the time of each part."""
     whole = sum(job.values())
     parts = [
-        f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
-        for name, seconds in job.items()
-        if seconds >= 0.005 * whole
+        f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)" for name, seconds in job.items()
     ]
     return f"{whole:,.4g} s: {', '.join(parts)}"
 
@@ -123,9 +121,9 @@ def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
     if not run.traces:
         return None, why_no_trace(run)
     # The hooks have marked the steps, so the diagnosis doesn't need --step-marker.
-    asked = {"files": [str(run.folder)], "step_marker": None, "step_time_ms": None, "jobs": None}
+    asked = dict.fromkeys(("step_marker", "step_time_ms", "jobs"))
     try:
-        return diagnosed(Namespace(**asked, html=options.html), run), ""
+        return diagnosed(Namespace(files=[str(run.folder)], html=options.html, **asked), run), ""
     except (ProfileReadError, UserError) as error:
         return None, str(error)
 

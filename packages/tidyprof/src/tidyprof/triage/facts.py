@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -83,15 +83,13 @@ class Facts:
 
     def listed(self) -> tuple[Fact, ...]:
         """Return all facts that aren't empty or zero, in the order of DEFINITIONS."""
-        return tuple(self._listed())
-
-    def _listed(self) -> Iterator[Fact]:
+        found = []
         for name, (unit, source, combine) in DEFINITIONS.items():
-            value = self[name]
-            if value:
-                yield Fact(name, value, "" if combine == "largest" else unit, source)
+            if value := self[name]:
+                found.append(Fact(name, value, "" if combine == "largest" else unit, source))
             if value and f"{name}_amount" in self:
-                yield Fact(f"{name}_amount", self[f"{name}_amount"], unit, source)
+                found.append(Fact(f"{name}_amount", self[f"{name}_amount"], unit, source))
+        return tuple(found)
 
 
 def percent(share: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 from tidyprof.triage.cpu_time import CPU_STEAL, without_steal
 from tidyprof.triage.device_parts import SILENT_NS, long_ones
-from tidyprof.triage.facts import Most, RankFacts
+from tidyprof.triage.facts import RankFacts
 from tidyprof.triage.host_activity import (
     LOADER,
     compiling,
@@ -85,14 +84,13 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
     """
     steps = step_budget(profile, mark=mark)
     steps = steps[["rank", "device", "step", "start_ns", "duration_ns"]]
-    tables, looped = [], []
+    tables = []
     silence = loading = Intervals.empty()
     traced = profiler_time(stacks)
     for rank in ranks_of(steps):
         own = of_rank(steps, rank)
         begin, finish = start_and_end(own)
-        sets, names = _sets(profile, rank, Intervals.union(begin, finish), traced)
-        looped += names
+        sets = _sets(profile, rank, Intervals.union(begin, finish), traced)
         on_cpu = [part for part in SETS if part != "exposed_communication"]
         columns = without_steal(profile, rank, begin, finish, sets, on_cpu)
         tables.append(own.assign(**columns))
@@ -100,11 +98,9 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
     budget = flag_steady_steps(pd.concat(tables, ignore_index=True), profile, mark)
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
-    (name, count), *_ = [*Counter(looped).most_common(1), ("", 0)]
     entries = host_entries(profile, mark)
     values: dict[str, Any] = {
         "step_marker": mark_of_steps(profile, mark),
-        "small_operator": Most(name, count / max(len(budget), 1)),
         **host_values(profile, stacks, silence, loading),
     }
     return RankFacts(
@@ -121,9 +117,8 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
 
 def _sets(
     profile: Profile, rank: int | None, whole: Intervals, traced: Intervals
-) -> tuple[dict[str, Intervals], list[str]]:
-    """Return the time intervals of all parts in one process, and the names of small operators in
-    loops.
+) -> dict[str, Intervals]:
+    """Return the time intervals of all parts in one process.
 
     - traced: the intervals in which the host recorded the trace, which don't count as silent time.
     """
@@ -137,8 +132,7 @@ def _sets(
     talking = (whole & communicating) - data - compiled - working
     rest = whole - data - compiled - working - talking
     silent = long_ones(rest - traced, SILENT_NS)
-    names, small = _looped(operators, working)
-    small = small & (working | (rest - silent))
+    small = _looped(operators, working) & (working | (rest - silent))
     sets = {"small": small}
     left = working - small
     for part, phases in reversed(PHASES.items()):
@@ -153,7 +147,7 @@ def _sets(
         "compiling": compiled,
         "between": rest - silent - small,
         "silent": silent,
-    }, names
+    }
 
 
 def _loading(profile: Profile, rank: int | None) -> Intervals:
@@ -171,16 +165,15 @@ def _loading(profile: Profile, rank: int | None) -> Intervals:
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
 
 
-def _looped(operators: PlainEvents, working: Intervals) -> tuple[list[str], Intervals]:
-    """Return the names of small operators in loops, and the time in and after these operators."""
+def _looped(operators: PlainEvents, working: Intervals) -> Intervals:
+    """Return the time in and after small operators in loops."""
     operators = outermost(operators)
-    codes, names = operators["name"].codes, operators["name"].categories
+    codes = operators["name"].codes
     begin, end = start_and_end(operators)
     following = np.append(begin[1:], end[-1:])
     chosen = in_loops(codes) & (end - begin < SMALL_NS) & (following - end < SILENT_NS)
     chosen &= working.contains(begin)
-    inside = Intervals.union(begin[chosen], np.maximum(following, end)[chosen])
-    return names[codes[chosen]].tolist(), inside
+    return Intervals.union(begin[chosen], np.maximum(following, end)[chosen])
 
 
 def in_loops(codes: np.ndarray) -> np.ndarray:

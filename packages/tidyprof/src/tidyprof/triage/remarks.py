@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tidyprof.analyses.common import four_digits
 from tidyprof.triage.confidence import (
     NO_BOTTLENECK,
     TOO_MANY,
     WARN,
-    doubts_of_links,
     graphs_lack_kernels,
 )
 from tidyprof.triage.cpu_time import CPU_STEAL
@@ -52,7 +51,6 @@ def notes_of(view: View) -> Iterator[str]:
         yield view.say(
             "Steps with rare work don't count ({rare_work_share} of the trace): {rare_work}."
         )
-    yield from doubts_of_links(view)
 
 
 def missing(run: Run) -> tuple[str, ...]:
@@ -133,9 +131,3 @@ def why_no_timeline(run: Run) -> tuple[str, str, str]:
         "A verdict requires kernel times and launch times.",
         f"Record: {command_for(TRACE, run)}",
     )
-
-
-def new_notes(notes: Iterable[str], doubts: Sequence[str]) -> tuple[str, ...]:
-    """Return the notes that aren't also among the doubts."""
-    said = " ".join(doubts)
-    return tuple(note for note in notes if note.rstrip(".") not in said)

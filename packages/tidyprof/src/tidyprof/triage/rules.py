@@ -371,12 +371,6 @@ def _kernel_fix(view: View) -> str:
     return f"Measure how close it is to its roof: {command_for(COUNTERS, view.run)}"
 
 
-def _operator_why(view: View) -> str:
-    named = ", such as {small_operator_amount} {small_operator} per step"
-    more = named if view.run.facts["small_operator"] else ""
-    return view.say(f"Loops over operators shorter than 20 µs take {{small.ms}}{more}.")
-
-
 RULES = (
     Rule(
         "exposed-copies",
@@ -487,7 +481,7 @@ RULES = (
         "operator-overhead",
         "small operators",
         "loops over tiny operators take {} of the step",
-        _operator_why,
+        "Loops over operators shorter than 20 µs take {small.ms}.",
         (
             "Replace the Python loop with one operator on the whole tensor. Find the loop: tidyprof"
             " run --with-stack -- COMMAND"

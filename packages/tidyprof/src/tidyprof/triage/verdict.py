@@ -34,7 +34,6 @@ from tidyprof.triage.profiler_overhead import (
 from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
 from tidyprof.triage.remarks import (
     missing,
-    new_notes,
     next_step,
     notes_of,
     step_note,
@@ -288,7 +287,7 @@ def _diagnosis(
         parts=parts,
         step_ns=view.step.length_ns,
         step_note=step_note(view) if parts else "",
-        notes=new_notes(notes_of(view), doubts),
+        notes=tuple(notes_of(view)),
         alternatives=alternatives,
         unknown=missing(run),
         facts=run.facts.listed(),
