@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
-from tidyprof.readers.columns import Rows, column_table, foreign, header_of, read_rows
+from tidyprof.readers.columns import column_table, foreign, header_of
+from tidyprof.readers.csv_rows import Rows, read_rows
 from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, refined, shape_codes
 from tidyprof.tables.damage import durations
 from tidyprof.tables.records import Records

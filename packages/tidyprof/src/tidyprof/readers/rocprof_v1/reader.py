@@ -13,7 +13,8 @@ import numpy as np
 from tidyprof.errors import SAME, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.readers.columns import column_table, read_rows
+from tidyprof.readers.columns import column_table
+from tidyprof.readers.csv_rows import read_rows
 from tidyprof.readers.rocprof_v1.recognition import OF_ROCPROFV2, find_runs
 from tidyprof.readers.rocprofv3.collected import BARRIER, Collected, combined
 from tidyprof.readers.rocprofv3.recognition import OutputFile

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.readers.columns import ColumnTable, Rows
+from tidyprof.readers.columns import ColumnTable
+from tidyprof.readers.csv_rows import Rows
 from tidyprof.readers.rocprofv3.recognition import OutputFile
 from tidyprof.readers.rocprofv3.rows import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics

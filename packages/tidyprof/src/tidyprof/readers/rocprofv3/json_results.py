@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
-from tidyprof.readers.columns import Rows, arrow_type, column_table
+from tidyprof.readers.columns import column_table
+from tidyprof.readers.csv_rows import Rows, arrow_type
 from tidyprof.readers.rocprofv3.collected import Collected
 from tidyprof.readers.rocprofv3.statistics import AGENT_FACTS, stated_facts
 from tidyprof.tables.codes import ABSENT, Codes, by_code, mapped

@@ -11,7 +11,8 @@ import numpy as np
 from tidyprof.errors import SAME, NothingRecordedError, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.readers.columns import Rows, column_table, read_rows
+from tidyprof.readers.columns import column_table
+from tidyprof.readers.csv_rows import Rows, read_rows
 from tidyprof.readers.rocprofv3.collected import Collected, combined
 from tidyprof.readers.rocprofv3.json_results import add_results
 from tidyprof.readers.rocprofv3.recognition import OutputFile, find_processes, stated_process

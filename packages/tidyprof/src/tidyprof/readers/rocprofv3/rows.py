@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.readers.columns import ColumnTable, Rows
+from tidyprof.readers.columns import ColumnTable
+from tidyprof.readers.csv_rows import Rows
 from tidyprof.tables.codes import (
     ABSENT,
     KIND_CODE,
