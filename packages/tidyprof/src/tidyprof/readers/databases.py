@@ -41,7 +41,7 @@ class Schema(msgspec.Struct):
     """The tables of a format, as the file `schema.toml` in the folder of its reader describes them.
 
     - required, optional: the columns of each table that the reader uses.
-    - filled: the optional columns that a table with rows must have, because its rows are useless
+    - filled: the optional columns that an existing table must have, because its rows are useless
       without them.
     - links: for each table, the columns that refer to the `id` of another table or query: column,
       table, the problem of rows without such a row, and `vital` if a file is useless without nearly
@@ -127,7 +127,7 @@ class Tables:
         for table, columns in self.schema.required.items():
             self.database.require(self.name(table), columns)
         for table, columns in self.schema.filled.items():
-            if self.rows(f"SELECT 1 FROM {table} LIMIT 1"):
+            if self.name(table) in self.database.tables:
                 self.database.require(self.name(table), columns)
         for table, column in self.schema.unique.items():
             if column in self.database.tables.get(self.name(table), ()):

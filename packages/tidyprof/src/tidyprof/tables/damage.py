@@ -90,10 +90,9 @@ def left_out(path: Path, unread: Counter[str], named: str = "category") -> list[
     if not unread:
         return []
     shown = ", ".join(f"{name!r} {count:,} times" for name, count in unread.most_common(_SHOWN))
-    more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
     return [
         f"{path.name}: {unread.total():,} events are left out because tidyprof doesn't read their"
-        f" {named}: {shown}{more}."
+        f" {named}, such as {shown}."
     ]
 
 

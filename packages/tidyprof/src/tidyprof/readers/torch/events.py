@@ -247,7 +247,6 @@ class EventColumns:
     - unknown: number of complete events in each unknown category
     - kinds: kind of each category whose events became rows
     - memory: events from the memory allocator
-    - windows: start and end of the profiler's own span in microseconds, as floats
     """
 
     def __init__(self, texts: Codes, python_functions: bool = False) -> None:
@@ -257,7 +256,6 @@ class EventColumns:
         self.unsorted = 0
         self.unknown: Counter[str] = Counter()
         self.kinds: dict[str | None, int] = {}
-        self.windows: list[tuple[float, float]] = []
         self.memory: list[Event] = []
         self._left_out = () if python_functions else ("python_function",)
         self._records = GrowingRecords()
@@ -286,10 +284,6 @@ class EventColumns:
             self.unknown += Counter(
                 one.cat for one in events if one.cat in strange and one.ph == "X"
             )
-        if counts[WINDOW_CATEGORY]:
-            self.windows += [
-                (e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur
-            ]
         if counts[MEMORY_CATEGORY]:
             self.memory += [one for one in events if one.cat == MEMORY_CATEGORY and one.ts]
         kept = [events[row] for row in rows]

@@ -20,7 +20,6 @@ from tidyprof.readers.torch.events import (
     is_known,
     is_launching,
     memory_tables,
-    nanoseconds,
 )
 from tidyprof.readers.torch.meta import (
     back_end,
@@ -54,12 +53,10 @@ class TracePart(Part):
     to bytes and strings, which `events.readable` decodes.
 
     - base_ns: base time of the file in nanoseconds since 1970
-    - window: start and end of the profiler's span in nanoseconds since 1970, or None
     - untraced: see `meta.untraced`
     """
 
     base_ns: int = 0
-    window: tuple[int, int] | None = None
     untraced: dict[str, Any] | None = None
 
 
@@ -179,10 +176,6 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         )
     if cut := cut_overlaps(path, records):
         warnings.append(cut)
-    window = None
-    if collected.windows:
-        start, end = zip(*collected.windows, strict=True)
-        window = tuple((base + nanoseconds(np.array([min(start), max(end)]))).tolist())
     return TracePart(
         path,
         records,
@@ -193,7 +186,6 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         by_category=by_category,
         warnings=warnings,
         base_ns=base,
-        window=window,
         untraced=untraced(metadata),
     )
 

@@ -41,7 +41,7 @@ projects onto kernels.
   the rank is unknown.
 
 `meta` can also contain `device_properties`, `distributed`, `world_size`, `rank`, `ranks`,
-`hip_runtime_version`, `base_time_ns`, `record_window_ns`, `events_total`,
+`hip_runtime_version`, `base_time_ns`, `events_total`,
 `events_by_category`, `not_kept`, `device_events_without_launch` and `warnings`.
 """
 
@@ -188,9 +188,6 @@ def _meta(parts: Sequence[TracePart]) -> dict[str, Any]:
     meta: dict[str, Any] = {}
     if len({part.base_ns for part in parts}) == 1 and parts[0].base_ns:
         meta["base_time_ns"] = parts[0].base_ns
-    if windows := [part.window for part in parts if part.window]:
-        starts, ends = zip(*windows, strict=True)
-        meta["record_window_ns"] = (min(starts), max(ends))
     if stated := {rank: part.untraced for part in parts if part.untraced for rank in part.ranks()}:
         meta["untraced"] = stated
     return meta
