@@ -10,7 +10,6 @@ import tidyprof
 from tidyprof import Origin, plots
 from tidyprof.tables.contract import NOT_STATED, origin_of_files, stated_origin
 from tidyprof_tests.chrome_writer import small_step, trace_text
-from tidyprof_tests.rocprofv3_writer import Kernel, write_results
 
 MARKER = {"by": "gpumodel", "device": "MI300X", "error": "kernel times within 25 %"}
 MODELED = Origin("modeled", "MI300X, kernel times within 25 %")
@@ -60,12 +59,3 @@ def test_the_mark_of_a_trace_reaches_the_corner_of_a_figure(tmp_path):
     assert str(MODELED) in [
         text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in figure.texts
     ]
-
-
-def test_what_the_caller_says_wins(tmp_path):
-    (tmp_path / "modelled.json").write_text(json.dumps({"modelled": MARKER}))
-    path = write_results(tmp_path / "1_results.json", [Kernel("fill", 1000, 10, 1)])
-    assert tidyprof.read(path).origin == MODELED
-    assert tidyprof.read(path, origin=Origin("measured", "here")).origin == Origin(
-        "measured", "here"
-    )
