@@ -245,11 +245,13 @@ def _messages(calls: pd.DataFrame) -> Iterator[_Wait]:
     """
     rows = calls[calls["message"]]
     ends = rows["call"].str.extract(r":(send|recv) \d+(?:->|<-)(\d{1,9})$")
-    ranks_of = calls.attrs["groups"]
-    peers = [
-        None if pd.isna(peer) else dict(enumerate(ranks_of.get(group, []))).get(int(peer))
-        for group, peer in zip(rows["group"], ends[1], strict=True)
-    ]
+    # The position in each group's list is the number of the rank within the group.
+    ranks_of = {
+        (group, str(number)): rank
+        for group, ranks in calls.attrs["groups"].items()
+        for number, rank in enumerate(ranks)
+    }
+    peers = [ranks_of.get(end) for end in zip(rows["group"], ends[1], strict=True)]
     rows = rows.assign(kind=ends[0].fillna(""), peer=pd.array(peers, "Int64"))
     end = ["group", "rank", "peer", "kind"]
     made = rows.groupby(end, dropna=False)["record"]
