@@ -17,7 +17,7 @@ from tidyprof.readers.columns import ColumnTable
 from tidyprof.tables.codes import ABSENT, Codes, by_code
 from tidyprof.tables.damage import refuse_damage
 
-_TYPES = {
+CELL_TYPES = {
     "text": TEXT,
     "agent": TEXT,
     "time": pa.int64(),
@@ -27,6 +27,8 @@ _TYPES = {
     "value": pa.float64(),
     "decimal": pa.decimal128(38, 15),
 }
+"""Types of cells in a column table. `rocprofv3/tables.toml` explains them."""
+
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
 
 
@@ -79,11 +81,6 @@ class Rows:
         return row, counter, values[row, counter]
 
 
-def arrow_type(entry: str) -> pa.DataType:
-    """Return the type of the cells of a column, by its entry in a column table."""
-    return _TYPES[entry.split()[1]]
-
-
 # rocprofv3 encloses strings in quotes but doesn't double the quotes inside them (csv_encoder in
 # source/lib/output/csv.hpp of https://github.com/ROCm/rocprofiler-sdk).
 _QUOTED_MARKS = (
@@ -114,7 +111,9 @@ def read_rows(
         (column for column, entry in known.items() if entry.split()[0] == table.complete),
         [column for column in header if column][-1],
     )
-    types = {last: pa.string()} | {column: arrow_type(entry) for column, entry in known.items()}
+    types = {last: pa.string()} | {
+        column: CELL_TYPES[entry.split()[1]] for column, entry in known.items()
+    }
     types |= dict.fromkeys(counters, pa.float64())
     cells, cut, warnings = read_columns(
         path,

@@ -109,7 +109,7 @@ def read_rocprof_compute(
     """
     path = Path(path)
     texts = Codes()
-    if path.is_dir() or not _is_database(path):
+    if path.is_dir() or ByteStream(path).head(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
         part, counters, dropped = _read_folder(_counter_files(path), texts, maximum_bytes)
     else:
         part, counters, dropped = read_analysis(path, maximum_bytes, texts)
@@ -123,10 +123,6 @@ def read_rocprof_compute(
     profile.meta["repairs"] |= dropped
     profile.meta["warnings"] += damage_warnings(dropped, len(counters))
     return profile
-
-
-def _is_database(path: Path) -> bool:
-    return path.suffix == ".db" or ByteStream(path).head(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
 def _counter_files(path: Path) -> list[Path]:

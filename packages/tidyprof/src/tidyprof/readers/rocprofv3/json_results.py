@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.readers.columns import column_table
-from tidyprof.readers.csv_rows import Rows, arrow_type
+from tidyprof.readers.csv_rows import CELL_TYPES, Rows
 from tidyprof.readers.rocprofv3.collected import Collected
 from tidyprof.readers.rocprofv3.statistics import AGENT_FACTS, stated_facts
 from tidyprof.tables.codes import ABSENT, Codes, by_code, mapped
@@ -153,7 +153,7 @@ def _rows(tool: _Tool, records: Sequence[Any], texts: Codes) -> Rows:
     """Return the rows with numbers of names, kernels and agents replaced by what they refer to."""
     rows = Rows({})
     for member, entry in _members(_TABLE.members):
-        values = pa.array([*map(attrgetter(member), records)], arrow_type(entry))
+        values = pa.array([*map(attrgetter(member), records)], CELL_TYPES[entry.split()[1]])
         if values.null_count < len(values):
             rows.add(entry, values, texts)
     columns = rows.columns
