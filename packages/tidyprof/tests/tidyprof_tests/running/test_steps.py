@@ -84,7 +84,6 @@ def test_what_comes_after_the_last_timed_step_is_part_of_none(
     recorder.all_steps = 4
     recorder._begin_timing(inside.recorder.BEFORE)
     recorder.rows = [{"forward": 1_000_000}] * 4
-    recorder.memory = [{}] * 4
     recorder.begun -= 60
     recorder.close()
     assert recorder.about[inside.recorder.BEFORE]["step_ns"] == 1_000_000

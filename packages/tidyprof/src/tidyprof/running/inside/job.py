@@ -1,18 +1,14 @@
-"""Measure the time in each part of a job, and the memory use."""
+"""Measure the time in each part of a job."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 from tidyprof_inside.whose import is_of_program
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-SAMPLE_NS = 10_000_000
-"""The minimum time between two samples, because a sample takes 6 to 20 µs."""
 
 
 def resident_bytes() -> int:
@@ -30,7 +26,7 @@ def resident_bytes() -> int:
 
 
 class Job:
-    """The time in ns that a job spends in each part, and the job's memory use.
+    """The time in ns that a job spends in each part.
 
     - startup: the time from the launch to the end of the first step.
     - training: the time in all later steps, excluding the parts below.
@@ -43,9 +39,6 @@ class Job:
     def __init__(self, launched_ns: int) -> None:
         """Start the clocks. `launched_ns` is the start time of the program in ns since 1970."""
         self.launched_ns = launched_ns
-        self.memory: dict[str, int] = {}
-        """The resident memory and the GPU allocator's peak at the last sample, in bytes."""
-        self.next_sample = 0
         self.training = self.validation = self.recording = self.checkpoints = self.startup = 0
         self.steps = self.validated_steps = 0
         self.interval = launched_ns
@@ -94,17 +87,6 @@ class Job:
         self.spent += now - began_ns
         if self.since is not None:
             self.since = now
-
-    def sample(self, gpu_peak_bytes: Callable[[], int | None]) -> None:
-        """Read the memory use if the last sample is old enough."""
-        now = time.time_ns()
-        if now < self.next_sample:
-            return
-        self.next_sample = now + SAMPLE_NS
-        peak = gpu_peak_bytes()
-        self.memory = {"resident_bytes": resident_bytes()}
-        if peak is not None:
-            self.memory["gpu_peak_bytes"] = peak
 
     def as_dict(self) -> dict[str, Any]:
         """Return all parts in ns and the number of steps.

@@ -116,7 +116,6 @@ class Recorder:
         self.is_due = False
         self.saved = 0.0
         self.rows: list[dict[str, Any]] = []
-        self.memory: list[dict[str, int]] = []
         self.moments: list[Any] = []
         self.unjudged: list[float] = []
         self.about: dict[str, Any] = {}
@@ -155,7 +154,6 @@ class Recorder:
     def _step(self) -> None:
         job = self.job
         job.end_step()
-        job.sample(self._gpu_peak_bytes)
         if self.stage == DONE:
             if self.files is not None and time.perf_counter() > self.saved + SAVE_S:
                 self._save()
@@ -198,7 +196,7 @@ class Recorder:
 
     def _begin_timing(self, stage: str) -> None:
         self._wait_for_gpu()
-        self.stage, self.rows, self.moments, self.memory = stage, [], [], []
+        self.stage, self.rows, self.moments = stage, [], []
         self._note_moment()
         self.parts.take()
         self.begun = time.perf_counter()
@@ -206,7 +204,6 @@ class Recorder:
     def _time(self, sums: dict[str, int]) -> None:
         self._note_moment()
         self.rows.append(sums)
-        self.memory.append(self.job.memory)
         wanted = (
             TIMED
             if self.stage == AFTER
@@ -267,8 +264,7 @@ class Recorder:
         lines = [{"step_on_gpu": length / 1e9} for length in on_gpu]
         lines = lines or [{part: length / 1e9 for part, length in row.items()} for row in self.rows]
         self.files.add_times(
-            {"rank": self.rank, "step": step, **line, **memory}
-            for step, (line, memory) in enumerate(zip(lines, self.memory, strict=True), first)
+            {"rank": self.rank, "step": step, **line} for step, line in enumerate(lines, first)
         )
         self.rows, self.moments = [], []
         self._save()
@@ -507,10 +503,6 @@ class Recorder:
     def needed(self) -> int:
         """The number of steps that a program must run for a complete trace."""
         return self.asked["after"] + 1 + self.asked["steps"]
-
-    def _gpu_peak_bytes(self) -> int | None:
-        """Return the peak memory of the GPU allocator so far, or None without a GPU."""
-        return int(self.torch.cuda.max_memory_allocated()) if self._has_gpu() else None
 
     # GPU
 
