@@ -34,7 +34,9 @@ FOLDER = "finished"
 SITE = "../../../../deployments/github-pages"
 """Path from a page in that folder to the published book on the repository's site."""
 
-_SCRIPT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
+_SCRIPT = re.compile(
+    r'<(script|style)\b.*?</\1>|<small class="tidy-untrusted">.*?</small>', re.DOTALL
+)
 _VIEWER = re.compile(r'<div class="tidy-viewer">\s*</div>')
 _NOTICE = re.compile(r'<div style="[^"]*border-left[^"]*">(.*?)</div>', re.DOTALL)
 _CAPTION = re.compile(r"<caption[^>]*>(.*?)</caption>", re.DOTALL)

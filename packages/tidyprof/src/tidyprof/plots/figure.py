@@ -72,7 +72,7 @@ class TidyFigure(Figure):
         opened = f"{viewer.panel(self.closer)}{viewer.script()}" if self.closer else ""
         return (
             f'<img alt="{text}" class="tidy-figure" style="max-width:100%" {image}>'
-            f"<style>{style.DARK_RULES}</style>{opened}"
+            f"{style.UNTRUSTED}<style>{style.DARK_RULES}</style>{opened}"
         )
 
 

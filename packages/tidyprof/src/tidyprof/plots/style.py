@@ -40,13 +40,19 @@ DARK_THEMES = {
 JupyterLab and Furo, which is the book's theme. Paper is always white.
 """
 
-DARK_RULES = "".join(
+UNTRUSTED = (
+    '<small class="tidy-untrusted">This notebook isn\'t trusted, so figures stay light and <em>Look'
+    " closer</em> is missing. To trust it, press Ctrl+Shift+C and choose <em>Trust Notebook</em>."
+    "</small>"
+)
+"""A note that `DARK_RULES` hides. JupyterLab removes this CSS from an untrusted notebook."""
+
+DARK_RULES = ".tidy-untrusted{display:none}" + "".join(
     f"@media {where}{{{theme} .tidy-figure{{filter:invert(.93) hue-rotate(180deg)}}}}"
     for theme, where in DARK_THEMES.items()
 )
 """CSS that darkens a figure's image on a dark page: white becomes #111111, the background of
-JupyterLab's dark theme, and hues stay. JupyterLab removes this CSS from an untrusted notebook,
-which then shows the light image.
+JupyterLab's dark theme, and hues stay.
 """
 
 _STYLE = tomllib.loads(resources.files("tidyprof.plots").joinpath("style.toml").read_text("utf-8"))
