@@ -124,7 +124,7 @@ def why_no_timeline(run: Run) -> tuple[str, str, str]:
         return (
             "a memory snapshot contains no times",
             "It shows what allocates memory.",
-            "List memory by owner: tidyprof summary FILE, or tidyprof.memory_blocks in Python.",
+            "List memory by owner with tidyprof.memory_blocks in Python.",
         )
     return (
         "the files contain no device events, so tidyprof can't tell where the time goes",
