@@ -185,7 +185,7 @@ def _of_a_step(
 def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
     """Return the rows to show."""
     wanted = (TOP_IN_TERMINAL if on_terminal() else 0) if top is None else top
-    return table.head(wanted or sys.maxsize).copy()
+    return table.head(wanted or sys.maxsize)
 
 
 def _only_sums(profile: Profile) -> str:

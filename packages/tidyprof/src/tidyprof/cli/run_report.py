@@ -93,7 +93,9 @@ def job_line(job: dict[str, float]) -> str:
     """Return a line with the time of the whole job and the time of each part."""
     whole = sum(job.values())
     parts = [
-        f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)" for name, seconds in job.items()
+        f"{name} {seconds:,.3g} s ({100 * seconds / whole:.0f}%)"
+        for name, seconds in job.items()
+        if seconds
     ]
     return f"{whole:,.4g} s: {', '.join(parts)}"
 
