@@ -49,4 +49,4 @@ def isa(options: Namespace) -> int:
         rows = json.loads(table.to_json(orient="records", double_precision=15))
         report = {"origin": str(kernels.attrs["origin"]), "kernels": rows}
         write_report("--json", options.json, json.dumps(report, indent=1) + "\n")
-    return int(options.fail_on_spill and len(spilling) > 0)
+    return int(options.fail_on_spill and not spilling.empty)
