@@ -94,15 +94,14 @@ def test_the_core_judges_what_torch_wrote(command):
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_core_reads_torch_traces_and_names_the_extra_of_other_formats(name, recordings):
+def test_the_core_reads_traces_of_torch_and_logs_and_names_the_extra_of_other_formats(
+    name, recordings
+):
     """A folder may hold other files, which must not stop it."""
     done = in_core("sys.exit(main(['summary', sys.argv[1]]))", recordings / name)
-    is_torch = name.startswith("torch")
-    assert done.returncode == (0 if is_torch else 2), done.stderr
-    assert ("tidyprof[rocm]" in done.stderr, done.stderr.count("\n")) == (
-        not is_torch,
-        not is_torch,
-    )
+    is_core = name.startswith(("torch", "smi"))
+    assert done.returncode == (0 if is_core else 2), done.stderr
+    assert ("tidyprof[rocm]" in done.stderr, done.stderr.count("\n")) == (not is_core, not is_core)
 
 
 @pytest.mark.parametrize(
