@@ -18,7 +18,7 @@ import pytest
 import tidyprof
 from tidyprof.analyses import hang as kinds
 from tidyprof.cli.main import main
-from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import HOUSE, of_the_course
 from tidyprof_tests.patience import PATIENCE_S
 
 RECORDED, CASES = tomllib.loads((Path(__file__).parent / "hangs.toml").read_text("utf-8")).values()
@@ -91,7 +91,8 @@ def test_verdict(case: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", RECORDED, ids=[case["folder"] for case in RECORDED])
 def test_what_gloo_recorded(case: dict[str, Any]) -> None:
-    hang = found(REPOSITORY / case["folder"])
+    folder = case["folder"]
+    hang = found(HOUSE / folder if folder.startswith("tests/") else of_the_course(folder))
     assert (hang.kind, [*hang.ranks]) == (case["kind"], case["ranks"])
     assert [word for word in case["words"] if word not in hang.sentence] == []
 
@@ -164,7 +165,7 @@ def test_the_command_shows_and_writes_it(tmp_path: Path, capsys) -> None:
         main(
             [
                 "hang",
-                str(REPOSITORY / "lessons/15_hang/recorded/dead"),
+                str(of_the_course("lessons/15_hang/recorded/dead")),
                 "--json",
                 str(tmp_path / "out.json"),
             ]
@@ -181,8 +182,8 @@ def test_the_command_shows_and_writes_it(tmp_path: Path, capsys) -> None:
 
 @pytest.mark.long
 def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
-    program = [sys.executable, REPOSITORY / "lessons/15_hang/hangs.py", tmp_path]
-    snippet = REPOSITORY / "snippets/15_find_missing_ranks.py"
+    program = [sys.executable, of_the_course("lessons/15_hang/hangs.py"), tmp_path]
+    snippet = of_the_course("snippets/15_find_missing_ranks.py")
     write(tmp_path / "fixed", {0: [call("99")], 1: [], 2: []})  # an earlier run's
     subprocess.run([*program, snippet, "dead", "fixed"], check=True, timeout=PATIENCE_S)
     assert found(tmp_path / "fixed").kind == kinds.NOBODY

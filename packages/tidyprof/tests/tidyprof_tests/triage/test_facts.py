@@ -15,7 +15,7 @@ import pytest
 
 import tidyprof
 from benchmarks.triage_files import QUIET, as_csv, rates, table
-from tidyprof_tests.conftest import REPOSITORY, THIRD_PARTY
+from tidyprof_tests.conftest import THIRD_PARTY, of_the_course
 from tidyprof_tests.triage.facts import (
     EXPECTED,
     PROGRAMS,
@@ -109,6 +109,6 @@ def test_the_estimate_contains_the_unprofiled_step_of_most_variants() -> None:
 
 def test_the_files_for_readers_have_these_verdicts() -> None:
     """Otherwise write them again: python -m benchmarks.bench_triage."""
-    folder, rows = REPOSITORY / "docs/contributors", table()
+    folder, rows = of_the_course("docs/contributors"), table()
     assert (folder / "triage-files.csv").read_text(encoding="utf-8") == as_csv(rows)
     assert rates(rows) in (folder / "validation.md").read_text(encoding="utf-8")

@@ -20,10 +20,15 @@ from tidyprof.cli.main import main
 from tidyprof.readers.registry import together
 from tidyprof.triage.printers import as_json
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
-from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import of_the_course
 from tidyprof_tests.patience import PATIENCE_S
 
-RANKS = REPOSITORY / "recordings/modeled-rank-skew/torch"
+
+def four() -> Path:
+    """A modeled run on four ranks, of which one is late."""
+    return of_the_course("recordings/modeled-rank-skew/torch")
+
+
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
 
 
@@ -54,10 +59,10 @@ def diagnosed(
 def test_one_process_or_two_folder_or_files_give_one_diagnosis(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    files, target = sorted(map(str, RANKS.glob("*.json.gz"))), tmp_path / "diagnosis.json"
-    expected = diagnosed([str(RANKS), "--jobs", "1"], target, capsys)
-    assert expected[2] == as_json(tidyprof.diagnose(tidyprof.read(RANKS)))
-    assert diagnosed([str(RANKS), "--jobs", "2"], target, capsys) == expected
+    files, target = sorted(map(str, four().glob("*.json.gz"))), tmp_path / "diagnosis.json"
+    expected = diagnosed([str(four()), "--jobs", "1"], target, capsys)
+    assert expected[2] == as_json(tidyprof.diagnose(tidyprof.read(four())))
+    assert diagnosed([str(four()), "--jobs", "2"], target, capsys) == expected
     assert diagnosed([*files, "--jobs", "2"], target, capsys) == expected
 
 
@@ -103,7 +108,7 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(
 
 
 def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
-    run = REPOSITORY / "recordings/modeled-slow-loader"
+    run = of_the_course("recordings/modeled-slow-loader")
     shutil.copytree(run, tmp_path / "runs")
     assert [path.name for path, _ in together([tmp_path / "runs"])] == ["rocprofv3", "torch"]
     shutil.copytree(run / "torch", tmp_path / "runs/torch2")
@@ -113,7 +118,7 @@ def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
 @pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])
 def test_an_interrupt_ends_all_processes_without_a_word(everybody: bool, tmp_path: Path):
     for rank in range(200):
-        shutil.copy(RANKS / "trace_rank0_of_4.json.gz", tmp_path / f"trace_rank{rank}.json.gz")
+        shutil.copy(four() / "trace_rank0_of_4.json.gz", tmp_path / f"trace_rank{rank}.json.gz")
     command = [sys.executable, "-m", "tidyprof", "triage", str(tmp_path), "--jobs", "2"]
     started = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -144,7 +149,7 @@ def four_ranks(folder: Path, broken: dict[int, str]) -> list[Path]:
     """Those of the model's run in which rank 3 is late; files of these ranks are broken so."""
     files = []
     for rank in range(4):
-        data = (RANKS / f"trace_rank{rank}_of_4.json.gz").read_bytes()
+        data = (four() / f"trace_rank{rank}_of_4.json.gz").read_bytes()
         files.append(folder / f"trace_rank{rank}_of_4.json.gz")
         files[-1].write_bytes(BREAKING[broken[rank]](data) if rank in broken else data)
     return files

@@ -15,7 +15,7 @@ import tidyprof
 from tidyprof.cli.main import main
 from tidyprof.plots import viewer
 from tidyprof_tests.chrome_writer import HEADER
-from tidyprof_tests.conftest import REPOSITORY
+from tidyprof_tests.conftest import of_the_course
 from tidyprof_tests.triage.traces import (
     CUDA,
     MS,
@@ -45,7 +45,7 @@ SHIPPED = {
 
 
 def traced(name: str) -> str:
-    return str(REPOSITORY / "recordings" / f"modeled-{name}" / "torch")
+    return str(of_the_course(f"recordings/modeled-{name}/torch"))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
