@@ -27,9 +27,6 @@ _MIN_CHARACTERS = 8
 FOLDED = "… "
 """Prefix for the name of a function that shares its box with its callers."""
 
-_TELL_NOTHING = ("operator", "operator()", "call", "run", "execute")
-"""Names of functions that are meaningful only together with the scope before them."""
-
 
 def stack(
     axes: Axes,
@@ -98,9 +95,7 @@ def fitting(name: str, room: int) -> str:
     """
     folded = name.partition(" (")[0]
     function = folded.removeprefix(FOLDED)
-    outer, _, last = (function.partition("<")[0] or function).rpartition("::")
-    if last in _TELL_NOTHING and outer:
-        last = f"{outer.rpartition('::')[2]}::{last}"
+    last = (function.partition("<")[0] or function).rpartition("::")[2]
     whole = next((form for form in (name, folded, function, last) if len(form) <= room), "")
     return whole or (f"{last[: room - 1]}…" if room >= _MIN_CHARACTERS else "")
 

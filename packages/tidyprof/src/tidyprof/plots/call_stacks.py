@@ -23,16 +23,14 @@ from tidyprof.plots.figure import (
 _LOOKS = {
     "mostly in its calls": (style.SKY_BLUE, ""),
     "mostly in itself": (style.ORANGE, "///"),
-    "thread": (style.GREY, ""),
 }
-_CALLING, _OWN, _THREAD = _LOOKS
+_CALLING, _OWN = _LOOKS
 _ROW_INCHES = 0.27
 _AXES_INCHES = 0.95 * style.WIDTH_INCHES
 
 _NOTHING = 0.01
 """Maximum share of self time that still counts as no self time."""
 
-_THREAD_COLUMNS = ["rank", "process", "thread"]
 _OUTLINED_PERCENT = 0.3
 """Minimum width of a box with an outline and a hatch, in percent of the whole. The outline and
 hatch would completely cover a narrower box.
@@ -41,8 +39,7 @@ hatch would completely cover a narrower box.
 
 @dataclass
 class _Box:
-    """A thread, a function, or a chain of functions in which each function only calls the next
-    function.
+    """A function, or a chain of functions in which each function only calls the next function.
 
     - names: the names of the functions in the chain.
     - row: the zero-based index of the row.
@@ -56,7 +53,6 @@ class _Box:
     left: float
     width: float
     own: float
-    is_thread: bool = False
     filled: float = 0
 
     @property
@@ -65,8 +61,6 @@ class _Box:
 
     @property
     def look(self) -> str:
-        if self.is_thread:
-            return _THREAD
         return _OWN if self.own > self.width / 2 else _CALLING
 
 
@@ -81,35 +75,28 @@ def call_stacks(
     proportional to its time.
 
     - table: a table from `analyses.call_stacks`. Functions with the same caller are sorted by time,
-      not by the order in which they ran. If samples have no durations, the samples are counted
-      instead.
+      not by the order in which they ran.
     - levels: the maximum number of rows. A function that only calls one other function (for 99% of
       its time) shares a row with that function. The row shows an ellipsis and the name of the last
       function.
     - smallest_percent: the minimum share of the whole. Functions with a smaller share are left out.
 
     A color and a hatch mark functions with a self time of more than half of their time. Raises
-    ValueError if the table is empty or has no origin, if `levels` is less than 1, or if every share
-    is too small.
+    ValueError if the table is empty or has no origin, if its samples have no durations, or if no
+    function is left.
     """
-    numbers = ["total_ns", "self_ns", "count", "self_count"]
-    columns = [*_THREAD_COLUMNS, "short_name", "depth", "parent", *numbers]
+    columns = ["short_name", "depth", "parent", "total_ns", "self_ns"]
     origin = require(table, columns, "call_stacks")
-    if levels < 1:
-        raise ValueError(f"levels must be at least 1, not {levels}")
-    is_time = bool(table["total_ns"].any())
-    counted = str(table.attrs.get("source", "samples"))
-    whole_column, own_column = numbers[:2] if is_time else numbers[2:]
-    table = table.assign(whole=table[whole_column], own=table[own_column])
+    if not table["total_ns"].any():
+        raise ValueError("the samples have no durations; there is nothing to plot")
     found = _boxes(table)
     whole = sum(box.width for box in found if not box.row)
-    boxes = [box for box in found if box.width >= smallest_percent / 100 * whole]
-    if not boxes:
-        raise ValueError(f"all shares are below {smallest_percent:g}%; there is nothing to plot")
-    shown = [box for box in boxes if box.row < levels]
-    unit, size = axis_unit(whole) if is_time else ("", 1.0)
-    measure = f"time, {unit}" if is_time else counted
-    rows, rows_in_all = (1 + max(box.row for box in some) for some in (shown, boxes))
+    smallest = smallest_percent / 100 * whole
+    shown = [box for box in found if box.width >= smallest and box.row < levels]
+    if not shown:
+        raise ValueError(f"no function in {levels} rows has a share of {smallest_percent:g}%")
+    unit, size = axis_unit(whole)
+    rows = 1 + max(box.row for box in shown)
     height = 1.35 + 0.35 * bool(title) + _ROW_INCHES * rows
     with settings():
         figure, (axes,) = new_figure(origin, height=height, title=title)
@@ -125,17 +112,18 @@ def call_stacks(
         axes.set_xlim(0, whole / size)
         axes.set_ylim(rows, 0)
         hide_left(axes)
-        left_out = f"below {smallest_percent:g}% left out"
-        left_out += f", {rows_in_all - rows} more rows not shown" if rows_in_all > rows else ""
-        axes.set_xlabel(f"{measure}; callers are above their calls, longest first; {left_out}")
+        axes.set_xlabel(
+            f"time, {unit}; callers are above their calls, longest first; at most {levels} rows,"
+            f" below {smallest_percent:g}% left out"
+        )
         add_legend(axes, _looks(shown))
-    own = table.groupby("short_name")["own"].sum()
+    own = table.groupby("short_name")["self_ns"].sum()
     figure.alternative_text = (
         f"Icicle plot of {len(table):,} call paths, up to {int(table['depth'].max()) + 1} functions"
         f" deep. {own.idxmax()} has the largest self part, {100 * own.max() / whole:.0f}%."
     )
     # The viewer also shows boxes that are too narrow or too deep to appear in the figure.
-    figure.closer = _closer(found, origin, title, "ns" if is_time else counted)
+    figure.closer = _closer(found, origin, title)
     return figure
 
 
@@ -144,7 +132,7 @@ def _looks(boxes: list[_Box]) -> dict[str, tuple[str, str]]:
     return {name: look for name, look in _LOOKS.items() if name in used}
 
 
-def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str:
+def _closer(boxes: list[_Box], origin: str, title: str | None) -> str:
     looks = _looks(boxes)
     rows = [
         {
@@ -165,7 +153,7 @@ def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str
         looks,
         origin=origin,
         title=title,
-        unit=unit,
+        unit="ns",
         things="functions",
         axis="Callers are above their calls, longest first",
         deep=True,
@@ -176,39 +164,25 @@ def _closer(boxes: list[_Box], origin: str, title: str | None, unit: str) -> str
 def _boxes(table: pd.DataFrame) -> list[_Box]:
     """Return all boxes. Each box comes after its caller's box.
 
-    - table: the call stacks with the columns `whole` and `own`. If a row's caller isn't in the
-      table, the row becomes an outermost row.
-
-    If there are several threads, their boxes are above the outermost functions. Their labels
-    contain the columns in which the threads differ.
+    If a row's caller isn't in the table, the row becomes an outermost row. The outermost functions
+    of all threads are side by side.
     """
     # The labels are in depth-first order, so each row comes after its caller.
     table = table.sort_index()
-    keys = table[_THREAD_COLUMNS]
-    differing = [column for column in keys if keys[column].nunique(dropna=False) > 1]
     calls = table["parent"].value_counts().to_dict()
+    outermost = _Box([], -1, 0, 0, 0)
     boxes: list[_Box] = []
     box_of: dict[object, _Box] = {}
-    threads: dict[str, _Box] = {}
-    total = 0.0
     for row in table.astype({"parent": object}).itertuples():
-        box = box_of.get(row.parent)
-        if box is None:
-            values = [(column, getattr(row, column)) for column in differing]
-            label = ", ".join(f"{name} {'unknown' if pd.isna(x) else x}" for name, x in values)
-            if label not in threads:
-                threads[label] = _Box([label], 0 if label else -1, total, 0, 0, True)
-                boxes += [threads[label]] if label else []
-            box = threads[label]
-            box.width += row.whole
-            total += row.whole
-        elif calls[row.parent] == 1 and box.own <= _NOTHING * box.width:
+        box = box_of.get(row.parent, outermost)
+        is_only_call = box is not outermost and calls[row.parent] == 1
+        if is_only_call and box.own <= _NOTHING * box.width:
             box.names.append(row.short_name)
-            box.own = row.own
+            box.own = row.self_ns
             box_of[row.Index] = box
             continue
-        new = _Box([row.short_name], box.row + 1, box.left + box.filled, row.whole, row.own)
-        box.filled += row.whole
+        new = _Box([row.short_name], box.row + 1, box.left + box.filled, row.total_ns, row.self_ns)
+        box.filled += row.total_ns
         box_of[row.Index] = new
         boxes.append(new)
     return boxes

@@ -171,7 +171,7 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """Draw a legend of these labeled handles above the axes, with as few lines as possible.
+    """Draw a legend of these labeled handles above the axes.
 
     If there are no handles, no legend is drawn.
     """
@@ -180,16 +180,11 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
     lengths = [
         _HANDLE_POINTS + style.CHARACTER_POINTS * len(str(handle.get_label())) for handle in handles
     ]
-    # matplotlib fills a legend column by column, so a column is as wide as its widest entry.
-    for lines in range(1, len(handles) + 1):
-        columns = range(0, len(handles), lines)
-        if sum(max(lengths[first : first + lines]) for first in columns) <= _LEGEND_POINTS:
-            break
     legend = axes.legend(
         handles=handles,
         loc="lower left",
         bbox_to_anchor=(0, 1),
-        ncols=len(columns),
+        ncols=max(1, int(_LEGEND_POINTS / max(lengths))),
         borderaxespad=0.3,
     )
     for text in legend.get_texts():

@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib import colors as mcolors
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.textpath import TextPath
 
 from tidyprof.plots import style
+from tidyprof.plots.bars import room_for
 from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
 from tidyprof.tables.contract import Profile
 
@@ -24,7 +24,6 @@ LOOKS = {
 Reserved memory comes first because a segment exists before its tensors.
 """
 
-_NAME_POINTS = style.POINTS
 _AXIS_INCHES = 0.94 * style.WIDTH_INCHES
 """Length of the axis, which is the figure's width without the labels on the left."""
 
@@ -34,7 +33,6 @@ UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 def memory(
     profile: Profile,
     names: Sequence[str] | None = None,
-    device: int | None = None,
     title: str | None = None,
     phases: pd.DataFrame | None = None,
 ) -> TidyFigure:
@@ -46,15 +44,14 @@ def memory(
 
     - names: the quantities of `profile.counters` to plot, which must be in `LOOKS`. None selects
       all such quantities in the profile.
-    - device: the number of the GPU.
     - phases: a table of time spans to shade, sorted by time. Each row has a name, `start_ns` and
       `duration_ns`.
 
     Raises ValueError if one of the names is missing from the profile, or if the profile contains
-    none of the quantities in `LOOKS`. Also raises ValueError if the profile has several ranks, or
-    if it has several devices but `device` is None.
+    none of the quantities in `LOOKS`. Also raises ValueError if the profile has several ranks or
+    devices.
     """
-    table = _changes(profile, names, device)
+    table = _changes(profile, names)
     largest = table["value"].max()
     unit, size = next((unit for unit in UNITS if largest >= unit[1]), UNITS[-1])
     bands = [] if phases is None else _bands(table, phases)
@@ -100,7 +97,7 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
     """Draw a light background for each phase, a line at its start, and its name if there is room.
 
-    The names of narrow phases are vertical. Names that have no room are left out.
+    Names that have no room are left out.
     """
     look: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
     grounds = [mcolors.to_rgba(_color(name), 0.18) for name, *_ in bands]
@@ -111,27 +108,23 @@ def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> N
     fills = PolyCollection(spans, facecolors=grounds, linewidths=0, **look)
     for shades in (fills, lines):
         axes.add_collection(shades, autolim=False)
-    look |= {"va": "top", "ha": "center", "fontsize": _NAME_POINTS, "parse_math": False}
+    look |= {"va": "top", "ha": "center", "parse_math": False}
     for name, first, last in bands:
-        inches = (last - first) / changes * _AXIS_INCHES
-        if inches > 1.5 * _NAME_POINTS / 72:  # room for at least one line of text
-            across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
-            axes.text((first + last) / 2, 0.98, name, rotation=90 * across, **look)
+        if room_for(name, (last - first) / changes * _AXIS_INCHES) == name:
+            axes.text((first + last) / 2, 0.98, name, **look)
 
 
 def _color(phase: str) -> str:
     return style.PART_LOOK.get(phase, style.PART_LOOK["other"])[0]
 
 
-def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:
+def _changes(profile: Profile, names: Sequence[str] | None) -> pd.DataFrame:
     """Return the samples that differ from the previous sample of the same quantity. The samples are
     numbered by time.
     """
     table = profile.counters.astype({"name": object})
     chosen = table["name"].isin([*LOOKS] if names is None else [*names])
     table = table[chosen & table["name"].isin([*LOOKS])]
-    if device is not None:
-        table = table[table["device"] == device]
     # Samples at the same time keep the order of LOOKS. Each first difference is NaN, which isn't 0,
     # so a first sample counts as a change.
     table = table.sort_values("name", key=lambda name: name.map([*LOOKS].index), kind="stable")
@@ -145,6 +138,7 @@ def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) 
     columns = [column for column in ("rank", "device") if column in changes]
     if len(changes[columns].drop_duplicates()) > 1:
         raise ValueError(
-            "the profile has memory of several ranks or devices; read one rank, and pass the device"
+            "the profile has memory of several ranks or devices; read one rank, and select the"
+            " rows of one device in `profile.counters`"
         )
     return changes.sort_values("time_ns", kind="stable", ignore_index=True)

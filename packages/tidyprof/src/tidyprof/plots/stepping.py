@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from tidyprof.analyses.budget import budget_parts, part_words
@@ -59,30 +58,17 @@ def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         figure, (axes,) = new_figure(origin, height=1.9 + 0.45 * len(rows), title=title)
         looks = {part: style.PART_LOOK[part] for part in parts}
         stack(axes, shown, looks, _row_labels(rows), ends, size, room=1.08)
-        axes.set_xlabel(f"time per part, {unit}")
+        label = f"time per part, {unit}"
         if unprofiled_step_ns is not None:
-            words += _across(axes, unprofiled_step_ns, size)
+            # Other programs or a different clock may make it longer than every recorded step.
+            right = max(axes.get_xlim()[1], 1.05 * unprofiled_step_ns / size)
+            axes.set_xlim(right=right)
+            axes.axvline(unprofiled_step_ns / size, color=style.TEXT, linestyle="--")
+            label += f"; dashed line: {duration_text(unprofiled_step_ns)} without the profiler"
+            words += f" A step takes {duration_text(unprofiled_step_ns)} without the profiler."
+        axes.set_xlabel(label)
     figure.alternative_text = words
     return figure
-
-
-def _across(axes: Axes, unprofiled_step_ns: float, size: float) -> str:
-    """Draw a line across all bars at the step time without the profiler.
-
-    Returns a description of the line in words.
-    """
-    x = unprofiled_step_ns / size
-    text = f"without the profiler {duration_text(unprofiled_step_ns)}"
-    # Other programs or a different clock may make it longer than every recorded step.
-    right = max(axes.get_xlim()[1], 1.05 * x)
-    axes.set_xlim(right=right)
-    axes.axvline(x, color=style.TEXT, linewidth=1.4, linestyle="--")
-    lower, upper = axes.get_ylim()
-    axes.set_ylim(lower + 0.5, upper)
-    # Put the text on the side of the line that has more room.
-    points, side = (-6, "right") if x > right - x else (6, "left")
-    note(axes, text, (x, lower + 0.2), points, ha=side)
-    return f" {text[0].upper()}{text[1:]}."
 
 
 def _row_labels(rows: pd.DataFrame) -> list[str]:

@@ -27,9 +27,6 @@ GROUND = "#FFFFFF"
 TEXT = "#1A1A1A"
 MUTED_TEXT = "#4D4D4D"
 
-MINIMUM_CONTRAST = 4.5
-"""Minimum contrast ratio of text (WCAG 2.2, success criterion 1.4.3)."""
-
 
 DARK_THEMES = {
     "[data-jp-theme-light=false]": "screen",
@@ -106,27 +103,6 @@ SETTINGS: Mapping[str, Any] = {
 """matplotlib settings for creating and saving plots."""
 
 
-def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two `#RRGGBB` colors, from 1 to 21 (WCAG 2.2)."""
-    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
 def text_on(ground: str) -> str:
-    """Return black or white, whichever is easier to read on this color."""
-    return max((BLACK, GROUND), key=lambda color: contrast(color, ground))
-
-
-def _channels(color: str) -> list[float]:
-    """Return the red, green and blue channels, from 0 to 1."""
-    return [int(color[first : first + 2], 16) / 255 for first in (1, 3, 5)]
-
-
-def _luminance(color: str) -> float:
-    """Return the relative luminance, from 0 to 1 (WCAG 2.2)."""
-    channels = _channels(color)
-    linear = [
-        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
-        for value in channels
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    """Return black or white, whichever is easier to read on this color of the palette."""
+    return GROUND if ground in (BLACK, BLUE, DARK_GREY) else BLACK

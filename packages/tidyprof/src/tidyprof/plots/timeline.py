@@ -373,14 +373,7 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
         f"Timeline of {duration_text(finish - begin)} of {what}, with {len(host):,} events on the"
         f" host and {len(device):,} on devices"
     )
-    if not len(device):
-        longest = host.loc[host["duration_ns"].idxmax()] if len(host) else None
-    else:
-        groups = device.groupby(["rank", "device"], dropna=False)
-        busy = [occupied(events).clip(begin, finish).length for _, events in groups]
-        text += f" that are busy for {100 * np.mean(busy) / (finish - begin):.0f}% of it"
-        longest = device.loc[device["duration_ns"].idxmax()]
-    if longest is None:
-        return f"{text}."
+    events = device if len(device) else profile.events
+    longest = events.loc[events["duration_ns"].idxmax()]
     name, length = longest["short_name"], duration_text(longest["duration_ns"])
     return f"{text}. The longest event is {name} with {length}."

@@ -82,19 +82,6 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return found;
   }
 
-  function summed(deltas) {
-    let sum = 0;
-    return deltas.map((delta) => (sum += delta));
-  }
-
-  // A column that may be stored as runs: value, count, value, count ...
-  function spread(column) {
-    if (!column || !column.runs) return column;
-    const values = [];
-    for (let at = 0; at < column.runs.length; at += 2) for (let one = 0; one < column.runs[at + 1]; one++) values.push(column.runs[at]);
-    return values;
-  }
-
   // The pattern of a hatch, as in the figure: / \ . x +
   function hatch(context, kind, color, ink) {
     const tile = document.createElement("canvas");
@@ -116,10 +103,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
 
   // Items: start, length, row, and a description. Both kinds of figures have them sorted by start.
   function boxItems(data) {
-    const start = summed(data.start);
-    for (const column of ["row", "look", "name", "operator", "part", "known"]) data[column] = spread(data[column]);
-    let place = 0;
-    const launched = (data.known || []).map((known) => (known ? data.launched[place++] : null));
+    const start = data.start, launched = data.launched || [];
     const part = (name, place) => (data[name] ? data[`${name}s`][data[name][place]] : "");
     return {
       count: start.length, start, length: data.length, row: data.row, look: data.look,

@@ -2,14 +2,14 @@
 shows the names of events.
 
 The viewer is a single script (viewer.js) without libraries. The script reads the JSON data next to
-it. In this data, columns contain integers, and each string occurs only once. If the script doesn't
+it. In this data, each string occurs only once. If the script doesn't
 run, as on paper, only the figure is shown.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -20,13 +20,10 @@ import pandas as pd
 from tidyprof.escaping import printable
 from tidyprof.tables.codes import ABSENT
 
-LIMIT_BYTES = 400_000
-"""Maximum size of a figure's data. If the data would exceed this limit, only the longest events are
-kept, and the viewer shows how many events were left out.
+MAX_EVENTS = 12_000
+"""Maximum number of events in a figure's data, which are about 400 KB. If there are more, only the
+longest events are kept, and the viewer shows how many events were left out.
 """
-
-MAX_EVENTS = 24_000
-"""Number of events that fit into `LIMIT_BYTES` if each event takes about 15 bytes."""
 
 LONGEST_NAME = 400
 """Maximum number of characters in a name. If a name exceeds this length, its middle is left out."""
@@ -61,23 +58,26 @@ def boxes(
     - words: additional members of the JSON, which are `things`, `axis`, `unit`, `deep` and `share`.
     """
     row, start = table["row"].to_numpy(), table["start"].to_numpy()
-    order = longest_of_each(table["length"].to_numpy(), row, len(table))
     counts = np.bincount(row, minlength=len(lanes)).tolist() if totals is None else totals
+    chosen = longest_of_each(table["length"].to_numpy(), row)
+    shown = np.bincount(row[chosen], minlength=len(lanes))
+    data = {
+        "span": int(span),
+        "origin": _text(origin),
+        "title": _text(title or ""),
+        "looks": [(name, *look) for name, look in looks.items()],
+        "lanes": [_lane(*lane) for lane in zip(lanes, shown, counts, strict=True)],
+        "left": sum(counts) - len(chosen),
+        **_columns(table.iloc[chosen[np.lexsort((start[chosen], row[chosen]))]]),
+        **words,
+    }
+    # ASCII without characters that could start or end an HTML element
+    text = json.dumps(data, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
-    def encoded(kept: int) -> dict[str, Any]:
-        chosen = order[:kept]
-        shown = np.bincount(row[chosen], minlength=len(lanes))
-        columns = _columns(table.iloc[chosen[np.lexsort((start[chosen], row[chosen]))]])
-        named = [_lane(*lane) for lane in zip(lanes, shown, counts, strict=True)]
-        return {**columns, "lanes": named}
 
-    named_looks = [(name, *look) for name, look in looks.items()]
-    fixed = {"span": int(span), **_facts(origin, title, named_looks), **words}
-    return _bounded(fixed, encoded, len(table), sum(counts))
-
-
-def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MAX_EVENTS) -> np.ndarray:
-    """Return the positions of the events to keep, which are at most `most` events.
+def longest_of_each(lengths: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return the positions of the events to keep, which are at most `MAX_EVENTS` events.
 
     The longest events of each row are kept. Each row keeps the same number of events. A row with
     fewer events keeps all of them.
@@ -87,7 +87,7 @@ def longest_of_each(lengths: np.ndarray, row: np.ndarray, most: int = MAX_EVENTS
     order = np.lexsort((-lengths, row))
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
     within = np.arange(len(row)) - np.repeat(first, np.diff(first, append=len(row)))
-    return order[np.lexsort((-lengths[order], within))][:most]
+    return order[np.lexsort((-lengths[order], within))][:MAX_EVENTS]
 
 
 def _lane(label: str, shown: int, total: int) -> str:
@@ -114,72 +114,25 @@ def script() -> str:
     return f"<script>{source}</script>"
 
 
-def _facts(
-    origin: str, title: str | None, looks: Sequence[tuple[str, str, str]]
-) -> dict[str, object]:
-    return {"origin": _text(origin), "title": _text(title or ""), "looks": looks}
-
-
 def _columns(kept: pd.DataFrame) -> dict[str, object]:
     # Give each pair of short and whole name one number, so that each pair is written once.
     names, pairs = pd.MultiIndex.from_frame(kept[["name", "whole_name"]]).factorize()
     columns: dict[str, object] = {
-        "start": _deltas(kept["start"].to_numpy()),
-        "length": kept["length"].tolist(),
-        **{column: _runs(kept[column].to_numpy()) for column in ("row", "look")},
-        "name": _runs(names),
+        **{column: kept[column].tolist() for column in ("start", "length", "row", "look")},
+        "name": names.tolist(),
         # If both names are the same, the whole name is an empty string.
         "names": [(_text(short), "" if long == short else _text(long)) for short, long in pairs],
     }
     for column in kept.columns.intersection(_TEXTS):
         codes, texts = pd.factorize(kept[column].astype(object).fillna(""))
         if any(texts):
-            columns |= {column: _runs(codes), f"{column}s": [_text(text) for text in texts]}
+            columns |= {column: codes.tolist(), f"{column}s": [_text(text) for text in texts]}
     if "launched" in kept:
-        known = (kept["launched"] != ABSENT).to_numpy()
-        columns |= {"known": _runs(known * 1), "launched": kept["launched"][known].tolist()}
+        columns["launched"] = [None if one == ABSENT else one for one in kept["launched"].tolist()]
     if "own" in kept:
         columns["own"] = kept["own"].tolist()
     return columns
 
 
-def _bounded(
-    fixed: Mapping[str, object],
-    encoded: Callable[[int], dict[str, Any]],
-    count: int,
-    total: int,
-) -> str:
-    """Return JSON that contains as many of `count` rows as fit into `LIMIT_BYTES`.
-
-    `encoded(n)` must return the columns of the n most important rows.
-    """
-    kept = min(count, MAX_EVENTS)
-    while True:
-        text = _in_html({**fixed, "left": total - kept, **encoded(kept)})
-        if len(text) <= LIMIT_BYTES or not kept:
-            return text
-        # The rows differ in size, so 5% fewer rows save additional attempts.
-        kept = int(0.95 * kept * LIMIT_BYTES / len(text))
-
-
-def _in_html(data: object) -> str:
-    """Return ASCII JSON without characters that could start or end an HTML element."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 def _text(text: object) -> str:
     return printable(str(text), LONGEST_NAME)
-
-
-def _runs(values: np.ndarray) -> list[int] | dict[str, list[int]]:
-    """Return a column unchanged, or as runs (value, count, value, ...) if the runs are shorter."""
-    first = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
-    if 2 * len(first) > len(values):
-        return values.tolist()
-    counts = np.diff(first, append=len(values))
-    return {"runs": np.column_stack((values[first], counts)).ravel().tolist()}
-
-
-def _deltas(values: np.ndarray) -> list[int]:
-    return np.diff(values, prepend=0).tolist()

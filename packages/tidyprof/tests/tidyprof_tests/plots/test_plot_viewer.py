@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import accumulate, chain, repeat
 from typing import Any
 
 from tidyprof import plots
@@ -16,14 +15,8 @@ HOSTILE = (
 
 
 def data_of(figure: Any) -> dict[str, Any]:
-    """What the script reads, with runs and differences written out."""
-    data = json.loads(figure.closer)
-    for name, column in data.items():
-        if isinstance(column, dict):
-            runs = column["runs"]
-            pairs = zip(runs[::2], runs[1::2], strict=True)
-            data[name] = [*chain.from_iterable(repeat(*pair) for pair in pairs)]
-    return data | {"start": [*accumulate(data["start"])]}
+    """What the script reads."""
+    return json.loads(figure.closer)
 
 
 def kernel(name: str, start: int, end: int, **more: Any) -> dict[str, Any]:
@@ -46,15 +39,13 @@ def step() -> Any:
 
 
 def events_of(data: dict[str, Any]) -> list[tuple]:
-    known = iter(data["launched"])
-    launched = [next(known) if one else None for one in data["known"]]
     return [
         (
             data["lanes"][data["row"][place]],
             data["names"][data["name"][place]][0],
             data["start"][place],
             data["length"][place],
-            launched[place],
+            data["launched"][place],
             data["parts"][data["part"][place]],
             data["looks"][data["look"][place]][0],
         )

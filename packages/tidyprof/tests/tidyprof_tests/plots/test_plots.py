@@ -11,8 +11,10 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
@@ -189,14 +191,23 @@ class TestNotebook:
         assert any("cost$x$" in text.get_text() for text in texts(drawn(figure)))
 
 
+def luminance(color: str) -> float:
+    """The relative luminance, from 0 to 1 (WCAG 2.2)."""
+    channels = np.array(to_rgb(color))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
 class TestStyle:
     def test_text_contrast(self):
-        assert style.contrast("#000000", "#FFFFFF") == pytest.approx(21)
-        for text in (style.TEXT, style.MUTED_TEXT):
-            assert style.contrast(text, style.GROUND) >= style.MINIMUM_CONTRAST
-        for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
-            for color, _ in look.values():
-                assert style.contrast(style.text_on(color), color) >= style.MINIMUM_CONTRAST, color
+        """At least 4.5 (WCAG 2.2, success criterion 1.4.3)."""
+        looks = (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK)
+        colors = {color for look in looks for color, _ in look.values()}
+        pairs = [(style.text_on(color), color) for color in colors]
+        pairs += [(text, style.GROUND) for text in (style.TEXT, style.MUTED_TEXT)]
+        for pair in pairs:
+            dark, light = sorted(map(luminance, pair))
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, pair
 
     def test_everything_has_a_look(self):
         assert set(style.CATEGORY_LOOK) == set(CATEGORIES)
