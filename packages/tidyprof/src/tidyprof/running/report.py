@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,8 @@ WINDOW_KEYS = {"steps", "step_ns", "parts_ns"}
 WINDOWS = ("before", "after")
 """The periods before and after the trace in which steps were timed."""
 
-DRIFT = 0.15
-"""The minimum relative change of step times after the trace that the report mentions."""
-
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
 """The parts of a job that the hooks measure (inside/job.py). The remaining time is the shutdown."""
-
-VALIDATION = 0.1
-"""The minimum share of validation in the time after the first step that the report mentions."""
 
 PARTS = ("data", "between steps", "forward", "backward", "optimizer", "other")
 """The parts of a step in the order of the report."""
@@ -100,18 +94,25 @@ def _mean_step(about: Mapping[str, Any]) -> float | None:
 
 def notes_of(run: Run) -> list[str]:
     """Return the notes about a run that every reader of the report should see."""
-    return [
-        *_notes(run),
-        *_drift(run),
-        *_validation(run),
-    ]
+    notes = list({line: None for about in run.ranks.values() for line in about.get("notes", ())})
+    worlds = {about["world"] for about in run.ranks.values()}
+    missing = sorted({*range(max(worlds))} - {*run.ranks})
+    if missing:
+        notes.append(f"The hooks didn't detect any step on rank {', '.join(map(str, missing))}.")
+    if run.others:
+        names = ", ".join(folder.name for folder in run.others)
+        notes.append(
+            "Other processes also ran steps, but this report describes only one process. Files of"
+            f" the other processes: {names}."
+        )
+    return notes
 
 
 def details_of(run: Run) -> list[str]:
-    """Return lines about the definition of a step, the host time by part, and the overhead."""
+    """Return lines about the definition of a step and the host time by part."""
     shares = ", ".join(f"{part} {100 * share:.0f}%" for part, share in _parts(run).items())
     parts = [f"The host's time without the profiler: {shares}."] if shares else []
-    return [_what_is_a_step(run), *parts, *_cost(run)]
+    return [_what_is_a_step(run), *parts]
 
 
 def times_of(run: Run) -> str:
@@ -128,7 +129,6 @@ def _what_is_a_step(run: Run) -> str:
         "optimizer": f"one step of {marks}",
         "backward": "one backward pass, because no PyTorch optimizer took a step,",
         "module": f"one call to {marks}, because no optimizer and no backward pass ran,",
-        "replay": "one graph replay, because no other kind of step ran,",
         "mark": f"one {marks}",
     }[about["source"]]
     is_several = about["source"] == "optimizer" and passes >= 1.5
@@ -138,30 +138,6 @@ def _what_is_a_step(run: Run) -> str:
 
 def _timed(run: Run) -> int:
     return sum(one[name]["steps"] for one in run.ranks.values() for name in WINDOWS if name in one)
-
-
-def _drift(run: Run) -> list[str]:
-    both = [one for one in run.ranks.values() if "before" in one and "after" in one]
-    if not both:
-        return []
-    before, after = (float(np.mean([one[name]["step_ns"] for one in both])) for name in WINDOWS)
-    if abs(after / before - 1) < DRIFT:
-        return []
-    first, last = f"{before / 1e6:,.4g} ms", f"{after / 1e6:,.4g} ms"
-    return [f"Step times vary: {first} before the trace and {last} after it."]
-
-
-def _validation(run: Run) -> list[str]:
-    """Return a line if validation takes much of the time after the first step."""
-    job = next(iter(run.ranks.values())).get("job", {})
-    training, validation = job.get("training_ns", 0), job.get("validation_ns", 0)
-    if validation < VALIDATION * (training + validation) or not validation:
-        return []
-    share = 100 * validation / (training + validation)
-    return [
-        f"Model calls without gradients, such as a validation, take {share:.0f}% of the time"
-        " after the first step. The verdict is about training steps."
-    ]
 
 
 def _parts(run: Run) -> dict[str, float]:
@@ -174,27 +150,6 @@ def _parts(run: Run) -> dict[str, float]:
     whole = sum(sums.values())
     order = [*PARTS, *sorted(sums.keys() - {*PARTS})]
     return {part: sums[part] / whole for part in order if part in sums} if whole else {}
-
-
-def _notes(run: Run) -> Iterable[str]:
-    lines = {line: None for about in run.ranks.values() for line in about.get("notes", ())}
-    yield from lines
-    worlds = {about["world"] for about in run.ranks.values()}
-    missing = sorted({*range(max(worlds))} - {*run.ranks})
-    if missing:
-        yield f"The hooks didn't detect any step on rank {', '.join(map(str, missing))}."
-    if run.others:
-        names = ", ".join(folder.name for folder in run.others)
-        yield (
-            "Other processes also ran steps, but this report describes only one process. Files of"
-            f" the other processes: {names}."
-        )
-
-
-def _cost(run: Run) -> list[str]:
-    """Return a line about the time that the hooks needed to write the trace."""
-    writing = [about["trace"]["write_ns"] for about in run.ranks.values() if "trace" in about]
-    return [f"Writing the trace took {max(writing) / 1e9:,.2g} s once."] if writing else []
 
 
 def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:
@@ -237,11 +192,8 @@ def why_no_trace(run: Run) -> str:
             f" needs {needed}"
         )
     if seen < needed:
-        # Reserve the steps of the trace and the step before it. Subtract another step, because the
-        # last step may have ended with the program. Use a multiple of 3, because a third of
-        # --skip-steps is warm-up.
-        of_trace = needed - about["asked_after"]
-        sooner = 3 * ((seen - 1 - of_trace) // 3)
-        help_ = f"pass --skip-steps {sooner}" if sooner >= 3 else "let it run longer"
-        return f"it ended after {seen} steps, but a trace needs {needed}: {help_}"
+        return (
+            f"it ended after {seen} steps, but a trace needs {needed}: let it run longer, or pass a"
+            f" smaller --skip-steps than {about['asked_after']}"
+        )
     return "the program ended during the trace, so let it run a few steps longer"

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tidyprof.running.report import Run, job_of, notes_of
+from tidyprof.running.report import Run, job_of
 
 SECOND = 10**9
 
@@ -67,16 +67,6 @@ def test_calls_without_gradients_in_each_step_are_training(clock: Any) -> None:
     found = job.as_dict()
     assert found["validation_ns"] == 0
     assert found["startup_ns"] + found["training_ns"] == 20 * SECOND
-
-
-def _notes(**about: Any) -> str:
-    rank = {"world": 1, "notes": [], **about}
-    return " ".join(notes_of(Run(Path(), MappingProxyType({0: rank}), (), ())))
-
-
-def test_a_long_validation_is_a_note() -> None:
-    assert "33%" in _notes(job={"training_ns": 20, "validation_ns": 10})
-    assert not _notes(job={"training_ns": 200, "validation_ns": 10})
 
 
 def test_a_timeout_of_the_program_passes_through_the_measurement_of_memory(

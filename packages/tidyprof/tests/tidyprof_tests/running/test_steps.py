@@ -89,31 +89,6 @@ def test_what_comes_after_the_last_timed_step_is_part_of_none(
     assert recorder.about[inside.recorder.BEFORE]["step_ns"] == 1_000_000
 
 
-def test_replays_of_graphs_are_steps_where_nothing_else_is(
-    inside: ModuleType, tmp_path: Path
-) -> None:
-    import torch
-
-    asked = {
-        "out": str(tmp_path),
-        "after": 30,
-        "steps": 3,
-        "stacks": False,
-        "shapes": False,
-        "mark": "",
-    }
-    hooks = inside.hooks.Hooks(torch, asked)
-    optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters())
-    for _ in range(5):  # those that warm up what is captured then
-        hooks.after_optimizer(optimizer)
-    assert hooks.recorder.source == "optimizer"
-    graph = object()
-    for _ in range(20):
-        hooks.after_replay(graph, None)
-    assert hooks.recorder.source == "replay"
-    assert hooks.recorder.all_steps == 20 - inside.hooks.REPLAYS_ALONE + 1
-
-
 def test_the_second_process_of_a_rank_has_a_folder_of_its_own(
     inside: ModuleType, tmp_path: Path
 ) -> None:

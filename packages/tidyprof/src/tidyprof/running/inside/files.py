@@ -62,6 +62,9 @@ COMPRESSION = 5
 times as fast.
 """
 
+_INCOMPLETE = "only a part was written, for example because of a full disk or ulimit -f"
+"""The likely cause if torch.profiler wrote an incomplete file, which it doesn't report."""
+
 
 class Files:
     """The files of one process. The first process of a rank writes to the folder itself, and other
@@ -117,24 +120,14 @@ class Files:
                 size = source.seek(0, os.SEEK_END)
                 source.seek(max(0, size - 16))
                 if not source.read().rstrip().endswith(b"}"):
-                    raise self._not_whole(size)
+                    raise OSError(_INCOMPLETE)
                 source.seek(0)
                 shutil.copyfileobj(source, target, 1 << 20)
             os.replace(packed, self.trace)
         except FileNotFoundError:
-            raise self._not_whole(0) from None
+            raise OSError(_INCOMPLETE) from None
         finally:
             # torch.profiler adds the ending `.tmp` while it writes.
             for part in (plain, plain + ".tmp", packed):
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(part)
-
-    def _not_whole(self, size: int) -> OSError:
-        """Return an error with the likely cause, because torch.profiler doesn't report it."""
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if limit != resource.RLIM_INFINITY:
-            return OSError(f"files are limited to {limit} bytes (ulimit -f)")
-        free = shutil.disk_usage(self.folder).free
-        return OSError(f"only {size} bytes were written, and the disk has {free} bytes free")

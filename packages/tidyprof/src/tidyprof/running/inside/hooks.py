@@ -24,15 +24,10 @@ from tidyprof_inside.parts import BETWEEN, REST, Parts
 from tidyprof_inside.recorder import DONE, Recorder
 from tidyprof_inside.whose import is_of_program
 
-MARK, REPLAY, OPTIMIZER, BACKWARD, MODULE = "mark", "replay", "optimizer", "backward", "module"
-BETTER = (MODULE, BACKWARD, OPTIMIZER, REPLAY, MARK)
+MARK, OPTIMIZER, BACKWARD, MODULE = "mark", "optimizer", "backward", "module"
+BETTER = (MODULE, BACKWARD, OPTIMIZER, MARK)
 """Kinds of events that can mark steps. Once an event of one kind occurs, the kinds before it in
 this list no longer count.
-"""
-
-REPLAYS_ALONE = 8
-"""The number of consecutive CUDA or HIP graph replays after which each replay counts as a step,
-because each graph then contains a whole step.
 """
 
 PROFILERS = (
@@ -87,7 +82,6 @@ class Hooks:
         self.parts = Parts(self.torch)
         self.recorder = Recorder(self.torch, self.asked, self.parts, self.job)
         self.state.listens = True
-        self.replays = 0
 
     # Installation
 
@@ -111,7 +105,6 @@ class Hooks:
             self.after_backward,
         )
         self.wrap_calls()
-        self.wrap(torch.cuda.graphs.CUDAGraph, "replay", after=self.after_replay)
         self.wrap_profilers()
         for module, names in SAVES.items():
             call_after_import(module, functools.partial(self.wrap_saves, names))
@@ -268,8 +261,6 @@ class Hooks:
         """
         if self.asked["mark"] and source != MARK:
             return False
-        if source != REPLAY:
-            self.replays = 0
         known = self.recorder.source
         if source == known:
             return True
@@ -278,7 +269,7 @@ class Hooks:
         is_done = self.recorder.stage == DONE
         if is_done and (source, known) not in ((OPTIMIZER, MODULE), (OPTIMIZER, BACKWARD)):
             return False
-        self.recorder.reset(source, last=source in (REPLAY, OPTIMIZER, BACKWARD))
+        self.recorder.reset(source, last=source in (OPTIMIZER, BACKWARD))
         return True
 
     def enter(self, part: str, _: Any = None) -> str | None:
@@ -329,12 +320,6 @@ class Hooks:
         self.recorder.backwards += self.recorder.stage != DONE
         if self.is_source(BACKWARD):
             self.recorder.event(BACKWARD, "backward")
-
-    def after_replay(self, graph: Any, _: Any) -> None:
-        """Record that a graph was launched."""
-        self.replays += 1
-        if self.replays >= REPLAYS_ALONE and self.is_source(REPLAY):
-            self.recorder.event(id(graph), "a graph")
 
     def before_call(self, module: Any) -> tuple[str | None, int] | None:
         """Record a call to an outermost module.

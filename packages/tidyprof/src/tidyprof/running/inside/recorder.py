@@ -49,11 +49,6 @@ LONG_STEP_RATIO = 3.0
 checkpoint, and are counted separately.
 """
 
-LEAST_EXTRA_NS = 2e8
-"""The minimum extra time in ns of a long step directly before or after the trace. The limit is high
-because the profiler slows down its first steps.
-"""
-
 STACKS_BYTES = 4_000_000_000
 """The maximum memory for call stacks in bytes. At this limit, the hooks end the trace."""
 
@@ -61,9 +56,6 @@ LOG_LEVEL = "KINETO_LOG_LEVEL"
 """The environment variable that controls the output of torch.profiler on standard error. Only its
 value at the first use in a process matters.
 """
-
-SAVE_S = 30.0
-"""The number of seconds between two writes of the job's state after the trace is complete."""
 
 
 class AtThreadEnd:
@@ -102,8 +94,8 @@ class Recorder:
         self.reset("", last=True)
 
     def reset(self, source: str, last: bool) -> None:
-        """Restart the recording. The source of steps is mark, optimizer, backward, module or
-        replay.
+        """Restart the recording. The source of steps is mark, optimizer, backward or
+        module.
 
         - last: the same as in Marker.
         """
@@ -114,10 +106,8 @@ class Recorder:
         self.all_steps = self.backwards = self.extra = 0
         self.graphs: list[int] = []
         self.is_due = False
-        self.saved = 0.0
         self.rows: list[dict[str, Any]] = []
         self.moments: list[Any] = []
-        self.unjudged: list[float] = []
         self.about: dict[str, Any] = {}
         self.job.restart()
         if self.files is not None:
@@ -155,8 +145,6 @@ class Recorder:
         job = self.job
         job.end_step()
         if self.stage == DONE:
-            if self.files is not None and time.perf_counter() > self.saved + SAVE_S:
-                self._save()
             return
         self.all_steps += 1
         if self.files is None:
@@ -164,8 +152,6 @@ class Recorder:
             self.files = Files(self.asked["out"], self.rank)
             self._save()
         sums = self.parts.take()
-        if self.stage == SETTLING or (self.stage == TRACE and not self.traced):
-            self.unjudged.append(float(sum(sums.values())))
         if self.stage == WARM_UP:
             if self._is_warm():
                 self._begin_timing(BEFORE)
@@ -376,7 +362,7 @@ class Recorder:
         }
         for name, value in members.items():
             self.profiler.add_metadata_json(name, json.dumps(value))
-        began, began_ns = time.perf_counter(), time.time_ns()
+        began_ns = time.time_ns()
         try:
             self._stop(self.profiler)
         except OSError as error:
@@ -384,8 +370,7 @@ class Recorder:
                 raise
             self.notes.append(f"The trace couldn't be written: {error.strerror or error}.")
         else:
-            write_ns = (time.perf_counter() - began) * 1e9
-            self.about["trace"] = {"steps": recorded, "step_ns": step_ns, "write_ns": write_ns}
+            self.about["trace"] = {"steps": recorded, "step_ns": step_ns}
         self.profiler = None
         self.job.note("recording", began_ns)
         self.parts.take()
@@ -468,7 +453,6 @@ class Recorder:
 
     def _save(self) -> None:
         assert self.files is not None
-        self.saved = time.perf_counter()
         marks = [name for kind, name in self.names.items() if kind in self.marker.marks]
         self.about |= {
             "rank": self.rank,
@@ -481,23 +465,11 @@ class Recorder:
             "backwards": self.backwards / max(1, self.all_steps),
             "source": self.source,
             "marks": sorted({*marks}),
-            "unjudged": self._unjudged(),
             "notes": self.notes,
             "job": self.job.as_dict(),
             "machine": machine(self.torch),
         }
         self.files.tell(self.about)
-
-    def _unjudged(self) -> dict[str, float]:
-        """Return the total time in ns of the steps directly before and after the trace, and the
-        time of the long steps among them.
-
-        Long steps do more work than the timed steps. For example, they load a model at its first
-        use.
-        """
-        usual = self.about.get(BEFORE, {}).get("step_ns", 0.0)
-        least = max(LONG_STEP_RATIO * usual, usual + LEAST_EXTRA_NS)
-        return {"ns": sum(x for x in self.unjudged if x > least), "of_ns": sum(self.unjudged)}
 
     @property
     def needed(self) -> int:
