@@ -192,8 +192,11 @@ def why_no_trace(run: Run) -> str:
             f" needs {needed}"
         )
     if seen < needed:
-        return (
-            f"it ended after {seen} steps, but a trace needs {needed}: let it run longer, or pass a"
-            f" smaller --skip-steps than {about['asked_after']}"
-        )
+        # Reserve the steps of the trace and the step before it. Subtract another step, because the
+        # last step may have ended with the program. Use a multiple of 3, because a third of
+        # --skip-steps is warm-up.
+        of_trace = needed - about["asked_after"]
+        sooner = 3 * ((seen - 1 - of_trace) // 3)
+        help_ = f"pass --skip-steps {sooner}" if sooner >= 3 else "let it run longer"
+        return f"it ended after {seen} steps, but a trace needs {needed}: {help_}"
     return "the program ended during the trace, so let it run a few steps longer"
