@@ -13,7 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
-from tidyprof.readers.system.names import ROLES, Meaning, meanings, stem_of
+from tidyprof.readers.system.names import QUANTITIES, ROLES, Meaning, meanings, stem_of
 from tidyprof.readers.system.readings import Readings, cell_value, device_number, nanoseconds
 
 _Columns = dict[str, tuple[Meaning, np.ndarray]]
@@ -117,9 +117,9 @@ def _column(
     cells. Return None if the column contains no numbers.
     """
     cells = {text: cell_value(text) for text in _used(column)}
-    # A column with only strings is a text column. If it also has numbers, strings are damage.
-    is_number = [cell is not None for cell in cells.values()]
-    if not all(is_number) and all(cell is None or np.isnan(cell[0]) for cell in cells.values()):
+    # An unknown column with only strings is a text column. In all others, strings are damage.
+    is_number = [cell is not None and not np.isnan(cell[0]) for cell in cells.values()]
+    if what.name not in QUANTITIES and None in cells.values() and not any(is_number):
         return None
     numbers: dict[str, float] = {}
     for text, cell in cells.items():
