@@ -88,3 +88,7 @@ if not (REPOSITORY / "conftest.py").is_file():
         need them are skipped.
         """
         require(False, "the course with its public recordings")
+
+    @pytest.fixture(scope="session")
+    def manifest(recordings: None) -> None:
+        """What is known of the public recordings."""
