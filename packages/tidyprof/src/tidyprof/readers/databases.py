@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -173,21 +174,21 @@ class Tables:
 
         Raises ProfileReadError if nearly all references of a vital link are broken.
         """
+        # Reading the numbers takes a quarter of the time of joins in SQLite.
+        query = "SELECT {0} FROM {1} WHERE {0} IS NOT NULL"
+        numbers = cache(lambda *where: self.database.columns(query.format(*where), Codes()))
         found = []
         for source, links in self.schema.links.items():
             present = self.database.tables.get(self.name(source), ())
             for column, target, problem, *vital in links:
                 if column not in present:
                     continue
-                ((broken, total),) = self.rows(
-                    f"SELECT count(*), (SELECT count({column}) FROM {source}) FROM {source} s"
-                    f" LEFT JOIN {target} t ON t.id = s.{column}"
-                    f" WHERE t.id IS NULL AND s.{column} IS NOT NULL"
-                )
+                stated = numbers(column, source)[column]
+                broken = int(np.isin(stated, numbers("id", target)["id"], invert=True).sum())
                 if not broken:
                     continue
-                found.append(f"{broken:,} of {total:,} rows of {self.name(source)} {problem}")
-                if vital and broken >= MAX_BROKEN_LINKS_SHARE * total:
+                found.append(f"{broken:,} of {len(stated):,} rows of {self.name(source)} {problem}")
+                if vital and broken >= MAX_BROKEN_LINKS_SHARE * len(stated):
                     raise ProfileReadError(
                         self.database.path, found[-1], cause, "copy it again, or record again"
                     )
