@@ -9,7 +9,7 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,27 +53,23 @@ def open_database(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Iterator[Da
     """
     with ExitStack() as stack:
         plain = _plain_file(path, maximum_bytes, stack)
-        database = Database(path, plain)
+        # immutable means no lock and no journal, so reading changes nothing and works in read-only
+        # folders.
+        uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         try:
-            with _damage_as_read_error(path):
-                database.open()
-                yield database
-        finally:
-            database.close()
-
-
-@contextmanager
-def _damage_as_read_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ProfileReadError:
-        raise
-    except Exception as error:
-        library = type(error).__module__.partition(".")[0]
-        # Python can't decode SQLite messages that quote damaged names.
-        if isinstance(error, (OSError, UnicodeDecodeError)) or library in _LIBRARIES:
-            raise _damaged(path, " ".join(str(error).split())) from None
-        raise
+            yield Database(
+                path,
+                stack.enter_context(closing(_connected(uri))),
+                stack.enter_context(closing(_arrow_connected(uri))),
+            )
+        except ProfileReadError:
+            raise
+        except Exception as error:
+            library = type(error).__module__.partition(".")[0]
+            # Python can't decode SQLite messages that quote damaged names.
+            if isinstance(error, (OSError, UnicodeDecodeError)) or library in _LIBRARIES:
+                raise _damaged(path, " ".join(str(error).split())) from None
+            raise
 
 
 class Database:
@@ -85,24 +81,12 @@ class Database:
     - warnings: sentences about values that have the wrong type.
     """
 
-    def __init__(self, path: Path, plain: Path) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, arrow_connection: Any) -> None:
         self.path = path
         self.tables: dict[str, tuple[str, ...]] = {}
         self.warnings: list[str] = []
-        # immutable means no lock and no journal, so reading changes nothing and works in read-only
-        # folders.
-        self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         self._row_ids: dict[str, str] = {}
-        self.names: list[str] = []
-        self._connection: sqlite3.Connection | None = None
-        self._arrow_connection: Any = None
-
-    def open(self) -> None:
-        """Connect to the database, and read the names of its tables and columns."""
-        self._connection, self._arrow_connection = (
-            _connected(self._uri),
-            _arrow_connected(self._uri),
-        )
+        self._connection, self._arrow_connection = connection, arrow_connection
         found = self.rows(
             "SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'"
         )
@@ -114,12 +98,6 @@ class Database:
                 keys = [row for row in columns if row[5]]
                 if len(keys) == 1 and str(keys[0][2]).upper() == "INTEGER":
                     self._row_ids[name] = keys[0][1]
-
-    def close(self) -> None:
-        """Disconnect."""
-        for connection in (self._arrow_connection, self._connection):
-            if connection is not None:
-                connection.close()
 
     def require(self, table: str, columns: Iterable[str]) -> None:
         """Raise ProfileReadError if the table or one of these columns doesn't exist."""

@@ -147,27 +147,20 @@ class Tables:
         return self.database.rows(query)
 
     def doubts(self) -> list[str]:
-        """Return warnings about values of the wrong type, and about optional tables and columns
-        that are probably in the file under a name that differs by one character, or as a view.
+        """Return warnings about values of the wrong type, and about optional tables that are
+        probably in the file under a name that differs by one character, or as a view.
         """
-        database, optional = self.database, self.schema.optional
-        used = {*map(self.name, self.schema.required | optional)} & {*database.tables}
-        lacking = []
-        for table, columns in optional.items():
-            present = database.tables.get(self.name(table))
-            if present is None:
-                lacking.append((self.name(table), {*database.names} - used))
-            else:
-                others = {*present} - {*columns}
-                lacking += [(column, others) for column in columns if column not in present]
-        found = [
+        database = self.database
+        known = {*map(self.name, self.schema.required | self.schema.optional)}
+        lacking = known - {*database.tables}
+        others = {*database.names} - (known - lacking)
+        warnings, database.warnings = database.warnings, []
+        return warnings + [
             f"{database.path.name}: {name!r} is missing, so its content was left out, but the file"
             f" has {near!r}. Likely cause: another program changed the file, or it is damaged."
-            for name, others in lacking
+            for name in sorted(lacking)
             for near in get_close_matches(name, others, 1, 1 - 1.01 / len(name))
         ]
-        warnings, database.warnings = [*found, *database.warnings], []
-        return warnings
 
     def losses(self, cause: str) -> list[str]:
         """Return a warning about all references to missing rows, if there are any.

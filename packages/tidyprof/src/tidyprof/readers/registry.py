@@ -4,7 +4,6 @@ reader.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -178,12 +177,11 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
 def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptions]]:
     """Return the paths and options that `read` needs to read the files of one run.
 
-    If a folder has one subfolder per tool, the result contains these subfolders instead of the
-    folder. If several files in one folder come from rocprofv3, they become a single profile that
-    contains only these files, because rocprofv3 writes launches and kernels to separate files.
+    If several files in one folder come from rocprofv3, they become a single profile that contains
+    only these files, because rocprofv3 writes launches and kernels to separate files.
     """
     recordings: dict[Path, list[Path]] = {}
-    for path in (one for given in paths for one in _of_each_tool(Path(given))):
+    for path in map(Path, paths):
         is_part = path.is_file() and _ROCPROFV3.recognizes(path, head_or_nothing(path, HEAD_BYTES))
         recordings.setdefault(path.parent if is_part else path, []).append(path)
     return [
@@ -192,39 +190,7 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, ReadOptio
     ]
 
 
-def _of_each_tool(path: Path) -> list[Path]:
-    """Return the folder's subfolders if each contains a profile from a different tool. Otherwise,
-    return the folder itself, because two profiles from the same tool could come from two runs.
-    """
-    if not path.is_dir():
-        return [path]
-    recordings = recordings_in(path)[1]
-    tools = set(recordings.values())
-    several = 1 < len(tools) == len(recordings) and all(
-        (path / name).is_dir() for name in recordings
-    )
-    return [path / name for name in recordings] if several else [path]
-
-
 _ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")
-
-
-_THREAD_TRACE = re.compile(r"^(stats_)?ui_output_|\.att$|_code_object_id_\d+\.out$")
-"""Pattern for the names of files and folders from `rocprofv3 --att`. The tables in a folder
-`ui_output_...` are JSON files.
-"""
-
-_VIEWER = (
-    (
-        "this is a thread trace from rocprofv3 --att, which contains the instruction cycles of a"
-        " few waves instead of a whole run"
-    ),
-    "the trace was recorded to inspect a single kernel",
-    (
-        "open the folder ui_output_... with ROCprof Compute Viewer, or read the code objects"
-        " (*.out) with `tidyprof isa`"
-    ),
-)
 
 
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
@@ -232,8 +198,6 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
         return ProfileReadError(path, *EMPTY)
     if not head.strip(b"\0"):
         return ProfileReadError(path, "the file contains only zeros", *CUT_SHORT)
-    if any(map(_THREAD_TRACE.search, (path.name, path.absolute().parent.name))):
-        return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(
         path,
         f"unknown format (the file starts with {repr(head[:_SHOWN_BYTES])[1:]})",
@@ -255,8 +219,6 @@ def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) ->
             "each profile is a separate file or folder",
             f"pass one profile, such as {path / next(iter(recordings))}",
         )
-    if any(map(_THREAD_TRACE.search, (path.absolute().name, *names))):
-        return ProfileReadError(path, *_VIEWER)
     return ProfileReadError(
         path,
         f"no profile among the first {min(len(names), _MAX_TRIED)} of {len(names)} entries of the"

@@ -161,25 +161,18 @@ def without_damage(
 
     Raises ProfileReadError if too many device events or host events are invalid.
     """
-    sound = np.ones(len(records), bool)
     on_device = ON_DEVICE[records["kind"]]
-    counts: dict[str, Counter[str]] = {"device events": Counter(), "host events": Counter()}
     times = (records["start_ns"], records["duration_ns"], records["kind"])
-    reasons = time_faults(*times) | (faults or {})
-    reasons[REPEATED] = repeated(records)
-    # An event with several faults counts only for the first one.
-    for reason, affected in reasons.items():
-        affected = affected & sound
-        sound &= ~affected
-        for what, where in (("device events", on_device), ("host events", ~on_device)):
-            if number := int((affected & where).sum()):
-                counts[what][reason] = number
-    records.dropped += counts["device events"] + counts["host events"]
+    reasons = time_faults(*times) | (faults or {}) | {REPEATED: repeated(records)}
+    sound = np.ones(len(records), bool)
     for what, where in (("device events", on_device), ("host events", ~on_device)):
+        faulty, counts = _first_faults({reason: mask & where for reason, mask in reasons.items()})
+        records.dropped += counts
+        sound &= ~faulty
         # The profiler itself marks incomplete events, so they cast no doubt on the others.
         for reason in _INCOMPLETE if (where & sound).any() else ():
-            del counts[what][reason]
-        refuse_damage(path, what, counts[what], int(where.sum()))
+            del counts[reason]
+        refuse_damage(path, what, counts, int(where.sum()))
     records.keep(sound)
 
 
@@ -234,14 +227,22 @@ def sound_rows(
     - what: the name of the rows in the plural
     - faults: a mask of the rows for each reason
     """
+    faulty, counts = _first_faults(faults)
+    refuse_damage(path, what, counts, len(faulty))
+    return ~faulty, counts
+
+
+def _first_faults(faults: Mapping[str, np.ndarray]) -> tuple[np.ndarray, Counter[str]]:
+    """Return a mask of the rows with a fault, and the number of rows for each reason. A row with
+    several faults counts only for the first one.
+    """
     counts: Counter[str] = Counter()
     faulty = np.zeros(len(next(iter(faults.values()))), bool)
     for reason, affected in faults.items():
         if number := int((affected & ~faulty).sum()):
             counts[reason] = number
         faulty |= affected
-    refuse_damage(path, what, counts, len(faulty))
-    return ~faulty, counts
+    return faulty, counts
 
 
 def cut_hip_overlaps(path: Path, records: Records, stream: np.ndarray | None = None) -> list[str]:

@@ -74,18 +74,6 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
     return next((int(match[1]) for match in found if match), None)
 
 
-def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
-    """Raise ProfileReadError if the requested rank is missing from the files."""
-    known = sorted(known)
-    if rank not in known:
-        raise ProfileReadError(
-            path,
-            f"no rank {rank}, only {', '.join(map(str, known))}",
-            "you passed the wrong rank, or that rank wasn't recorded",
-            "leave out the rank to read all of them",
-        )
-
-
 def refuse_mixed_ranks(folder: Path, extents: Sequence[Extent]) -> None:
     """Raise ProfileReadError if one of several files in a folder has no rank, or if two files of
     the same rank or of the same run of a profiler overlap in time.
@@ -124,12 +112,8 @@ def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) ->
         if what == next_what and not 0 <= start - end <= A_DAY_NS:
             raise ProfileReadError(
                 folder,
-                f"{within(folder, file)!r} and {within(folder, next_file)!r} both cover {what} "
-                + (
-                    "at the same time"
-                    if start < end
-                    else f"and are {(start - end) / A_DAY_NS:,.0f} days apart"
-                ),
+                f"{within(folder, file)!r} and {within(folder, next_file)!r} both cover {what} at"
+                " the same time, or are more than a day apart",
                 "the folder contains a copy of a file, or files of several runs or machines",
                 "keep only one run in the folder and only one copy of each file, and put rank0,"
                 " rank1, ... into the file names",
@@ -331,7 +315,13 @@ def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[P
         return list(parts)
     known = {stated for part in parts for stated in part.ranks() if stated is not None}
     if known:
-        refuse_unknown_rank(path, known, rank)
+        if rank not in known:
+            raise ProfileReadError(
+                path,
+                f"no rank {rank}, only {', '.join(map(str, sorted(known)))}",
+                "you passed the wrong rank, or that rank wasn't recorded",
+                "leave out the rank to read all of them",
+            )
         parts = [part for part in parts if rank in part.ranks()]
     for part in parts:
         if known and "rank" in part.records:

@@ -17,7 +17,6 @@ import pytest
 
 import tidyprof
 from tidyprof.cli.main import main
-from tidyprof.readers.registry import together
 from tidyprof.triage.printers import as_json
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.conftest import of_the_course
@@ -105,14 +104,6 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(
         assert complaints == "".join(f"warning: {warning}\n" for warning in whole.meta["warnings"])
         assert "kernels last 0 ns" in complaints
         assert shown
-
-
-def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
-    run = of_the_course("recordings/modeled-slow-loader")
-    shutil.copytree(run, tmp_path / "runs")
-    assert [path.name for path, _ in together([tmp_path / "runs"])] == ["rocprofv3", "torch"]
-    shutil.copytree(run / "torch", tmp_path / "runs/torch2")
-    assert [path.name for path, _ in together([tmp_path / "runs"])] == ["runs"]
 
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])

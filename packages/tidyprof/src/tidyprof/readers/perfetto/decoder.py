@@ -65,7 +65,7 @@ _TOTAL_LOSSES = {
 }
 """Data losses per buffer and in total (TraceStats in protos/perfetto/common/trace_stats.proto)."""
 
-_REALTIME, _BOOTTIME = 1, 6
+_BOOTTIME = 6
 _CLOCKS = ("REALTIME", "REALTIME_COARSE", "MONOTONIC", "MONOTONIC_COARSE", "MONOTONIC_RAW")
 CLOCK_NAMES = dict(enumerate((*_CLOCKS, "BOOTTIME"), 1))
 """Names of Linux clocks, by their number (protos/perfetto/common/builtin_clock.proto)."""
@@ -155,8 +155,6 @@ class Decoder:
     - descriptors: message that describes each track
     - trace_clock: number of the trace's clock. By default, it is the clock that counts the time
       since boot.
-    - realtime_offset: offset that converts the trace's times to nanoseconds since 1970, or None.
-      The first snapshot of the clocks provides it.
     - losses: number of losses of each kind, or None if the file has no statistics
     """
 
@@ -164,7 +162,6 @@ class Decoder:
         self.path = path
         self.texts = texts
         self.trace_clock = _BOOTTIME
-        self.realtime_offset: int | None = None
         self.tracks = Codes()
         self.descriptors: dict[int, Any] = {}
         self.slices = array("q")
@@ -297,7 +294,7 @@ class Decoder:
         if payload == "compressed_packets":
             raise ProfileReadError(self.path, *_COMPRESSED)
         if payload == "clock_snapshot":
-            self._synchronize(content)
+            self.trace_clock = content.primary_trace_clock or self.trace_clock
         elif payload == "track_event":
             self.not_kept["other track events"] += 1
         elif payload in _PACKED_SAMPLES:
@@ -309,15 +306,6 @@ class Decoder:
         elif payload == "trace_stats":
             # Statistics are cumulative within a trace.
             self.losses = (self.losses or Counter()) | _losses(content)
-
-    def _synchronize(self, snapshot: Any) -> None:
-        """Add a ClockSnapshot, which contains the times of several clocks at the same moment."""
-        if self.realtime_offset is not None:
-            return
-        self.trace_clock = snapshot.primary_trace_clock or self.trace_clock
-        times = {clock.clock_id: clock.timestamp for clock in snapshot.clocks}
-        if _REALTIME in times and self.trace_clock in times:
-            self.realtime_offset = times[_REALTIME] - times[self.trace_clock]
 
     def _describe(self, descriptor: Any) -> None:
         """Add a TrackDescriptor. Values from earlier descriptors of the same track are kept."""

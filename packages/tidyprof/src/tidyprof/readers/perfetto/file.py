@@ -102,8 +102,6 @@ def _facts(decoder: Decoder) -> dict[str, Any]:
         gaps = Counter({LOST_PACKETS: decoder.gaps})
         facts["data_loss"] = dict((decoder.losses or Counter()) + gaps)
     facts["clock"] = CLOCK_NAMES.get(decoder.trace_clock, str(decoder.trace_clock))
-    if decoder.realtime_offset is not None:
-        facts["realtime_offset_ns"] = decoder.realtime_offset
     return facts
 
 

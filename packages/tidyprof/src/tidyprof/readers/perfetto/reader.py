@@ -72,7 +72,6 @@ def read_perfetto(
     - data_loss: number of losses of each kind. This entry is always first. The entry is missing if
       the file has no statistics.
     - clock: name of the trace's clock
-    - realtime_offset_ns: number to add to convert a time to nanoseconds since 1970
     - device_numbering: `agent` if the numbers count all ROCm agents, including CPUs, or `index` if
       they count only GPUs
 

@@ -53,8 +53,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import EMPTY, FOREIGN, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, head_or_nothing
+from tidyprof.errors import FOREIGN, ProfileReadError
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, head_or_nothing
 from tidyprof.io.guard import guarded
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TracePart, read_file
@@ -89,43 +89,25 @@ def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list
     )
 
 
-def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the traces in a folder, and its other JSON files.
-
-    Raises ProfileReadError if there is no trace. Also raises ProfileReadError if a file is empty,
-    because it may be the trace of a rank.
-    """
-    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in candidates(folder)}
-    for file, head in heads.items():
-        if not head.strip():
-            raise ProfileReadError(file, *EMPTY)
-    traces = [file for file, head in heads.items() if is_trace(head)]
-    if not traces:
-        raise ProfileReadError(
-            folder,
-            f"none of the {len(heads)} JSON files in the folder is a torch.profiler trace",
-            "this is the wrong folder, or the profiler's schedule never reached a recording step",
-            "pass the folder with the files from export_chrome_trace or tensorboard_trace_handler",
-        )
-    return traces, [file for file in heads if file not in traces]
-
-
 def traces_of_ranks(folder: Path) -> list[Path]:
-    """Return the traces in a folder, or an empty list if the folder contains fewer than two traces.
-    If a file name contains a rank and differs from a trace's name only in numbers, the file is
-    included even if it isn't a trace, for example because it contains only zeros.
+    """Return the traces in a folder, or an empty list if the folder contains fewer than two."""
+    traces = traces_in(folder) if folder.is_dir() else []
+    return traces if len(traces) > 1 else []
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """Return the traces in a folder. If a file name contains a rank and differs from a trace's name
+    only in numbers, the file is included even if it isn't a trace, for example because it contains
+    only zeros.
     """
-    if not folder.is_dir():
-        return []
     heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
     traces = {_without_numbers(file) for file, head in heads.items() if is_trace(head)}
-    chosen = [
+    return [
         file
         for file, head in heads.items()
         if is_trace(head)
         or (_without_numbers(file) in traces and rank_in_name(file, folder) is not None)
     ]
-    return chosen if len(chosen) > 1 else []
 
 
 def _without_numbers(file: Path) -> str:
@@ -166,7 +148,14 @@ def read_torch_trace(
     Raises ProfileReadError if a file can't be read.
     """
     path = Path(path)
-    files, ignored = files_of_folder(path) if path.is_dir() else ([path], [])
+    files = traces_in(path) if path.is_dir() else [path]
+    if not files:
+        raise ProfileReadError(
+            path,
+            "none of the JSON files in the folder is a torch.profiler trace",
+            "this is the wrong folder, or the profiler's schedule never reached a recording step",
+            "pass the folder with the files from export_chrome_trace or tensorboard_trace_handler",
+        )
     texts = no_texts()
     parts = [read_file(file, texts, python_functions, maximum_bytes) for file in files]
     for part in parts:
@@ -176,7 +165,7 @@ def read_torch_trace(
     if path.is_dir():
         refuse_mixed_ranks(path, [part.extent() for part in parts])
     parts = selected_rank(path, parts, rank)
-    parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
+    parts[0].ignored = left_out(path, files)
     profile = profile_of(parts, readable(texts), _meta(parts), origin)
     profile.meta["warnings"] += missing_ranks(
         profile.meta.get("ranks", ()), profile.meta.get("world_size")
