@@ -8,7 +8,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     examples: Sequence[str] = ()
     hint = ""
-    """A hint that explains an unknown option."""
+    """Text after the message about an unknown option."""
 
     passes_on = False
     """True if unknown options are passed to another program."""
@@ -33,10 +33,9 @@ class Parser(argparse.ArgumentParser):
         """Raise a one-line UserError. argparse would print a longer message and exit."""
         if self._subparsers and "required: " in message:
             message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
-        meant = "" if self.hint else _meant(message, self._option_string_actions)
         # The types of options here complete a sentence that starts with the option's name.
         message = re.sub(r"^argument (\S+): (?=must|expects)", r"\1 ", shortened(message))
-        raise UserError(f"{message}{meant or '.'} See: {self.prog} --help")
+        raise UserError(f"{message}. See: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reject unknown options here because the selected command knows its options."""
@@ -49,26 +48,6 @@ class Parser(argparse.ArgumentParser):
         """Return the help and the examples."""
         lines = [f"  {self.prog} {example}".rstrip() + "\n" for example in self.examples]
         return "".join([super().format_help(), *(["\nexamples:\n"] if lines else []), *lines])
-
-
-def _meant(message: str, options: Iterable[str]) -> str:
-    """Return a suggestion for a mistyped word or option. If no known word is similar, return an
-    empty string.
-
-    Python 3.14 and later make similar suggestions.
-    """
-    found = re.search(
-        r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)",
-        message,
-    )
-    if not found:
-        return ""
-    known = options if found[3] else re.findall(r"[\w-]+", found[2])
-    # Ignore the hyphens, which all options have in common.
-    plain = {word.lstrip("-"): word for word in known}
-    typed = (found[1] or found[3]).lstrip("-")
-    near = import_module("difflib").get_close_matches(typed, plain, n=1)
-    return f"; did you mean {plain[near[0]]}?" if near else ""
 
 
 def add_version(parser: argparse.ArgumentParser, distribution: str) -> None:

@@ -81,16 +81,11 @@ class UserError(Exception):
     """A one-line message about a problem that the user can fix. The exit code is 2.
 
     Text from other sources, such as a server or a file name, may contain control characters for a
-    terminal. The message therefore shows control characters as escape sequences.
+    terminal. The message therefore shows `�` instead of control characters.
     """
 
     def __str__(self) -> str:
-        text = super().__str__()
-        return (
-            text
-            if text.isprintable()
-            else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-        )
+        return printable(super().__str__())
 
 
 def shortened(text: str) -> str:

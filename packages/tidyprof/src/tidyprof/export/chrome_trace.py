@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain, count, islice
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -92,7 +92,7 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> None:
     entries = chain(
         _names(events),
         _events(events, base, profile.meta.get("tool") == _DIALECT and "source_category" in events),
-        _samples(profile.counters, events, base),
+        _samples(profile.counters, base),
         _arrows(events, base),
     )
     with whole_file(path) as partial, partial.open("wb") as raw, _compressed(path, raw) as file:
@@ -186,22 +186,21 @@ def _on_tracks(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pids(places: pd.DataFrame) -> list[int | str]:
-    """Return a different pid for each process and device. It is the number in the profile, or a
-    word if the profile has no number. If two places would have the same pid, the later one gets
-    another number. With several ranks, all places get other numbers.
+    """Return a different pid for each process and device. It is the number in the profile, or words
+    if the profile has no number. If numbers repeat or there are several ranks, places are numbered.
     """
-    numbers = _plain(places["number"])
-    several = places["rank"].nunique(dropna=False) > 1
-    free = (one for one in count(1) if several or one not in numbers)
-    pids: list[int | str] = []
-    for number, rank, on_device in zip(
-        numbers, _plain(places["rank"]), places["on_device"], strict=True
-    ):
-        if number is None:
-            pids.append(f"{'device' if on_device else 'host'} of rank {rank}")
-        else:
-            pids.append(next(free) if several or number in pids else number)
-    return pids
+    numbers, ranks = _plain(places["number"]), _plain(places["rank"])
+    are_unique = len(set(numbers)) == len(numbers) and len(set(ranks)) == 1
+    return [
+        f"{'device' if on_device else 'host'} of rank {rank}"
+        if number is None
+        else number
+        if are_unique
+        else position
+        for position, (number, rank, on_device) in enumerate(
+            zip(numbers, ranks, places["on_device"], strict=True), 1
+        )
+    ]
 
 
 def _names(events: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -258,23 +257,18 @@ def _events(events: pd.DataFrame, base_ns: int, stated: bool) -> Iterator[dict[s
             yield {"ph": "X", "cat": category, "name": name or "", **place, **times, "args": args}
 
 
-def _samples(
-    counters: pd.DataFrame, events: pd.DataFrame, base_ns: int
-) -> Iterator[dict[str, Any]]:
-    """Yield every sample as a counter event (phase C), next to its device.
+def _samples(counters: pd.DataFrame, base_ns: int) -> Iterator[dict[str, Any]]:
+    """Yield every sample as a counter event (phase C).
 
-    Counters don't state a rank, so the device must have the same number in all ranks. NaN and
-    infinity are left out because JSON doesn't support them.
+    NaN and infinity are left out because JSON doesn't support them.
     """
-    devices = events[events["on_device"]].groupby("number")["pid"].agg(["nunique", "first"])
-    pid_of = devices.loc[devices["nunique"] == 1, "first"].to_dict()
     for row in counters[np.isfinite(counters["value"])].itertuples():
         owner = "the host" if pd.isna(row.device) else f"device {row.device}"
         yield {
             "ph": "C",
             "cat": "counter",
             "name": row.name,
-            "pid": pid_of.get(row.device, f"counters of {owner}"),
+            "pid": f"counters of {owner}",
             "ts": (row.time_ns - base_ns) / 1000,
             "args": {"value" if pd.isna(row.unit) else row.unit: row.value},
         }

@@ -23,16 +23,16 @@ NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
 """Quantities of a GPU log that are drawn by default."""
 
 LINES = (
-    (style.BLUE, "-", "o"),
-    (style.VERMILLION, "--", "s"),
-    (style.BLUISH_GREEN, "-.", "^"),
-    (style.REDDISH_PURPLE, ":", "D"),
-    (style.BLACK, "-", "v"),
-    (style.ORANGE, "--", "P"),
-    (style.SKY_BLUE, "-.", "X"),
-    (style.GREY, ":", "*"),
+    (style.BLUE, "-"),
+    (style.VERMILLION, "--"),
+    (style.BLUISH_GREEN, "-."),
+    (style.REDDISH_PURPLE, ":"),
+    (style.BLACK, "-"),
+    (style.ORANGE, "--"),
+    (style.SKY_BLUE, "-."),
+    (style.GREY, ":"),
 )
-"""Color, dashes and marker of each device in order. If a plot has more devices than this list, the
+"""Color and dashes of each device in order. If a plot has more devices than this list, the
 sequence repeats.
 """
 
@@ -46,11 +46,6 @@ SCALES = {"bytes": ("GB", 1e9)}
 
 LONG_NAME = 14
 """Maximum length of a name that fits on the same line as its unit next to a panel."""
-
-MAX_MARKED_SAMPLES = 60
-"""Maximum number of samples that are drawn with markers. The markers show that nothing was measured
-between the samples.
-"""
 
 
 def counters(
@@ -83,7 +78,7 @@ def counters(
         panes[-1].set_xlabel(f"time since the first sample, {unit}")
         if len(numbers) > 1:
             lines = [
-                panes[0].plot([], [], label=f"device {int(number)}", **_look(index, False))
+                panes[0].plot([], [], label=f"device {int(number)}", **_look(index))
                 for index, number in enumerate(numbers)
             ]
             legend_above(panes[0], [line for (line,) in lines])
@@ -119,9 +114,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size:
     shown, scale = SCALES.get(unit, (unit, 1.0))
     for device, samples in rows.groupby("device", dropna=False):
         index = 0 if pd.isna(device) else numbers.index(device)
-        few = len(samples) <= MAX_MARKED_SAMPLES
         times = (samples["time_ns"] - begin) / size
-        axes.plot(times, samples["value"] / scale, **_look(index, few), clip_on=not few)
+        axes.plot(times, samples["value"] / scale, **_look(index), clip_on=False)
     low, high = LIMITS.get(unit, (0, 0))
     axes.set_ylim(low, max(high, 1.08 * rows["value"].max() / scale) or 1)
     name = _plain(rows["name"].iloc[0])
@@ -129,11 +123,12 @@ def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size:
     axes.set_ylabel(f"{name}{between}{shown}" if shown else name)
 
 
-def _look(index: int, marked: bool) -> dict[str, Any]:
-    color, dashes, marker = LINES[index % len(LINES)]
+def _look(index: int) -> dict[str, Any]:
+    color, dashes = LINES[index % len(LINES)]
     width = 2.6 if dashes == ":" else 1.6  # dots look fainter than they are
+    # A dot shows a single sample.
     line = {"color": color, "linestyle": dashes, "linewidth": width}
-    return {**line, "marker": marker if marked else "", "markersize": 4}
+    return {**line, "marker": ".", "markersize": 4}
 
 
 def _plain(name: str) -> str:

@@ -271,13 +271,11 @@ def three_digits(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def place_label(rank: Any, device: Any, several: bool) -> str:
-    """Return `rank 0, device 2` or the known part of this label. If there is only one device,
-    return an empty string.
-    """
+def place_label(rank: Any, device: Any) -> str:
+    """Return `rank 0, device 2` or the known part of this label."""
     parts = [
         f"{word} {int(value)}"
         for word, value in (("rank", rank), ("device", device))
         if not pd.isna(value)
     ]
-    return ", ".join(parts) if several else ""
+    return ", ".join(parts)

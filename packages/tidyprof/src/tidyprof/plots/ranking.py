@@ -33,7 +33,7 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
     origin = require(table, ["short_name", "category", "calls", "total_ns", "percent"], "kernels")
     names = table["short_name"]
     if "device" in table.columns:
-        places = [place_label(row.rank, row.device, True) for row in table.itertuples()]
+        places = [place_label(row.rank, row.device) for row in table.itertuples()]
         names = names + [f" ({place})" if place else "" for place in places]
     looks = table["category"].map(style.CATEGORY_LOOK)
     ranked = table.assign(shown_name=names, length_ns=table["total_ns"], look=looks)

@@ -78,7 +78,7 @@ def _row_labels(rows: pd.DataFrame) -> list[str]:
     for row in rows.itertuples():
         step = "whole trace" if pd.isna(row.step) else f"step {row.step}"
         rank, device = row.rank if ranks > 1 else None, row.device if with_device else None
-        place = place_label(rank, device, True)
+        place = place_label(rank, device)
         name = row.step if isinstance(row.step, str) else step
         labels.append(f"{place}, {name}" if place else name)
     return labels

@@ -40,11 +40,6 @@ DENSE = 600
 so the lane shows how busy it is instead.
 """
 
-SPARSE = 60
-"""Maximum number of events in a lane with separate bars if any lane exceeds `DENSE`. Lanes that
-show time in two different ways can't be compared.
-"""
-
 _BINS = 600
 _LANE_INCHES = 0.42
 _AXES_INCHES = 0.8 * style.WIDTH_INCHES
@@ -121,9 +116,8 @@ def timeline(
     selected, a profile with several ranks shows the steps, ranges and streams of all ranks. Bars
     are labeled if there is room.
 
-    If a lane has more than `DENSE` events, bar heights show how busy each short time span was. If
-    there is such a lane, all lanes with more than `SPARSE` events are drawn this way. Raises
-    ValueError if the step doesn't exist or if nothing happened in the window.
+    If a lane has more than `DENSE` events, bar heights show how busy each short time span was.
+    Raises ValueError if the step doesn't exist or if nothing happened in the window.
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
@@ -134,8 +128,7 @@ def timeline(
         raise ValueError(f"nothing happened between {begin} and {finish} ns")
     shown = Profile(inside, meta=dict(profile.meta))
     found = list(_lanes(shown))
-    most = SPARSE if any(len(events) > DENSE for _, events in found) else DENSE
-    lanes = [Lane(label, events, len(events) > most) for label, events in found]
+    lanes = [Lane(label, events, len(events) > DENSE) for label, events in found]
     unit, size = axis_unit(finish - begin)
     window = _Window(begin, finish, size, _AXES_INCHES)
     height = 1.7 + _LANE_INCHES * len(lanes)
