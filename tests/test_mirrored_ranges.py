@@ -123,7 +123,6 @@ WITH_OPTIONS = {
         profile, ("operator", "annotation")
     ),
     "stacks of calls": lambda profile: analyses.call_stacks(profile),
-    "a step": lambda profile: analyses.phases(analyses.select_steps(profile, 6)),
     "triage": lambda profile: [str(value) for value in vars(tidyprof.diagnose(profile)).values()][
         :-1
     ],

@@ -21,7 +21,7 @@ from tidyprof.tables.contract import Origin, Profile
 
 HERE = Origin("recorded", "one machine, on a day in March")
 ANALYSES = (
-    *("busy", "collectives", "gaps", "kernels", "launches", "operators", "overlap", "phases"),
+    *("busy", "collectives", "gaps", "kernels", "operators", "overlap", "phases"),
     *("ranks", "step_budget", "steps"),
 )
 PLOTS: dict[str, Callable[[pd.DataFrame], TidyFigure]] = {

@@ -32,7 +32,7 @@ from . import (
     rpd_writer,
     snapshot_writer,
 )
-from .chrome_writer import TraceEvent, call, kernel, small_step, write_trace
+from .chrome_writer import call, small_step, write_trace
 
 FOLDER = HOUSE / "docs"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -262,18 +262,6 @@ def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
     )
     assert "invoke_parallel" in capsys.readouterr().out
     assert (variables["table"]["depth"] == 0).sum() == 1
-
-
-def test_the_example_of_select_steps(tmp_path, monkeypatch, capsys):
-    events = [
-        TraceEvent("user_annotation", f"ProfilerStep#{step}", 200_000 * step, 100_000)
-        for step in (3, 4, 5)
-    ]
-    launch = call("hipLaunchKernel", 602_000, 1_000, 91)
-    path = write_trace(tmp_path / "a.json", [*events, launch, kernel("gemm", 650_000, 9_000, 91)])
-    profile = tidyprof.read(path)
-    run(example("select_steps"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile)
-    assert "9000" in capsys.readouterr().out
 
 
 def test_no_public_name_is_that_of_a_module():

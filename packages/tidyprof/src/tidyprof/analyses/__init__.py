@@ -13,13 +13,10 @@ from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
-from tidyprof.analyses.launches import launches
 from tidyprof.analyses.memory import memory_blocks
-from tidyprof.analyses.modules import modules
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.analyses.selection import select_steps
 from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.analyses.steps import phases, steps
 
@@ -34,16 +31,13 @@ __all__ = [
     "compare_ranks",
     "gaps",
     "kernels",
-    "launches",
     "memory_blocks",
-    "modules",
     "operators",
     "overlap",
     "phases",
     "ranks",
     "roofline_ceilings",
     "roofline_points",
-    "select_steps",
     "speed_of_light",
     "step_budget",
     "steps",

@@ -200,7 +200,6 @@ EVERY = {
     "phases": analyses.phases,
     "step_budget": analyses.step_budget,
     "gaps": analyses.gaps,
-    "launches": analyses.launches,
     "operators": analyses.operators,
 }
 
@@ -274,12 +273,6 @@ class TestResnetRecording:
             step["name"] for step in expected
         ]
         assert table["duration_ns"].tolist() == [round(1000 * step["dur_us"]) for step in expected]
-
-    def test_launches(self, resnet):
-        table = analyses.launches(resnet)
-        assert len(table) == resnet.device_events["launch_ns"].notna().sum()
-        assert (table["delay_ns"] > 0).all()
-        assert table["queue_depth"].median() > 100, "the host runs far ahead"
 
 
 class TestRanksRecording:

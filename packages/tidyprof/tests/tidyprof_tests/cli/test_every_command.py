@@ -60,7 +60,6 @@ two.
 
 OF_MORE_THAN_A_PROFILE = {
     "DeviceTime",
-    "select_steps",
     "budget_parts",
     "compare",
     "compare_ranks",
