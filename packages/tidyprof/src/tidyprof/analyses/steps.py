@@ -46,24 +46,6 @@ OTHER_MARKS = (
 steps and no `data` ranges.
 """
 
-ROUNDS = 3
-"""Minimum number of times that a sequence of ranges must repeat in the same order to count as
-unmarked steps.
-"""
-
-NO_MARK = (
-    r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch"
-    r" Profiler.*"
-)
-"""Names of ranges that PyTorch writes automatically. These ranges may occur any number of times per
-step.
-"""
-
-PYTHON_FUNCTION = r".*\(\d+\): .*|<.*|nn\.Module: .*"
-"""Names of Python functions in a trace with stacks. These functions don't count as marked
-ranges.
-"""
-
 PHASE_PATTERNS = {
     "data": r"data|enumerate\(DataLoader\)#.*",
     "forward": r"forward|DistributedDataParallel\.forward",
@@ -91,7 +73,6 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
 
     - a range with the name `data`
     - a range from `OTHER_MARKS` that repeats
-    - the first range in a sequence of ranges that repeats in the same order at least `ROUNDS` times
 
     With `timeline="device"`, the table has one row per rank, device and step. Because the host runs
     ahead of the device, a device event belongs to the step in which the host launched it. A step
@@ -208,21 +189,7 @@ def _repeating_mark(annotations: pd.DataFrame) -> str | None:
         repeating = marks[marks.duplicated(["rank", "process", "name"], keep=False)]
         if len(repeating):
             return str(repeating["name"].iloc[0])
-    return _first_of_rounds(annotations)
-
-
-def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
-    """Return the name of the first range in each round if the outermost ranges repeat in rounds."""
-    ranges = annotations[~names_matching(annotations, f"{NO_MARK}|{PYTHON_FUNCTION}")]
-    if len(ranges) < ROUNDS or len(ranges.drop_duplicates(["rank", "process", "thread"])) > 1:
-        return None
-    begin, end = start_and_end(ranges)
-    outermost = begin >= np.append(ABSENT, np.maximum.accumulate(end)[:-1])
-    names = ranges.loc[outermost, "name"].astype(str).tolist()
-    # A round ends when the first name repeats. The last round may be incomplete.
-    length = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-    repeats = all(name == later for name, later in zip(names, names[length:], strict=False))
-    return names[0] if repeats and len(names) >= ROUNDS * length else None
+    return None
 
 
 def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:

@@ -23,13 +23,11 @@ from tidyprof_tests.triage.traces import (
     Fill,
     Step,
     check_laws,
-    diagnosed,
     facts,
     shares,
     trace,
     triaged,
     verdict,
-    without_steps,
 )
 
 SHIPPED = {
@@ -217,18 +215,6 @@ def test_operators_alone_are_inconclusive_if_there_was_an_accelerator(
 
     found = triaged(tmp_path, 100, fill, header=WITHOUT_A_GPU if category else HEADER)
     assert verdict(found) == ("inconclusive", False)
-
-
-def test_ranges_in_rounds_are_steps(tmp_path: Path) -> None:
-    def fill(step: Step) -> None:
-        for place in range(6):
-            step.part(("encode", "decode")[place % 2], place * 10, 9)
-            step.operator("aten::mm", place * 10, 8)
-            step.launch(place * 10, 9, late=0.01)
-
-    path = without_steps(trace(tmp_path / "trace.json", [60.0], fill))
-    found = facts(diagnosed(path))
-    assert (found["steps"], found["step_marker"]) == (3, "encode")
 
 
 class Elements(HTMLParser):
