@@ -48,6 +48,11 @@ or a faster CPU is then enough to fix a launch-bound run.
 DEVICES_DIFFER = 0.3
 """The minimum difference between the busy shares of devices that don't share a bottleneck."""
 
+STEPS_DIFFER = 10.0
+"""The minimum ratio between the longest and the shortest judged step that makes their mean
+doubtful. One of the steps may contain rare work, such as a validation.
+"""
+
 CAPTURED = 0.5
 """The share of captured launches that makes a verdict inconclusive. Captured launches don't run."""
 
@@ -239,6 +244,9 @@ def _doubts_of_run(view: View, depends_on_idle: bool) -> Iterator[str]:
         " machine.": view.share(CPU_STEAL) >= LIMIT,
         "The traced steps lack time that other steps have. Record more steps.": (
             view.step.untypical
+        ),
+        "Steps take {shortest_step_ns} to {longest_step_ns}. Record more steps.": (
+            facts["longest_step_ns"] > STEPS_DIFFER * facts["shortest_step_ns"]
         ),
         "Devices differ. They are busy for {least_busy_device} to {most_busy_device} of the"
         " step.": differ and depends_on_idle,

@@ -141,9 +141,7 @@ def device_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ran
     slow, (search, tried) = slow_launches(profile), library_search(profile)
     devices = list(_devices(profile, slow | search, profiler_time(stacks), mark))
     sets = [parts for _, parts in devices]
-    budget = flag_steady_steps(
-        pd.concat([table for table, _ in devices], ignore_index=True), profile, mark
-    )
+    budget = flag_steady_steps(pd.concat([table for table, _ in devices], ignore_index=True))
     entries = collective_entries(profile)
     judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
     values: dict[str, Any] = {

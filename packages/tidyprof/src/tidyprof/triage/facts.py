@@ -148,8 +148,8 @@ class RankFacts:
 
     - budget: a table with one row per device and step. The table has the columns rank, process,
       device, step, start_ns, duration_ns, and one column ending in `_ns` for each part. The
-      function host_activity.flag_steady_steps adds the columns `steady` and `apart`, and the module
-      cpu_time adds `waited_ns`. If the rank has a GPU, the table also has the columns
+      function host_activity.flag_steady_steps adds the column `steady`, and the module cpu_time
+      adds `waited_ns`. If the rank has a GPU, the table also has the columns
       `unlinked_ns` and `earlier_ns`.
     - parts: the names of the parts, which add up to duration_ns.
     - values: the value of each fact by name.

@@ -5,44 +5,24 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.budget import WARM_UP_STEPS
+from tidyprof.analyses.budget import steady_steps
 from tidyprof.analyses.common import (
-    four_digits,
-    host_events,
     names_matching,
     occupied,
-    of_rank,
     plain_events,
     plain_host_events,
-    ranks_of,
     start_and_end,
 )
-from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
+from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
-
-LONG_STEP = 1.5
-"""The minimum ratio of a long step to the median step time."""
-
-EXPLAINED = 0.5
-"""A range explains a long step if it covers at least this share of the time beyond the median step
-time.
-"""
-
-STARTUP_RANGE = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
-"""Words in the names of startup ranges. Startup occurs once, while validation, checkpoints and
-reports occur repeatedly.
-"""
-
-PLACE = ["rank", "device"]
 
 COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around the phases of a compilation."""
@@ -93,58 +73,11 @@ shows that a function belongs to the standard library.
 """
 
 
-def flag_steady_steps(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return the budget table with two additional columns.
-
-    - apart: the rare range that makes the step long, or an empty string if there is none.
-    - steady: whether to judge the step. Steps with a range in `apart` don't count. The first step
-      of each device doesn't count if at least two other steps remain.
+def flag_steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
+    """Return the budget table with the column `steady`, which is False for the first steps that
+    `steady_steps` leaves out.
     """
-    reasons = dict(_long_steps(profile, mark))
-    apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
-    usual = np.array(apart) == ""
-    earlier = budget[usual].groupby(PLACE, dropna=False).cumcount()
-    later = earlier.reindex(budget.index, fill_value=-1).to_numpy() >= WARM_UP_STEPS
-    enough = later.sum() >= 2 * len(budget[PLACE].drop_duplicates())
-    return budget.assign(apart=apart, steady=later if enough else usual if usual.any() else True)
-
-
-def _long_steps(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
-    """Yield the number of each long host step, and a description of the range that makes the step
-    long.
-    """
-    marked = plain_steps(profile, mark=mark)
-    for rank in ranks_of(marked):
-        steps = of_rank(marked, rank)
-        length = steps["duration_ns"]
-        median = float(np.median(length))
-        if len(steps) < 3 or length.max() < LONG_STEP * median:
-            continue
-        inside = _time_by_range(of_rank(host_events(profile, "annotation"), rank), steps)
-        for long in np.flatnonzero(length >= LONG_STEP * median):
-            others = np.delete(inside.to_numpy(), long, axis=1)
-            is_rare = (others > 0).sum(axis=1) <= others.shape[1] / 2
-            spent = inside.loc[is_rare, long]
-            # Triage reports startup as a cause, so keep steps that contain startup.
-            spent = spent[[not STARTUP_RANGE.search(name) for name in spent.index]]
-            if len(spent) and spent.max() >= EXPLAINED * (length[long] - median):
-                name, most = spent.idxmax(), four_digits(spent.max() / 1e6)
-                yield int(steps["step"][long]), f"`{name}` takes {most} ms"
-
-
-def _time_by_range(ranges: pd.DataFrame, steps: PlainEvents) -> pd.DataFrame:
-    """Return the time in ns by range name, with one column per step.
-
-    Numbers in names are ignored, so `epoch 3` and `epoch 4` count as the same range.
-    """
-    ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
-    names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
-    begin, finish = start_and_end(steps)
-    rows = {
-        name: occupied(of_name).covered_within(begin, finish)
-        for name, of_name in ranges.groupby(names)
-    }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=range(len(steps)))
+    return budget.assign(steady=budget.index.isin(steady_steps(budget).index))
 
 
 def host_values(

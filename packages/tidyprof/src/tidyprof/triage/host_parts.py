@@ -95,7 +95,7 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
         columns = without_steal(profile, rank, begin, finish, sets, on_cpu)
         tables.append(own.assign(**columns))
         silence, loading = silence | sets["silent"], loading | sets["data_wait"]
-    budget = flag_steady_steps(pd.concat(tables, ignore_index=True), profile, mark)
+    budget = flag_steady_steps(pd.concat(tables, ignore_index=True))
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
     entries = host_entries(profile, mark)

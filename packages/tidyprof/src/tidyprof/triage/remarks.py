@@ -44,13 +44,9 @@ def step_note(view: View) -> str:
 
 def notes_of(view: View) -> Iterator[str]:
     """Yield notes on unusual properties of the run for every reader."""
-    facts, overhead = view.run.facts, view.run.overhead
+    overhead = view.run.overhead
     if overhead.rare_share >= WARN:
         yield f"A few long steps take {percent(overhead.rare_share)} of the run time."
-    if facts["rare_work"]:
-        yield view.say(
-            "Steps with rare work don't count ({rare_work_share} of the trace): {rare_work}."
-        )
 
 
 def missing(run: Run) -> tuple[str, ...]:

@@ -148,8 +148,6 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
             "unlinked_share": share_of(float(steady["unlinked_ns"].sum()), work),
             "startup_share": share_of(float(budget["start_up_ns"].sum()), whole),
         }
-    apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
-    rare = float(budget.loc[budget["apart"] != "", "duration_ns"].sum())
     total = float(steady["duration_ns"].sum())
     if steady["waited_ns"].notna().all():
         values["cpu_steal_share"] = share_of(float(steady["waited_ns"].sum()), total)
@@ -159,9 +157,7 @@ def _step_values(budget: pd.DataFrame) -> dict[str, Any]:
         "traced_step_ns": float(steady["duration_ns"].mean()),
         "shortest_step_ns": float(steady["duration_ns"].min()),
         "longest_step_ns": float(steady["duration_ns"].max()),
-        "rare_work": "; ".join(f"step {row.step}: {row.apart}" for row in apart.itertuples()),
-        "rare_work_share": share_of(rare, whole),
-        "first_step_ratio": _first_step(budget[budget["apart"] == ""]),
+        "first_step_ratio": _first_step(budget),
     }
 
 
