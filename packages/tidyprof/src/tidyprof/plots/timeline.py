@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from tidyprof.analyses.common import (
-    equal,
     host_events,
     launch_times,
     names_matching,
@@ -19,7 +18,7 @@ from tidyprof.analyses.common import (
     of_rank,
     start_and_end,
 )
-from tidyprof.analyses.steps import STEP_PATTERN, step_of_time, steps
+from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.plots import style, viewer
 from tidyprof.plots.bars import name_bar, room_for
 from tidyprof.plots.figure import (
@@ -151,9 +150,7 @@ def timeline(
 
 
 def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title: str | None) -> str:
-    """Return the viewer's data, which contains the lanes' events. Each event includes its launch
-    and its part of a step.
-    """
+    """Return the viewer's data, which contains the lanes' events and their launches."""
     columns = profile.events.columns.intersection(_TOLD)
     every = pd.concat([lane.events[columns] for lane in lanes])
     totals = [len(lane.events) for lane in lanes]
@@ -172,7 +169,6 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
             "whole_name": events["name"].array,
             "look": keys.map([*looks].index).array,
             "launched": np.where(launch == ABSENT, ABSENT, start - launch),
-            "part": _parts(profile, events, np.where(launch == ABSENT, start, launch)),
         }
     )
     if "operator" in events:
@@ -193,29 +189,6 @@ def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title:
 
 def _bar_names(events: pd.DataFrame) -> list[str]:
     return events["short_name"].astype(str).str.removeprefix(_AUTOGRAD_PREFIX).tolist()
-
-
-def _parts(profile: Profile, events: pd.DataFrame, moments: np.ndarray) -> np.ndarray:
-    """Return the host's step and range at the time of each event.
-
-    The result is a string such as `ProfilerStep#3, forward`, or an empty string if the host was in
-    neither. For a range, the string contains only the step. For a step, the string is empty.
-    """
-    parts = np.full(len(moments), "", object)
-    marks = host_events(profile, ["annotation"])
-    is_mark = (events["kind"] == "annotation").to_numpy()
-    is_step = is_mark & names_matching(events, STEP_PATTERN)
-    for rank in events["rank"].drop_duplicates():
-        chosen, own = equal(events["rank"], rank), of_rank(marks, rank)
-        marks_step = names_matching(own, STEP_PATTERN)
-        names = []
-        for ranges, left_out in ((own[marks_step], is_step), (own[~marks_step], is_mark)):
-            outer = _outermost(ranges)
-            inside = np.where(left_out[chosen], -1, step_of_time(outer, moments[chosen]))
-            # -1 selects the last name, which is empty.
-            names.append(np.array([*outer["short_name"].astype(str), ""], object)[inside])
-        parts[chosen] = [", ".join(filter(None, pair)) for pair in zip(*names, strict=True)]
-    return parts
 
 
 def _limits(

@@ -104,7 +104,6 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
   // Items: start, length, row, and a description. Both kinds of figures have them sorted by start.
   function boxItems(data) {
     const start = data.start, launched = data.launched || [];
-    const part = (name, place) => (data[name] ? data[`${name}s`][data[name][place]] : "");
     return {
       count: start.length, start, length: data.length, row: data.row, look: data.look,
       name: (place) => data.names[data.name[place]][0],
@@ -114,12 +113,11 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         if (data.share) facts[0] += `, ${((100 * data.length[place]) / data.span).toPrecision(3)}% of the total`;
         if (data.own && data.own[place]) facts.push(`${amount(data.own[place], data.unit)} in the function itself`);
         if (!data.share) facts.push(`starts at ${moment(start[place], data.length[place], data.unit, data.span)}`);
-        const caller = part("operator", place), before = launched[place];
+        const caller = data.operator ? data.operators[data.operator[place]] : "", before = launched[place];
         if (before !== null && before !== undefined) {
           const when = before < 0 ? `${amount(-before, data.unit)} after it started` : `${amount(before, data.unit)} earlier`;
           facts.push(`launched ${when}${caller ? `, in ${caller}` : ""}`);
         } else if (caller) facts.push(`in ${caller}`);
-        if (part("part", place)) facts.push(`part of ${part("part", place)}`);
         return facts;
       },
       lane: (place) => data.lanes[data.row[place]],

@@ -28,9 +28,6 @@ longest events are kept, and the viewer shows how many events were left out.
 LONGEST_NAME = 400
 """Maximum number of characters in a name. If a name exceeds this length, its middle is left out."""
 
-_TEXTS = ("operator", "part")
-"""Columns with strings that many events share. The strings may be empty."""
-
 
 def boxes(
     table: pd.DataFrame,
@@ -48,8 +45,8 @@ def boxes(
 
     - table: a table with one row per item. `row` is the zero-based index of the item's lane.
       `start` and `length` are integers relative to the start of the figure. `look` is the index in
-      `looks`. The other required columns are `name` and `whole_name`. `operator` and `part` are
-      optional strings. `launched` is optional and contains the time from launch to start, or
+      `looks`. The other required columns are `name` and `whole_name`. `operator` is an
+      optional string. `launched` is optional and contains the time from launch to start, or
       `ABSENT` if no launch is known. `own` is optional and contains the part of the length that no
       inner box covers.
     - span: the length of the whole figure.
@@ -123,10 +120,9 @@ def _columns(kept: pd.DataFrame) -> dict[str, object]:
         # If both names are the same, the whole name is an empty string.
         "names": [(_text(short), "" if long == short else _text(long)) for short, long in pairs],
     }
-    for column in kept.columns.intersection(_TEXTS):
-        codes, texts = pd.factorize(kept[column].astype(object).fillna(""))
-        if any(texts):
-            columns |= {column: codes.tolist(), f"{column}s": [_text(text) for text in texts]}
+    if "operator" in kept:
+        codes, texts = pd.factorize(kept["operator"].astype(object).fillna(""))
+        columns |= {"operator": codes.tolist(), "operators": [_text(text) for text in texts]}
     if "launched" in kept:
         columns["launched"] = [None if one == ABSENT else one for one in kept["launched"].tolist()]
     if "own" in kept:

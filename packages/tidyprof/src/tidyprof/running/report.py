@@ -119,7 +119,7 @@ def times_of(run: Run) -> str:
     """Return a sentence about the unprofiled step time."""
     if run.step_ns is None:
         return "The hooks didn't time any steps."
-    return f"A step takes {run.step_ns / 1e6:,.4g} ms without the profiler ({_timed(run)} steps)."
+    return f"A step takes {run.step_ns / 1e6:,.4g} ms without the profiler."
 
 
 def _what_is_a_step(run: Run) -> str:
@@ -134,10 +134,6 @@ def _what_is_a_step(run: Run) -> str:
     is_several = about["source"] == "optimizer" and passes >= 1.5
     several = f", with {passes:.1f} backward passes" if is_several else ""
     return f"A step lasts from {what} to the next{several}."
-
-
-def _timed(run: Run) -> int:
-    return sum(one[name]["steps"] for one in run.ranks.values() for name in WINDOWS if name in one)
 
 
 def _parts(run: Run) -> dict[str, float]:

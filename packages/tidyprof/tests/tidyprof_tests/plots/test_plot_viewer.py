@@ -46,24 +46,22 @@ def events_of(data: dict[str, Any]) -> list[tuple]:
             data["start"][place],
             data["length"][place],
             data["launched"][place],
-            data["parts"][data["part"][place]],
             data["looks"][data["look"][place]][0],
         )
         for place in range(len(data["start"]))
     ]
 
 
-def test_a_timeline_tells_of_each_event_its_lane_name_times_launch_and_part_of_the_step() -> None:
+def test_a_timeline_tells_of_each_event_its_lane_name_times_and_launch() -> None:
     data = data_of(plots.timeline(step(), start_ns=1_000, end_ns=101_000, title="One"))
-    mark = "ProfilerStep#7"
     assert events_of(data) == [
-        ("steps", mark, 0, 100_000, None, "", "range"),
-        ("ranges", "forward", 0, 49_000, None, mark, "forward"),
-        ("ranges", "optimizer", 59_000, 30_000, None, mark, "optimizer"),
-        ("operators", "Add", 1_000, 38_000, None, f"{mark}, forward", "operator"),
-        ("stream 0", "add", 9_000, 2_500, 6_000, f"{mark}, forward", "kernel"),
-        ("stream 0", "mul", 69_000, 1_000, 25_000, f"{mark}, forward", "kernel"),
-        ("stream 0", "Memcpy HtoD", 94_000, 1_000, None, mark, "copy"),
+        ("steps", "ProfilerStep#7", 0, 100_000, None, "range"),
+        ("ranges", "forward", 0, 49_000, None, "forward"),
+        ("ranges", "optimizer", 59_000, 30_000, None, "optimizer"),
+        ("operators", "Add", 1_000, 38_000, None, "operator"),
+        ("stream 0", "add", 9_000, 2_500, 6_000, "kernel"),
+        ("stream 0", "mul", 69_000, 1_000, 25_000, "kernel"),
+        ("stream 0", "Memcpy HtoD", 94_000, 1_000, None, "copy"),
     ]
     assert [data[key] for key in ("span", "left", "title", "unit")] == [100_000, 0, "One", "ns"]
     assert ["add", "void add<float>(int)"] in data["names"]
