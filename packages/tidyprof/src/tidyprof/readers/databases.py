@@ -108,7 +108,7 @@ class Tables:
         Raises ProfileReadError if the file has another schema.
         """
         self.database.require(self.name("rocpd_metadata"), ("tag", "value"))
-        rows = self.rows("SELECT tag, value FROM rocpd_metadata")
+        rows = self.database.rows("SELECT tag, value FROM rocpd_metadata")
         stated = {str(tag): value for tag, value in rows}
         version = str(stated.get("schema_version", ""))
         if version.partition(".")[0] not in self.schema.versions:
@@ -141,10 +141,6 @@ class Tables:
         return self.database.columns(
             self.schema.query(query), texts, (self.schema.strings, "string")
         )
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query that has few rows."""
-        return self.database.rows(query)
 
     def doubts(self) -> list[str]:
         """Return warnings about values of the wrong type, and about optional tables that are

@@ -207,33 +207,22 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
 
 
 def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
-    """Return the error for a folder that isn't a profile itself but contains profiles.
+    """Return the error for a folder that doesn't contain exactly one profile.
 
     - recordings: format of each profile in the folder, by name
     """
-    if recordings:
-        return ProfileReadError(
-            path,
-            f"the folder isn't a profile, but {len(recordings)} of its {len(names)} entries are"
-            f" profiles ({_first(list(recordings))})",
-            "each profile is a separate file or folder",
-            f"pass one profile, such as {path / next(iter(recordings))}",
-        )
+    shown = ", ".join(map(repr, list(recordings or names)[:3]))
     return ProfileReadError(
         path,
-        f"no profile among the first {min(len(names), _MAX_TRIED)} of {len(names)} entries of the"
-        f" folder ({_first(names)})",
-        "the profiler wrote to another folder, or the run ended too early",
-        _formats(),
+        f"the folder isn't a profile, and {len(recordings)} of its first {len(names[:_MAX_TRIED])}"
+        f" entries are profiles ({shown}, ...)",
+        "each profile is a separate file or folder, or the profiler wrote to another folder",
+        f"pass one profile, such as {path / next(iter(recordings))}" if recordings else _formats(),
     )
 
 
 def _formats() -> str:
     return f"pass a file or folder from {', '.join(known.name for known in FORMATS)}"
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _format_of(path: Path) -> str:

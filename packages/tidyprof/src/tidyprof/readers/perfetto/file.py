@@ -81,7 +81,14 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> Part:
     records.not_kept += +decoder.not_kept
     facts = _facts(decoder) | {"tool": tool} | places
     if not len(records) and not len(counters):
-        raise _nothing(path, facts.get("data_loss", {}))
+        losses = facts.get("data_loss")
+        raise (ProfileReadError if losses else NothingRecordedError)(
+            path,
+            "the Perfetto trace has no slices, counters or samples"
+            + (f" and lost data ({_listed(losses)})" if losses else ""),
+            "the program ended too early, or no kind of event was selected",
+            "record again with rocprofv3 --runtime-trace or ROCPROFSYS_TRACE=true",
+        )
     warnings = _warnings(decoder, facts, records)
     warnings += cut_hip_overlaps(path, records, records["hip_stream"])
     return Part(
@@ -152,15 +159,4 @@ def _refuse_damage(decoder: Decoder, without_end: int) -> None:
         len(decoder.slices) // 5 + len(decoder.counter_values) + dropped.total(),
         "the trace buffer was too small, or the file was damaged",
         "record again with a larger buffer or fewer steps",
-    )
-
-
-def _nothing(path: Path, losses: dict[str, int]) -> ProfileReadError:
-    error = ProfileReadError if losses else NothingRecordedError
-    return error(
-        path,
-        "the Perfetto trace has no slices, counters or samples"
-        + (f" and lost data ({_listed(losses)})" if losses else ""),
-        "the program ended too early, or no kind of event was selected",
-        "record again with rocprofv3 --runtime-trace or ROCPROFSYS_TRACE=true",
     )

@@ -190,7 +190,9 @@ def _machine(tables: Tables) -> dict[str, Any]:
         "gpu_arch": f"SELECT DISTINCT name {gpus}",
         "host": "SELECT DISTINCT hostname FROM rocpd_info_node",
     }
-    found = {key: [name for (name,) in tables.rows(query)] for key, query in queries.items()}
+    found = {
+        key: [name for (name,) in tables.database.rows(query)] for key, query in queries.items()
+    }
     named = {
         key: ", ".join(name for name in names if isinstance(name, str) and name)
         for key, names in found.items()
@@ -200,7 +202,7 @@ def _machine(tables: Tables) -> dict[str, Any]:
 
 def _processes(tables: Tables) -> tuple[list[int], set[int]]:
     """Return the process numbers, and the ranks in the processes' environments."""
-    rows = tables.rows("SELECT pid, environment FROM rocpd_info_process")
+    rows = tables.database.rows("SELECT pid, environment FROM rocpd_info_process")
     ranks = {rank for _, environment in rows if (rank := _rank(environment)) is not None}
     return [pid for pid, _ in rows if isinstance(pid, int)], ranks
 

@@ -41,7 +41,9 @@ def read_analysis(
         tables.require()
         records = _dispatches(tables, texts)
         facts, warnings = _workload(tables)
-        for (version,) in tables.rows("SELECT compute_version FROM compute_metadata LIMIT 1"):
+        for (version,) in tables.database.rows(
+            "SELECT compute_version FROM compute_metadata LIMIT 1"
+        ):
             facts["tool_version"] = version and str(version)
         facts = {name: value for name, value in facts.items() if value}
         found = tables.columns("metrics", texts)
@@ -52,7 +54,9 @@ def read_analysis(
             }
         ).rename(columns=lambda name: name.removesuffix("_text"))
         metrics["device"] = nullable(found["device"], "Int32")
-        ((values,),) = tables.rows("SELECT count(metric_uuid) FROM compute_kernel_metric_value")
+        ((values,),) = tables.database.rows(
+            "SELECT count(metric_uuid) FROM compute_kernel_metric_value"
+        )
         alone = values - len(metrics)
         metrics = metrics[metrics["value"].notna()]
         metrics = metrics.sort_values("time_ns", kind="stable", ignore_index=True)
@@ -63,7 +67,7 @@ def read_analysis(
 
 
 def _workload(tables: Tables) -> tuple[dict[str, Any], list[str]]:
-    rows = tables.rows(
+    rows = tables.database.rows(
         "SELECT name, sys_info_extdata, roofline_bench_extdata FROM compute_workload"
     )
     if len(rows) != 1:

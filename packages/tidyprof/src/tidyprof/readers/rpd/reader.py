@@ -40,9 +40,6 @@ from tidyprof.tables.profiles import (
 from tidyprof.tables.records import Records, joined
 
 SCHEMA = schema_of(__package__)
-OPERATIONS = SCHEMA.query("operations") + SCHEMA.query("launches")
-"""The queries for the work on the GPUs, and for the calls that launched it."""
-
 _ACTIVE_LOCK = "resourceLock::"
 _LOST = "rows were deleted (rpd_trim keeps rows that refer to deleted calls and operations)"
 MARKER = "UserMarker"

@@ -251,11 +251,10 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _machine(stated: Any) -> dict[str, str]:
-    known = stated if isinstance(stated, dict) else {}
+    known = _stated(stated, dict[str, str | None]) or {}
+    version = re.match(r"\d+\.\d+", known.get("rocm") or "")
     found = {name: known.get(name) for name in ("host", "gpu", "torch")}
-    version = re.match(r"\d+\.\d+", str(known.get("rocm")))
-    found["rocm"] = version[0] if version else None
-    return {name: text for name, text in found.items() if isinstance(text, str) and text}
+    return {name: text for name, text in (found | {"rocm": version and version[0]}).items() if text}
 
 
 def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
