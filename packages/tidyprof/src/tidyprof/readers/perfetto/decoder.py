@@ -311,8 +311,6 @@ class Decoder:
         """Add a TrackDescriptor. Values from earlier descriptors of the same track are kept."""
         # Copy the descriptor, because a part of a message keeps the whole message in memory.
         known = self.descriptors.setdefault(descriptor.uuid, type(descriptor)())
-        if descriptor.process.cmdline:
-            known.process.ClearField("cmdline")
         known.MergeFrom(descriptor)
 
 

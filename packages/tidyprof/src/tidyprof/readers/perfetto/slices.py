@@ -88,6 +88,7 @@ is ABSENT if unknown.
 """
 
 CLOSING_ZEROS = "zeros that close counters"
+INCREASES = "samples of counters that state increases"
 
 
 def track_table(decoder: Decoder) -> pd.DataFrame:
@@ -347,20 +348,17 @@ def add_nesting(slices: Records) -> None:
 def counter_table(decoder: Decoder, tracks: pd.DataFrame) -> pd.DataFrame:
     """Return the columns time_ns, process, device, name, value and unit, sorted by track and time.
 
-    Values that count multiples of a unit, such as 1024 bytes, are converted to that unit. The
-    values of an incremental counter are summed. A counter has a device if its track's name
-    identifies a device other than a CPU.
+    Values that count multiples of a unit, such as 1024 bytes, are converted to that unit. Counters
+    that state increases are left out, because AMD's profilers write none. A counter has a device if
+    its track's name identifies a device other than a CPU.
     """
     time, lane = np.frombuffer(decoder.counters, np.int64).reshape(-1, 2).T
     value = np.frombuffer(decoder.counter_values, np.float64)
-    # Sort first, because an incremental counter must be summed in time order.
     order = np.lexsort((time, lane))
     time, lane = time[order], lane[order]
     track = tracks.iloc[lane].reset_index(drop=True)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore"):
         value = value[order] * track["multiplier"].to_numpy(float)
-        total = pd.Series(value).groupby(lane).cumsum().to_numpy()
-    value = np.where(track["is_incremental"], total, value)
     device = track["number"].where(~track["is_cpu"].astype(bool), ABSENT)
     table = pd.DataFrame(
         {
@@ -372,11 +370,13 @@ def counter_table(decoder: Decoder, tracks: pd.DataFrame) -> pd.DataFrame:
             "unit": track["unit"].astype("category"),
         }
     )
-    kept = np.isfinite(value)
+    is_increase = track["is_incremental"].to_numpy(bool)
+    decoder.not_kept[INCREASES] += int(is_increase.sum())
+    kept = np.isfinite(value) | is_increase
     decoder.dropped += Counter({NO_VALUE: int((~kept).sum())})
     # At the end of a run, rocprof-sys sets its CPU and process counters to 0
     # (source/lib/rocprof-sys/library/cpu_freq.cpp). These rows aren't measurements.
     is_last = np.append(lane[1:] != lane[:-1], True)[: len(lane)] & (value == 0)
     closing = is_last & table["name"].astype(str).str.fullmatch(r"CPU .*\(S\)").to_numpy(bool)
     decoder.not_kept[CLOSING_ZEROS] += int(closing.sum())
-    return table[kept & ~closing]
+    return table[kept & ~closing & ~is_increase]

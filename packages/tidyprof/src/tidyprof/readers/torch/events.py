@@ -242,8 +242,7 @@ class EventColumns:
     The additional column `unfinished` is an int8. Start times are relative to the file's base time.
 
     - by_category: number of events in every category, including categories that aren't kept
-    - parts_only: number of events with only a start or only an end
-    - unsorted: number of events without a required category
+    - lost: number of incomplete events for each reason
     - unknown: number of complete events in each unknown category
     - kinds: kind of each category whose events became rows
     - memory: events from the memory allocator
@@ -252,8 +251,7 @@ class EventColumns:
     def __init__(self, texts: Codes, python_functions: bool = False) -> None:
         self.texts = texts
         self.by_category: Counter[str | None] = Counter()
-        self.parts_only = 0
-        self.unsorted = 0
+        self.lost: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.kinds: dict[str | None, int] = {}
         self.memory: list[Event] = []
@@ -276,9 +274,11 @@ class EventColumns:
                 self.kinds[category] = KIND_CODE[kind]
         kinds = self.kinds
         rows = [row for row, one in enumerate(events) if one.cat in kinds and one.ph == "X"]
-        self.parts_only += sum(counts[category] for category in kinds) - len(rows)
+        self.lost["without begin or end"] += sum(counts[category] for category in kinds) - len(rows)
         if counts[None]:
-            self.unsorted += sum(one.cat is None and one.ph in _LASTING for one in events)
+            self.lost["without a category"] += sum(
+                one.cat is None and one.ph in _LASTING for one in events
+            )
         strange = {category for category in counts if category and not is_known(category)}
         if strange:
             self.unknown += Counter(

@@ -143,9 +143,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     # Names and categories are already strings. The other values, JSON lists, aren't needed yet.
     texts = [text if isinstance(text, str) else "" for text in collected.texts]
     base, rank = base_time(metadata, path), stated_rank(metadata)
-    lost = +Counter(
-        {"without begin or end": collected.parts_only, "without a category": collected.unsorted}
-    )
+    lost = +collected.lost
     refuse_damage(path, "events", lost, len(records) + lost.total())
     records.dropped += lost
     records["kind"] = refined(
