@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -16,8 +15,6 @@ import pandas as pd
 from tidyprof import plots
 from tidyprof.analyses.budget import steady_steps, step_budget
 from tidyprof.analyses.common import join
-from tidyprof.analyses.kernels import kernels
-from tidyprof.analyses.operators import operators
 from tidyprof.escaping import html_text, typeset
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, save
@@ -99,8 +96,8 @@ def _text(words: str) -> str:
 def _figures(
     found: Diagnosis, ranks: Sequence[Profile], mark: str | None
 ) -> Iterator[tuple[str, TidyFigure]]:
-    """Yield titles and figures. The figures show the timeline of the longest judged step, the
-    largest kernels (or operators, without a GPU), and the ranks.
+    """Yield titles and figures. The figures show the timeline of the longest judged step, and the
+    ranks.
     """
     budget = join([step_budget(own, mark=mark) for own in ranks])
     worst = steady_steps(budget)["duration_ns"].idxmax()
@@ -113,11 +110,6 @@ def _figures(
     rank = None if pd.isna(rank) else int(rank)
     title = "The longest judged step in the trace" + ("" if rank is None else f", of rank {rank}")
     yield title, plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank)
-    together = replace(ranks[0], events=pd.concat([profile.events for profile in ranks]))
-    if len(table := kernels(together)):
-        yield "The kernels that take the most time", plots.top_kernels(table)
-    elif found.on_host and len(table := operators(together)):
-        yield "The operators that take the most time", plots.top_operators(table)
     if found.rank_table is not None:
         yield "What each rank did, and who waited", plots.ranks(found.rank_table)
 

@@ -129,11 +129,8 @@ def evidence(found: Diagnosis) -> Iterator[str]:
     """Yield the lines of the evidence, such as other causes, unusual findings, facts with their
     source tables, and facts that the files can't show.
     """
-    for title, blamed in (("Also limits the run", True), ("Ruled out", False)):
-        causes = [one for one in found.alternatives if one.blamed == blamed]
-        listed = ", ".join(f"{one.cause} {percent(one.share)}" for one in causes)
-        if listed:
-            yield from _section("", [f"{title}: {listed}"])
+    if found.alternatives:
+        yield from _section("", [f"Also limits the run: {', '.join(found.alternatives)}"])
     facts = [
         f"{one.name.removesuffix('_ns')} = {value_of(one)} [{one.source}]" for one in found.facts
     ]
@@ -196,7 +193,7 @@ def as_dict(found: Diagnosis) -> dict[str, Any]:
             "events_per_step": overhead.events,
         },
         "notes": list(found.notes),
-        "alternatives": [one._asdict() for one in found.alternatives],
+        "alternatives": list(found.alternatives),
         "missing_ranks": list(found.broken),
         "not_in_the_files": list(found.unknown),
         "facts": [one._asdict() for one in found.facts],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -64,14 +63,6 @@ SHOWN = 0.005
 """The minimum share of a part in the table of parts."""
 
 
-class Alternative(NamedTuple):
-    """Another possible cause. The field blamed is True if this cause also limits the run."""
-
-    cause: str
-    share: float
-    blamed: bool
-
-
 @dataclass(frozen=True)
 class Diagnosis:
     """The diagnosis of a run, with all numbers that a report shows.
@@ -85,7 +76,8 @@ class Diagnosis:
     - notes: notes for every reader.
     - unknown: facts that the files can't show.
     - broken: the ranks that are missing because their files can't be read.
-    - alternatives, facts, overhead, origins, rank_table: the data behind the diagnosis.
+    - alternatives: the other causes that limit the run, the largest first.
+    - facts, overhead, origins, rank_table: the data behind the diagnosis.
     """
 
     cause: str
@@ -99,12 +91,11 @@ class Diagnosis:
     step_ns: float
     step_note: str
     notes: tuple[str, ...]
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[str, ...]
     unknown: tuple[str, ...]
     facts: tuple[Fact, ...]
     overhead: Overhead
     origins: tuple[str, ...]
-    on_host: bool
     rank_table: pd.DataFrame | None
     broken: tuple[str, ...] = ()
 
@@ -268,12 +259,7 @@ def _diagnosis(
         why, fix, lesson = why_no_cause(view, cause, parts), next_step(view, cause), ""
     else:
         (_, why, fix), lesson = why_no_timeline(run), ""
-    blamed = blamed_rows(view, rows)
-    alternatives = tuple(
-        Alternative(row.rule.cause, row.ns / max(view.step.length_ns, 1e-9), row in blamed)
-        for row in sorted(rows, key=lambda row: -row.ns)
-        if row.rule and row.rule is not rule and _is_known(view, row.rule)
-    )
+    causes = [row.rule.cause for row in blamed_rows(view, rows) if row.rule]
     if cause == INCONCLUSIVE:
         doubts = (f"{capital(headline)}.",)
     return Diagnosis(
@@ -288,28 +274,13 @@ def _diagnosis(
         step_ns=view.step.length_ns,
         step_note=step_note(view) if parts else "",
         notes=tuple(notes_of(view)),
-        alternatives=alternatives,
+        alternatives=tuple(one for one in causes if one != cause),
         unknown=missing(run),
         facts=run.facts.listed(),
         overhead=run.overhead,
         origins=origins,
-        on_host=run.on_host,
         rank_table=run.rank_table,
     )
-
-
-def _is_known(view: View, rule: Rule) -> bool:
-    """Return True if the files can show this cause.
-
-    Without host calls, the files don't show why the device is idle. Without a loader, they don't
-    show when data was prepared. A single rank can't reveal a straggler.
-    """
-    facts = view.run.facts
-    if rule.cause == "input-bound" and "loading_share" not in facts:
-        return False
-    if rule.cause == "straggler" and view.run.rank_table is None:
-        return False
-    return not rule.is_idle or view.run.on_host or facts["calls"]
 
 
 def _parts(view: View, rows: Sequence[Row], best: Rule | None) -> tuple[Part, ...]:

@@ -99,7 +99,7 @@ def test_idle_time_without_host_calls_has_no_cause(gaps: list[float], tmp_path: 
     (tmp_path / "results.csv").write_text("\n".join(rows) + "\n")
     found = diagnosed(tmp_path / "results.csv")
     assert found.cause == "inconclusive"
-    assert not {one.cause for one in found.alternatives} & {"sync-bound", "outside-torch"}
+    assert not found.alternatives
 
 
 @pytest.mark.parametrize("of_torch", [None, (6.5, 13), (7.5, 11)], ids=["none", "around", "inside"])

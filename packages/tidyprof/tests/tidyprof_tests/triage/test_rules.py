@@ -125,19 +125,6 @@ def test_advice_is_what_the_program_can_do(made: Made, advised: set[str]) -> Non
     assert {word for word in known if word in advice} == advised
 
 
-def test_only_what_the_files_can_show_is_ruled_out() -> None:
-    def alternatives(**made: Any) -> set[str]:
-        return {one.cause for one in judged(**made).alternatives}
-
-    heard = {"exposed-copies", "allocator-churn", "sync-bound", "startup", "launch-bound"}
-    assert heard < alternatives(data_wait=60)
-    for operators in (0, 500):
-        assert not heard & alternatives(data_wait=60, calls=0, operators=operators)
-    assert "straggler" not in alternatives(exposed_communication=60)
-    assert "straggler" in alternatives(exposed_communication=60, late_rank=True)
-    assert "input-bound" not in alternatives(launch_bound=60, loading_share=None)
-
-
 NO_EVENTS = pd.DataFrame(columns=list(EVENT_DTYPES)).astype(EVENT_DTYPES)
 AMD_ONLY = re.compile("rocprof|amd-smi")
 

@@ -147,7 +147,7 @@ def shares(found: tidyprof.Diagnosis) -> Counter[str]:
 
 def blamed(found: tidyprof.Diagnosis) -> set[str]:
     """Return the cause, and all others that limit the run."""
-    return {found.cause, *(one.cause for one in found.alternatives if one.blamed)}
+    return {found.cause, *found.alternatives}
 
 
 def verdict(found: tidyprof.Diagnosis) -> tuple[str, bool]:
