@@ -89,25 +89,26 @@ def missing_ranks(ranks: Collection[int | None], world_size: int | None) -> list
     )
 
 
-def traces_of_ranks(folder: Path) -> list[Path]:
-    """Return the traces in a folder, or an empty list if the folder contains fewer than two."""
-    traces = traces_in(folder) if folder.is_dir() else []
-    return traces if len(traces) > 1 else []
-
-
 def traces_in(folder: Path) -> list[Path]:
-    """Return the traces in a folder. If a file name contains a rank and differs from a trace's name
-    only in numbers, the file is included even if it isn't a trace, for example because it contains
-    only zeros.
+    """Return the traces in a folder."""
+    return [file for file in candidates(folder) if is_trace(head_or_nothing(file, HEAD_BYTES))]
+
+
+def traces_of_ranks(folder: Path) -> list[Path]:
+    """Return the traces in a folder, or an empty list if there are fewer than two files.
+
+    If a file name contains a rank and differs from a trace's name only in numbers, the file is
+    included even if it isn't a trace, for example because it contains only zeros.
     """
-    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in candidates(folder)}
-    traces = {_without_numbers(file) for file, head in heads.items() if is_trace(head)}
-    return [
+    traces = traces_in(folder) if folder.is_dir() else []
+    names = {_without_numbers(file) for file in traces}
+    chosen = [
         file
-        for file, head in heads.items()
-        if is_trace(head)
-        or (_without_numbers(file) in traces and rank_in_name(file, folder) is not None)
+        for file in (candidates(folder) if traces else ())
+        if file in traces
+        or (_without_numbers(file) in names and rank_in_name(file, folder) is not None)
     ]
+    return chosen if len(chosen) > 1 else []
 
 
 def _without_numbers(file: Path) -> str:
