@@ -26,7 +26,6 @@ ANALYSES = (
 )
 PLOTS: dict[str, Callable[[pd.DataFrame], TidyFigure]] = {
     "kernels": plots.top_kernels,
-    "operators": plots.top_operators,
     "ranks": plots.ranks,
     "step_budget": plots.step_budget,
     "steps": lambda table: plots.step_times(table[table["rank"] == 0]),

@@ -10,7 +10,7 @@ from tidyprof.plots.call_stacks import call_stacks
 from tidyprof.plots.counters import counters
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.plots.memory import memory
-from tidyprof.plots.ranking import top_kernels, top_operators
+from tidyprof.plots.ranking import top_kernels
 from tidyprof.plots.ranks import collectives, ranks
 from tidyprof.plots.stepping import step_budget, step_times
 from tidyprof.plots.timeline import timeline
@@ -28,5 +28,4 @@ __all__ = [
     "step_times",
     "timeline",
     "top_kernels",
-    "top_operators",
 ]

@@ -1,4 +1,4 @@
-"""Plots that rank the largest kernels and operators by their time."""
+"""A plot that ranks the largest kernels by their time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
     of text.
 
     `table` comes from `analyses.kernels`. Raises ValueError if the table is empty or has no origin.
+
+    Bars are drawn from top to bottom. Each bar has its name above it, which leaves room for long
+    names. The remaining kernels have no bar. Their bar would be the longest, although it doesn't
+    represent a single kernel. The unit of the vertical axis is inches, so the size of names and
+    bars doesn't depend on the number of bars.
     """
     origin = require(table, ["short_name", "category", "calls", "total_ns", "percent"], "kernels")
     names = table["short_name"]
@@ -36,85 +41,52 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
         places = [place_label(row.rank, row.device) for row in table.itertuples()]
         names = names + [f" ({place})" if place else "" for place in places]
     looks = table["category"].map(style.CATEGORY_LOOK)
-    ranked = table.assign(shown_name=names, length_ns=table["total_ns"], look=looks)
-    return _ranked(ranked, n, origin, title, "kernels", "total time")
-
-
-def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """Plot the n operators with the largest self time, and summarize all other operators in one
-    line of text.
-
-    `table` comes from `analyses.operators`. Raises ValueError if the table is empty or has no
-    origin.
-    """
-    origin = require(table, ["name", "calls", "self_ns", "percent"], "operators")
-    looks = [(style.BLUE, "")] * len(table)
-    ranked = table.assign(shown_name=table["name"], length_ns=table["self_ns"], look=looks)
-    return _ranked(ranked, n, origin, title, "operators", "self time", " on the host")
-
-
-def _ranked(
-    ranked: pd.DataFrame,
-    n: int,
-    origin: str,
-    title: str | None,
-    what: str,
-    measure: str,
-    where: str = "",
-) -> TidyFigure:
-    """Draw horizontal bars from top to bottom. Each bar has its name above it, which leaves room
-    for long names.
-
-    The remaining items have no bar. Their bar would be the longest, although it doesn't represent a
-    single item. The unit of the vertical axis is inches, so the size of names and bars doesn't
-    depend on the number of bars.
-    """
-    ordered = ranked.sort_values("length_ns", ascending=False, kind="stable")
+    ranked = table.assign(shown_name=names, look=looks)
+    ordered = ranked.sort_values("total_ns", ascending=False, kind="stable")
     shown, rest = ordered.head(n), ordered.iloc[n:]
-    categories = set(shown.get("category", ()))
+    categories = set(shown["category"])
     legend = {name: look for name, look in style.CATEGORY_LOOK.items() if name in categories}
     row_inches = _NAME_INCHES + _BAR_INCHES + _GAP_INCHES
     height = row_inches * len(shown) + (_NAME_INCHES + _GAP_INCHES) * bool(len(rest))
-    longest = shown["length_ns"].max()
+    longest = shown["total_ns"].max()
     unit, size = axis_unit(longest)
-    above = 1.0 + 0.3 * bool(legend) + 0.35 * bool(title)
+    above = 1.0 + 0.3 + 0.35 * bool(title)
     name_look = {"va": "bottom", "parse_math": False, "gid": "row name"}
     with settings():
         figure, (axes,) = new_figure(origin, height=above + height, title=title)
         bottom = _NAME_INCHES
         for row in shown.itertuples():
             axes.text(0, bottom, f" {row.shown_name}", **name_look)
-            (color, hatch), length = row.look, row.length_ns / size
+            (color, hatch), length = row.look, row.total_ns / size
             middle = bottom + _BAR_INCHES / 2
             look = {"height": 0.85 * _BAR_INCHES, "color": color, "hatch": hatch, **OUTLINE}
             axes.barh(middle, length, **look)
-            text = _numbers(row.length_ns, row.percent, row.calls)
+            text = _numbers(row.total_ns, row.percent, row.calls)
             note(axes, text, (length, middle), color=style.MUTED_TEXT)
             bottom += row_inches
         if len(rest):
-            text = _numbers(*rest[["length_ns", "percent", "calls"]].sum())
-            text = f" {len(rest)} other {what}, without a bar: {text}"
+            text = _numbers(*rest[["total_ns", "percent", "calls"]].sum())
+            text = f" {len(rest)} other kernels, without a bar: {text}"
             axes.text(0, bottom, text, **name_look)
         axes.set_ylim(height, 0)
         # Leave about a third of the longest bar's length for the text at its end.
         axes.set_xlim(0, max(longest, 1) / size * 1.35)
         hide_left(axes)
-        axes.set_xlabel(f"{measure}{where}, {unit}")
+        axes.set_xlabel(f"total time, {unit}")
         axes.grid(axis="x", color="#E0E0E0", linewidth=0.8)
         axes.set_axisbelow(True)
         add_legend(axes, legend)
-    total, first = duration_text(ranked["length_ns"].sum()), shown.iloc[0]
-    kind = f" ({first.category})" if legend else ""
+    total, first = duration_text(ranked["total_ns"].sum()), shown.iloc[0]
     figure.alternative_text = (
-        f"Bars of the {len(shown)} {what} with the largest {measure}{where}, out of {len(ranked)}"
-        f" with {total} in total. The largest is {first.shown_name}{kind} with"
-        f" {duration_text(first.length_ns)}, {first.percent:.0f}%, in {_calls(first.calls)}."
+        f"Bars of the {len(shown)} kernels with the largest total time, out of {len(ranked)} with"
+        f" {total} in total. The largest is {first.shown_name} ({first.category}) with"
+        f" {duration_text(first.total_ns)}, {first.percent:.0f}%, in {_calls(first.calls)}."
     )
     return figure
 
 
-def _numbers(length_ns: float, share: float, calls: float) -> str:
-    return f"{duration_text(length_ns)}   {share:.1f}%   {_calls(int(calls))}"
+def _numbers(total_ns: float, share: float, calls: float) -> str:
+    return f"{duration_text(total_ns)}   {share:.1f}%   {_calls(int(calls))}"
 
 
 def _calls(count: int) -> str:

@@ -93,7 +93,6 @@ FIGURES = {
     "top_kernels": lambda run: plots.top_kernels(analyses.kernels(run), title="A finding"),
     "top_kernels per device": lambda run: plots.top_kernels(analyses.kernels(run, per_device=True)),
     "top_kernels cut": lambda run: plots.top_kernels(analyses.kernels(run), n=1),
-    "top_operators": lambda run: plots.top_operators(analyses.operators(run)),
     "step_budget": lambda run: plots.step_budget(analyses.step_budget(run)),
     "step_times": lambda run: plots.step_times(analyses.steps(run).query("rank == 0")),
     "timeline": lambda run: plots.timeline(run),
@@ -131,7 +130,6 @@ class TestEveryFigure:
 LOST = [
     (plots.call_stacks, analyses.call_stacks),
     (plots.top_kernels, analyses.kernels),
-    (plots.top_operators, analyses.operators),
     (plots.step_budget, analyses.step_budget),
     (plots.step_times, lambda run: analyses.steps(run).query("rank == 0")),
     (plots.ranks, analyses.ranks),
