@@ -22,10 +22,6 @@ from benchmarks.page import DOCS, write_part
 
 TEMPLATE = DOCS.parent / "recordings/modeled-rank-skew/torch/trace_rank0_of_4.json.gz"
 RANKS = (125, 250, 512, 1000)
-WAYS = {
-    "1": "`tidyprof triage FOLDER --jobs 1`",
-    "2": "`tidyprof triage FOLDER --jobs 2`",
-}
 MANY, LARGEST_MB = 512, 1000
 """Ranks of a job, and what their triage may take of memory."""
 
@@ -42,11 +38,9 @@ def write_ranks(folder: Path, ranks: int) -> None:
         (folder / f"trace_rank{rank}_of_{ranks}.json.gz").write_bytes(content)
 
 
-def measure(jobs: str, folder: Path) -> str:
-    """Processor time of all its processes for each rank, wall time, and memory of the largest
-    process.
-    """
-    command = ["-m", "tidyprof", "triage", str(folder), "--jobs", jobs]
+def measure(folder: Path) -> str:
+    """Processor time for each rank, wall time, and memory."""
+    command = ["-m", "tidyprof", "triage", str(folder)]
     ranks, begin = len(list(folder.glob("*.json.gz"))), time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -54,19 +48,18 @@ def measure(jobs: str, folder: Path) -> str:
     complaints = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     if status:
-        raise RuntimeError(f"triage --jobs {jobs} ended with {status}: {complaints}")
+        raise RuntimeError(f"triage ended with {status}: {complaints}")
     each, wall = 1000 * (used.ru_utime + used.ru_stime) / ranks, time.perf_counter() - begin
     return f"{each:,.0f} ms, {wall:,.0f} s, {used.ru_maxrss / 1000:,.0f} MB"
 
 
-def measured(ranks: int) -> dict[str, str]:
-    """One column of the table: each way with so many ranks."""
+def measured(ranks: int) -> str:
+    """One cell of the table."""
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        write_ranks(folder, ranks)
-        column = {way: measure(way, folder) for way in WAYS}
-    print(ranks, column, file=sys.stderr, flush=True)
-    return column
+        write_ranks(Path(place), ranks)
+        found = measure(Path(place))
+    print(ranks, found, file=sys.stderr, flush=True)
+    return found
 
 
 def test_triage_of_many_ranks(tmp_path: Path) -> None:
@@ -74,20 +67,18 @@ def test_triage_of_many_ranks(tmp_path: Path) -> None:
     triage FOLDER`.
     """
     write_ranks(tmp_path, MANY)
-    for way, words in WAYS.items():
-        found = measure(way, tmp_path)
-        print(f"{words}, {MANY} ranks: {found}")
-        assert int(found.split()[-2].replace(",", "")) < LARGEST_MB
+    found = measure(tmp_path)
+    print(f"{MANY} ranks: {found}")
+    assert int(found.split()[-2].replace(",", "")) < LARGEST_MB
 
 
-def table(columns: dict[int, dict[str, str]]) -> str:
+def table(columns: dict[int, str]) -> str:
     """The figures as Markdown."""
     lines = [
         "| ranks | " + " | ".join(f"{ranks:,}" for ranks in columns) + " |",
         "| --- |" + " --: |" * len(columns),
     ]
-    for way, words in WAYS.items():
-        lines.append(f"| {words} | " + " | ".join(each[way] for each in columns.values()) + " |")
+    lines.append("| `tidyprof triage FOLDER` | " + " | ".join(columns.values()) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -7,20 +7,10 @@ and kept, so only a few files are in memory at a time.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    ProcessPoolExecutor,
-    as_completed,
-)
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, as_completed
 from functools import partial
-from multiprocessing import get_context, parent_process
 from os import PathLike
-from threading import Thread, current_thread, main_thread
 from typing import Unpack
 
 import numpy as np
@@ -30,11 +20,6 @@ from tidyprof.analyses.common import join
 from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
-
-MAX_PROCESSES = 4
-"""Maximum number of processes in the default pool. Each process has one file in memory. A custom
-pool may have more processes.
-"""
 
 KEPT_BYTES = 2**24
 """Amount of memory in bytes that a process keeps from one file to the next. The process keeps at
@@ -53,19 +38,15 @@ def map_profiles(
     executor: Executor | None = None,
     *,
     on_error: str = "stop",
-    jobs: int | None = None,
     **options: Unpack[ReadOptions],
 ) -> pd.DataFrame:
     """Read each file with `tidyprof.read`, reduce it immediately, and concatenate the tables.
 
     - reduce: a function that accepts a Profile and returns a table, for example `tidyprof.kernels`
-      or `tidyprof.overlap`. To pass arguments, use functools.partial. The function must come from a
-      module. A lambda or a function from a notebook works only if the executor uses threads.
-    - executor: any executor of concurrent.futures, for example mpi4py's MPIPoolExecutor. The
-      executor stays open. None starts up to `MAX_PROCESSES` new processes. In this case, a script
-      must guard its entry point with `if __name__ == "__main__":`.
-    - jobs: the number of processes, as an alternative to an executor. With 1, the current process
-      reads all files.
+      or `tidyprof.overlap`. To pass arguments, use functools.partial. If the executor uses
+      processes, the function must come from a module.
+    - executor: any executor of concurrent.futures, for example ProcessPoolExecutor or mpi4py's
+      MPIPoolExecutor. The executor stays open. With None, this process reads one file at a time.
     - on_error: the reaction to an error. `stop` raises the first error. `continue` processes the
       other files and stores the errors in `attrs["errors"]` as pairs of file and message.
     - options: the options for `tidyprof.read`.
@@ -87,14 +68,13 @@ def map_profiles(
     work = partial(_read_and_reduce, reduce=reduce, options=options)
     found: dict[str, pd.DataFrame] = {}
     errors: dict[str, ProfileReadError] = {}
-    with _pool(executor, min(len(files), jobs or processors())) as pool:
-        for file, result in _results(files, pool, work):
-            try:
-                found[file] = _result(file, result)
-            except ProfileReadError as error:
-                if on_error == "stop":
-                    raise
-                errors[file] = error
+    for file, result in _results(files, executor, work):
+        try:
+            found[file] = _result(file, result)
+        except ProfileReadError as error:
+            if on_error == "stop":
+                raise
+            errors[file] = error
     tables = [found[file] for file in files if file in found]
     if not tables:
         first = errors[files[0]]
@@ -105,91 +85,21 @@ def map_profiles(
     return table
 
 
-@contextmanager
-def _pool(executor: Executor | None, workers: int) -> Iterator[Executor | None]:
-    """Yield the given executor, or a pool of new processes that end with the block. For a single
-    process, yield None.
-    """
-    if executor is not None or workers == 1:
-        yield executor
-        return
-    # Forking a process with threads can hang, and Jupyter and torch use threads. A new process
-    # can't hang.
-    with _OwnProcesses(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        yield pool
-
-
-class _OwnProcesses(ProcessPoolExecutor):
-    """A pool of processes for one call. When the call ends, even with an error, the processes don't
-    start more work.
-    """
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown(cancel_futures=True)
-
-
-def processors() -> int:
-    """Return the number of CPU cores that this process may use, up to `MAX_PROCESSES`."""
-    known = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return min(known, MAX_PROCESSES)
-
-
-def _begin() -> None:
-    """Make a worker end silently after Ctrl-C and when its parent process ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent_process().join()
-    os._exit(1)
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block. Processes that start in the block begin with Ctrl-C
-    blocked.
-
-    Ctrl-C would cause a traceback in a process that is starting, and it could leave such a process
-    waiting forever for its data. Blocking the signal in this thread isn't enough. Another thread,
-    such as one of NumPy's, would receive the signal, and Python would still interrupt this thread.
-    """
-    if current_thread() is not main_thread():
-        yield
-        return
-    arrived: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        signal.signal(signal.SIGINT, handler)
-        if arrived:
-            signal.raise_signal(signal.SIGINT)
-
-
 def _results(
-    files: list[str], pool: Executor | None, work: Callable[[str], pd.DataFrame]
+    files: list[str], executor: Executor | None, work: Callable[[str], pd.DataFrame]
 ) -> Iterator[tuple[str, Callable[[], pd.DataFrame]]]:
     """Yield each file as soon as it is finished, with a function that returns its table or raises
     its error.
     """
-    if pool is None:
+    if executor is None:
         yield from ((file, partial(work, file)) for file in files)
         return
-    with _interrupts_held():
-        futures = {pool.submit(work, file): file for file in files}
+    futures = {executor.submit(work, file): file for file in files}
     try:
         for future in as_completed(futures):
             yield futures[future], future.result
     finally:
-        # The executor's own thread cancels its processes' futures, since it may be reporting for
-        # each file that Ctrl-C ended them.
-        for future in futures if not isinstance(pool, _OwnProcesses) else ():
+        for future in futures:
             future.cancel()
 
 

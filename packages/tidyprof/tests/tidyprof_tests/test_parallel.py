@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -22,7 +20,6 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.parallel import map_profiles
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
-from tidyprof_tests.patience import PATIENCE_S
 
 from .chrome_writer import HEADER, kernel, write_trace
 
@@ -114,33 +111,14 @@ def test_threads_may_run_what_processes_could_not(files):
     assert table["file"].nunique() == len(table) == RANKS
 
 
-def test_default_processes(files):
-    """In a script of its own, as a user would run it."""
-    script = files[0].parent / "script.py"
-    script.write_text(
-        "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.parallel import"
-        " map_profiles\nif __name__ == '__main__':\n    print(map_profiles(sys.argv[1:],"
-        " kernels)['total_ns'].sum())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, script, *files], capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert done.stdout.strip() == str(
-        sum(1000 * (rank + 1) + 20_000 - 1000 * (rank + 2) for rank in range(RANKS))
-    )
-
-
-def test_one_job_is_this_process_and_stops_at_the_first_error(files, broken, monkeypatch):
+def test_this_process_stops_at_the_first_error(files, broken, monkeypatch):
     read_here = []
     monkeypatch.setattr(
         parallel, "read", lambda path, **options: read_here.append(path) or read(path, **options)
     )
-    assert (
-        map_profiles(files, lambda profile: kernels(profile).head(1), jobs=1)["file"].nunique()
-        == RANKS
-    )
+    assert map_profiles(files, lambda profile: kernels(profile).head(1))["file"].nunique() == RANKS
     with pytest.raises(ProfileReadError, match="broken"):
-        map_profiles([files[0], broken, files[1]], kernels, jobs=1)
+        map_profiles([files[0], broken, files[1]], kernels)
     assert read_here == [*map(str, files), str(files[0]), str(broken)]
 
 

@@ -24,9 +24,6 @@ BUG = 3
 that the gate fails.
 """
 
-MAX_JOBS = 61
-"""The limit of --jobs. A ProcessPoolExecutor supports this many processes on every system."""
-
 DISTRIBUTION = "tidyprof"
 """The name of the distribution that installs this package."""
 
@@ -122,7 +119,6 @@ def _between(
 
 TYPES: dict[str, Callable[[str], float]] = {
     "count": _between(int, 0),
-    "jobs": _between(int, 1, MAX_JOBS),
     "percent": _between(float, 0),
     "milliseconds": _between(float, 1e-6),
     "traced": _between(int, 1),

@@ -123,7 +123,7 @@ def _diagnosis(options: Namespace, run: Run) -> tuple[Diagnosis | None, str]:
     if not run.traces:
         return None, why_no_trace(run)
     # The hooks have marked the steps, so the diagnosis doesn't need --step-marker.
-    asked = dict.fromkeys(("step_marker", "step_time_ms", "jobs"))
+    asked = dict.fromkeys(("step_marker", "step_time_ms"))
     try:
         return diagnosed(Namespace(files=[str(run.folder)], html=options.html, **asked), run), ""
     except (ProfileReadError, UserError) as error:

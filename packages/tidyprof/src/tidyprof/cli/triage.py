@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from tidyprof.cli.output import (
     write_report,
 )
 from tidyprof.errors import UserError, one_line
-from tidyprof.parallel import ENDED, map_profiles, processors
+from tidyprof.parallel import map_profiles
 from tidyprof.readers.registry import ReadOptions, read, together
 from tidyprof.readers.torch.reader import left_out, traces_of_ranks, warnings_of
 from tidyprof.running.report import Run, details_of, notes_of, read_run
@@ -37,11 +36,6 @@ from tidyprof.tables.profiles import (
 from tidyprof.triage.printers import as_json, report
 from tidyprof.triage.recording import Recording, judged_ones, kind_of, recording_of
 from tidyprof.triage.verdict import Diagnosis, WrongStepError, diagnosis_of, without_ranks
-
-MIN_BYTES_FOR_PROCESSES = 8 * 2**20
-"""The minimum number of bytes to read per additional process. Starting a process takes about as
-long as reading ten files of 170 kB each.
-"""
 
 
 @dataclass(frozen=True)
@@ -67,12 +61,9 @@ Broken = dict[str, str]
 """A mapping from the name of each unreadable rank or file to the reason."""
 
 
-def read_files(
-    paths: Sequence[str], mark: str | None, jobs: int | None, broken: Broken
-) -> list[ReadFile]:
+def read_files(paths: Sequence[str], mark: str | None, broken: Broken) -> list[ReadFile]:
     """Return the data of all files in the order of `paths`. Files in a folder are in rank order.
 
-    - jobs: the number of processes. If the number is None, it depends on the file sizes.
     - broken: a dictionary to which the function adds unreadable files, if at least one other file
       is readable.
 
@@ -81,25 +72,25 @@ def read_files(
     places = together(paths)
     folders = {path: traces_of_ranks(path) for path, chosen in places if not chosen}
     alone = [path for path, traces in folders.items() if not traces]
-    found = {one.source[0]: [one] for one in _read(alone, {}, mark, jobs, broken)}
+    found = {one.source[0]: [one] for one in _read(alone, {}, mark, broken)}
     for path, chosen in places:
         if chosen:
-            found[path] = _read([path], chosen, mark, 1, broken)
+            found[path] = _read([path], chosen, mark, broken)
         elif folders[path]:
-            found[path] = _of_folder(path, folders[path], mark, jobs, broken)
+            found[path] = _of_folder(path, folders[path], mark, broken)
     return [one for path, _ in places for one in found.get(path, ())]
 
 
 def _of_folder(
-    folder: Path, files: Sequence[Path], mark: str | None, jobs: int | None, broken: Broken
+    folder: Path, files: Sequence[Path], mark: str | None, broken: Broken
 ) -> list[ReadFile]:
-    found = _read(files, {"root": folder}, mark, jobs, broken)
+    found = _read(files, {"root": folder}, mark, broken)
     extents = [one.extent for one in found if one.extent]
     refuse_mixed_ranks(folder, extents)
     ranks = [rank for extent in extents for rank in extent.ranks]
     # Several files of one rank form a single timeline, so read the folder as a whole.
     if len(set(ranks)) < len(ranks):
-        return _read([folder], {}, mark, 1, {})
+        return _read([folder], {}, mark, {})
     host_events = sum(one.recording.kind.host_events for one in found)
     warnings = tuple(warnings_of(extents))
     ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
@@ -115,24 +106,21 @@ def _of_folder(
 
 
 def _read(
-    paths: Sequence[Path], options: ReadOptions, mark: str | None, jobs: int | None, broken: Broken
+    paths: Sequence[Path], options: ReadOptions, mark: str | None, broken: Broken
 ) -> list[ReadFile]:
     """Return the data of each path. If only some files are readable, add the others to `broken`."""
     if not paths:
         return []
     files = [path for path in paths if path.is_file()]
-    size = sum(os.path.getsize(path) for path in files)
-    worthwhile = max(1, min(processors(), size // MIN_BYTES_FOR_PROCESSES))
     table = map_profiles(
         paths,
         partial(reduced, mark=mark),
-        jobs=jobs or worthwhile,
         on_error="continue" if len(files) > 1 else "stop",
         python_functions=True,
         **options,
     )
     for name, error in table.attrs["errors"]:
-        if Path(name) not in files or ENDED in error:
+        if Path(name) not in files:
             raise UserError(error)
         rank = rank_in_name(Path(name), options.get("root"))
         broken[Path(name).name if rank is None else f"rank {rank}"] = error
@@ -143,9 +131,7 @@ def _read(
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """Return one row with the ReadFile object for a profile. The process that reads the profile
-    should call this function.
-    """
+    """Return one row with the ReadFile object for a profile."""
     kind, error = kind_of(profile), ""
     try:
         recording = recording_of(profile, kind, kind.has_timeline or kind.on_host, mark)
@@ -195,7 +181,7 @@ def diagnosed(options: Namespace, run: Run | None) -> Diagnosis:
     broken: Broken = {}
     try:
         # Read one file at a time, without keeping whole profiles in memory.
-        found = read_files(options.files, options.step_marker, options.jobs, broken)
+        found = read_files(options.files, options.step_marker, broken)
         for warning in (warning for one in found for warning in one.warnings):
             warn(warning)
         for index in sorted(judged_ones([one.recording.kind for one in found])):

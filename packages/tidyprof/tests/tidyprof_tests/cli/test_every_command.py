@@ -77,8 +77,8 @@ def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path
     yield "table", "steps", path, "--step-marker", "aten::mm", "--timeline", "device"
     yield "table", "compare", path, other, "--top", "3"
     yield "gate", other, path, "--json", folder / "gate.json"
-    yield "triage", path, "--jobs", "1", "--json", folder / "triage.json"
-    yield "triage", path, "--jobs", "1", "--step-marker", "aten::mm"
+    yield "triage", path, "--json", folder / "triage.json"
+    yield "triage", path, "--step-marker", "aten::mm"
     yield "hang", path
     yield "isa", path
     yield "convert", path, folder / "trace.json"

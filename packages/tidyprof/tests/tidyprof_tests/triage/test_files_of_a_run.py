@@ -5,14 +5,8 @@ looked for twice.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 import tidyprof
@@ -20,15 +14,11 @@ from tidyprof.cli.main import main
 from tidyprof.triage.printers import as_json
 from tidyprof_tests.chrome_writer import HEADER, kernel, write_trace
 from tidyprof_tests.conftest import of_the_course
-from tidyprof_tests.patience import PATIENCE_S
 
 
 def four() -> Path:
     """A modeled run on four ranks, of which one is late."""
     return of_the_course("recordings/modeled-rank-skew/torch")
-
-
-JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
 
 
 def rank_file(path: Path, rank: int | None, begin: int = 1_000_000, length: int = 5_000) -> Path:
@@ -55,22 +45,19 @@ def diagnosed(
     return shown.out, shown.err, target.read_text()
 
 
-def test_one_process_or_two_folder_or_files_give_one_diagnosis(
+def test_a_folder_and_its_files_give_one_diagnosis(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     files, target = sorted(map(str, four().glob("*.json.gz"))), tmp_path / "diagnosis.json"
-    expected = diagnosed([str(four()), "--jobs", "1"], target, capsys)
+    expected = diagnosed([str(four())], target, capsys)
     assert expected[2] == as_json(tidyprof.diagnose(tidyprof.read(four())))
-    assert diagnosed([str(four()), "--jobs", "2"], target, capsys) == expected
-    assert diagnosed([*files, "--jobs", "2"], target, capsys) == expected
+    assert diagnosed([*files], target, capsys) == expected
 
 
-@JOBS
 @pytest.mark.parametrize(
     ("other", "rank"), [("second_rank/0.json", 0), ("b.json", None)], ids=["twice", "unknown"]
 )
 def test_mistakes_in_a_folder_are_one_line(
-    jobs: str,
     other: str,
     rank: int | None,
     tmp_path: Path,
@@ -78,15 +65,14 @@ def test_mistakes_in_a_folder_are_one_line(
 ) -> None:
     rank_file(tmp_path / "a_rank0.json", 0)
     rank_file(tmp_path / other, rank)
-    assert main(["triage", str(tmp_path), "--jobs", jobs]) == 2
+    assert main(["triage", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert other in error
     assert error.count("\n") == 1
 
 
-@JOBS
 def test_a_folder_of_files_is_what_it_is_as_a_whole(
-    jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """Ranks in the names of folders, a rank of two files one after the other, and what only all
     files tell.
@@ -99,29 +85,11 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(
         for path in later:
             rank_file(path, None, begin=9_000_000)
         whole = tidyprof.read(folder)
-        shown, complaints, written = diagnosed([str(folder), "--jobs", jobs], target, capsys)
+        shown, complaints, written = diagnosed([str(folder)], target, capsys)
         assert written == as_json(tidyprof.diagnose(whole))
         assert complaints == "".join(f"warning: {warning}\n" for warning in whole.meta["warnings"])
         assert "kernels last 0 ns" in complaints
         assert shown
-
-
-@pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])
-def test_an_interrupt_ends_all_processes_without_a_word(everybody: bool, tmp_path: Path):
-    for rank in range(200):
-        shutil.copy(four() / "trace_rank0_of_4.json.gz", tmp_path / f"trace_rank{rank}.json.gz")
-    command = [sys.executable, "-m", "tidyprof", "triage", str(tmp_path), "--jobs", "2"]
-    started = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    while (
-        len(workers := psutil.Process(started.pid).children()) < 3
-    ):  # two, and the one that keeps their locks
-        assert started.poll() is None
-    (os.killpg if everybody else os.kill)(started.pid, signal.SIGINT)
-    shown, complaints = started.communicate(timeout=PATIENCE_S)
-    assert (started.returncode, shown, complaints) == (130, "", "")
-    assert not psutil.wait_procs(workers, timeout=PATIENCE_S)[1]
 
 
 BREAKING = {
@@ -147,26 +115,22 @@ def four_ranks(folder: Path, broken: dict[int, str]) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("how", "named", "page", "jobs"),
+    ("how", "named", "page"),
     [
-        *((how, named, False, "1") for how in BREAKING for named in (False, True)),
-        ("cut", False, False, "2"),
-        ("cut", True, False, "2"),
-        ("empty", False, True, "1"),
-        ("other", True, True, "1"),
+        *((how, named, False) for how in BREAKING for named in (False, True)),
+        ("empty", False, True),
+        ("other", True, True),
     ],
 )
 def test_a_broken_rank_is_left_out_and_the_verdict_says_so(
-    jobs: str, how: str, named: bool, page: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    how: str, named: bool, page: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder = tmp_path / "ranks"
     folder.mkdir()
     files = four_ranks(folder, {1: how})
     given = [*map(str, files if named else [folder])]
     options = ["--html", str(tmp_path / "page.html")] if page else []
-    shown, complaints, written = diagnosed(
-        [*given, "--jobs", jobs, *options], tmp_path / "found.json", capsys
-    )
+    shown, complaints, written = diagnosed([*given, *options], tmp_path / "found.json", capsys)
     found = json.loads(written)
     assert found["missing_ranks"] == ["rank 1"]
     assert "rank 1" in " ".join(shown.partition("Why")[0].split())
