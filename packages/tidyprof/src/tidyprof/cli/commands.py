@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import sys
+import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
 
 import pandas as pd
 
@@ -50,17 +52,8 @@ _UNMARKED = (
     "none are marked. Pass --step-marker NAME to `table steps`, with a range or an operator that"
     " runs once per step"
 )
-_META = {
-    "tool": "tool",
-    "tool_version": "version",
-    "gpu": "GPU",
-    "rocm": "ROCm",
-    "hip_runtime_version": "HIP",
-    "torch": "torch",
-    "rank": "rank",
-    "ranks": "ranks",
-    "world_size": "world size",
-}
+_TABLES = tomllib.loads(files("tidyprof.cli").joinpath("tables.toml").read_text(encoding="utf-8"))
+_META: dict[str, str] = _TABLES["facts"]
 """The metadata in a summary, and the label of each value."""
 
 Facts = list[tuple[str, str]]
@@ -115,46 +108,7 @@ def _known(headings: dict[str, str], table: pd.DataFrame) -> dict[str, str]:
     }
 
 
-PLACES = {"rank": "rank", "process": "process", "device": "device"}
-HEADINGS = {
-    "kernels": {
-        "kernel": "short_name",
-        "operator": "operator",
-        "calls": "calls",
-        "self ms": "self_ns",
-        "total ms": "total_ns",
-        "mean µs": "mean_ns",
-        "%": "percent",
-    },
-    "busy": PLACES
-    | {
-        "span ms": "span_ns",
-        "busy ms": "busy_ns",
-        "busy %": "busy_percent",
-        "sum ms": "sum_ns",
-        "sum %": "sum_percent",
-        "events": "events",
-    },
-    "steps": PLACES | {"step": "step", "time ms": "duration_ns"},
-    "samples": {
-        "sampled": "name",
-        "unit": "unit",
-        "device": "device",
-        "samples": "size",
-        "lowest": "min",
-        "mean": "mean",
-        "highest": "max",
-    },
-    "compare": {
-        "kernel": "short_name",
-        "operator": "operator",
-        "before calls": "calls_before",
-        "after calls": "calls_after",
-        "before ms": "total_ns_before",
-        "after ms": "total_ns_after",
-        "change ms": "difference_ns",
-    },
-}
+HEADINGS: dict[str, dict[str, str]] = _TABLES["headings"]
 """The headings of each table and their columns. The table `steps` also shows the parts of a step.
 """
 

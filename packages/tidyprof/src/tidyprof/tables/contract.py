@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -134,19 +136,11 @@ __all__ = [
     "empty_counters",
 ]
 
-EVENT_DTYPES: dict[str, str] = {
-    "rank": "Int32",
-    "process": "Int64",
-    "thread": "Int64",
-    "device": "Int32",
-    "stream": "Int64",
-    "kind": "category",
-    "name": "category",
-    "short_name": "category",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-    "correlation_id": "Int64",
-}
+_COLUMNS = tomllib.loads(
+    files("tidyprof.tables").joinpath("columns.toml").read_text(encoding="utf-8")
+)
+
+EVENT_DTYPES: dict[str, str] = _COLUMNS["events"]
 """Columns of `Profile.events` in order. Int types that start with a capital letter use `<NA>` for
 missing values.
 """
@@ -168,27 +162,10 @@ def is_identifier(column: str) -> bool:
     return column in IDENTIFIERS or column.endswith("_id")
 
 
-COUNTER_DTYPES: dict[str, str] = {
-    "time_ns": "int64",
-    "device": "Int32",
-    "name": "category",
-    "value": "float64",
-    "unit": "category",
-}
+COUNTER_DTYPES: dict[str, str] = _COLUMNS["counters"]
 """Columns of `Profile.counters` in order. The table has one row per sample."""
 
-EVENT_COLUMNS: dict[str, str] = {
-    **EVENT_DTYPES,
-    "source_category": "category",
-    "operator": "category",
-    "bytes": "Int64",
-    "grid": "category",
-    "block": "category",
-    "launch_ns": "Int64",
-    "launch_thread": "Int64",
-    "queue": "Int64",
-    "dispatch_id": "Int64",
-}
+EVENT_COLUMNS: dict[str, str] = EVENT_DTYPES | _COLUMNS["every_reader"]
 """The event columns of every reader, in order.
 
 - source_category: the type of the event, as the file calls it.
@@ -201,36 +178,7 @@ EVENT_COLUMNS: dict[str, str] = {
 - queue, dispatch_id: the hardware queue, and the number of the kernel in its process.
 """
 
-FURTHER_COLUMNS: dict[str, str] = {
-    "external_id": "Int64",
-    "collective": "category",
-    "group_size": "Int32",
-    "input_shapes": "category",
-    "input_types": "category",
-    "address": "Int64",
-    "lds_bytes": "Int64",
-    "scratch_bytes": "Int64",
-    "vgprs": "Int32",
-    "accum_vgprs": "Int32",
-    "sgprs": "Int32",
-    "wave_size": "Int32",
-    "replays": "Int32",
-    "shortest_ns": "Int64",
-    "longest_ns": "Int64",
-    "source_device": "Int32",
-    "destination_device": "Int32",
-    "memory_device": "Int32",
-    "track": "category",
-    "depth": "Int32",
-    "parent": "Int64",
-    "sample": "Int64",
-    "source_line": "category",
-    "exec_mask": "UInt64",
-    "wave_issued": "Int32",
-    "wave_count": "Int32",
-    "instruction_type": "category",
-    "stall_reason": "category",
-}
+FURTHER_COLUMNS: dict[str, str] = _COLUMNS["further"]
 """Additional event columns in order, for files that contain them. Each reader's docstring describes
 the special features of its format. A reader may use other columns in its records, but only the
 columns in this list are copied to the table.
@@ -244,25 +192,7 @@ columns in this list are copied to the table.
 - memory_device: the device on which the host allocated memory.
 """
 
-COUNTER_COLUMNS: dict[str, str] = {
-    **COUNTER_DTYPES,
-    "rank": "Int32",
-    "process": "Int64",
-    "thread": "Int64",
-    "queue": "Int64",
-    "dispatch_id": "Int64",
-    "correlation_id": "Int64",
-    "kernel": "category",
-    "duration_ns": "Int64",
-    "work_items": "Int64",
-    "workgroup_size": "Int64",
-    "lds_bytes": "Int64",
-    "scratch_bytes": "Int64",
-    "vgprs": "Int32",
-    "accum_vgprs": "Int32",
-    "sgprs": "Int32",
-    "replay_pass": "Int32",
-}
+COUNTER_COLUMNS: dict[str, str] = COUNTER_DTYPES | _COLUMNS["further_counters"]
 """Counter columns in order. The list includes the contract's columns and additional columns for
 files that contain them.
 
