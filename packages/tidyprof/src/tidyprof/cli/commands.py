@@ -24,7 +24,6 @@ from tidyprof.cli.isa import isa
 from tidyprof.cli.output import (
     FORMATS,
     MUTED_STYLE,
-    cannot_write,
     cells_of,
     check_targets,
     export,
@@ -37,7 +36,6 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.triage import triage
 from tidyprof.errors import UserError
-from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import ORDER, Profile
 from tidyprof.tables.profiles import warning_lines
@@ -150,25 +148,6 @@ def _only_sums(profile: Profile) -> str:
     return f"The file contains only totals by name of: {', '.join(stats)} (meta['stats'])."
 
 
-def _convert(options: Namespace) -> None:
-    check_targets(options)
-    try:
-        check_name(options.target)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    profile = read(options.files[0])
-    for warning in warning_lines(profile.meta):
-        warn(warning)
-    try:
-        write_chrome_trace(profile, options.target)
-    except OSError as error:
-        raise cannot_write("OUT", options.target, error) from None
-    say(
-        f"{options.target}: {len(profile.events):,} events, {len(profile.counters):,} counter"
-        " samples. Open the file in https://ui.perfetto.dev"
-    )
-
-
 def _summary(options: Namespace) -> None:
     for number, path in enumerate(options.files):
         profile = read(path)
@@ -251,7 +230,6 @@ TABLES: dict[str, Callable[..., pd.DataFrame]] = {
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
     "table": _table,
-    "convert": _convert,
     "gate": gate,
     "triage": triage,
     "hang": hang,

@@ -178,10 +178,9 @@ def showing(options: Namespace) -> AbstractContextManager[Any]:
 def targets(options: Namespace) -> dict[str, str]:
     """Return the output file for each option that was passed.
 
-    The options are `--csv`, `--json` and `--html`, and `OUT` for `convert`.
+    The options are `--csv`, `--json` and `--html`.
     """
     known = {f"--{kind}": getattr(options, kind, None) for kind in ("csv", "json", "html")}
-    known["OUT"] = getattr(options, "target", None)
     return {option: path for option, path in known.items() if path is not None}
 
 

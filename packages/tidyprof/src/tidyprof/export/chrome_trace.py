@@ -86,7 +86,8 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> None:
     other file extension, and OSError if the file can't be written.
     """
     path = Path(path)
-    check_name(path)
+    if not path.name.endswith((".json", ".json.gz")):
+        raise ValueError(f"{path}: the name of a Chrome trace must end in .json or .json.gz")
     base, shift = _base_time(profile)
     events = _on_tracks(profile.events)
     entries = chain(
@@ -113,12 +114,6 @@ def _compressed(path: Path, raw: BinaryIO) -> AbstractContextManager[Any]:
     if path.name.endswith(".gz"):
         return igzip.IGzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
     return nullcontext(raw)
-
-
-def check_name(path: str | PathLike[str]) -> None:
-    """Raise ValueError if `write_chrome_trace` doesn't support this file name."""
-    if not Path(path).name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path}: the name of a Chrome trace must end in .json or .json.gz")
 
 
 def _base_time(profile: Profile) -> tuple[int, int]:

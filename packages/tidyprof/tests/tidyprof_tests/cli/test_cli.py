@@ -196,7 +196,6 @@ class TestRecordingsAreKept:
         assert "replace an input file" in refused(
             "table", "kernels", trace, "--json", trace, kept=trace
         )
-        assert "replace an input file" in refused("convert", trace, trace, kept=trace)
         assert "replace an input file" in refused(
             "table", "compare", trace, trace, "--csv", trace, kept=trace
         )
@@ -321,7 +320,7 @@ class TestOutput:
         assert done.returncode == code
         assert "error" not in done.stdout
 
-    @pytest.mark.parametrize("command", sorted({*OF_RECORDINGS} - {"convert", "summary"}))
+    @pytest.mark.parametrize("command", sorted({*OF_RECORDINGS} - {"summary"}))
     def test_json_on_standard_output_and_nothing_else(
         self, command, trace, other, tmp_path, capsys
     ):
@@ -412,7 +411,7 @@ def other(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", OF_RECORDINGS)
 def test_every_command_names_what_was_not_read(command, half, other, tmp_path, capsys):
-    second = {"table compare": [half], "gate": [other], "convert": [tmp_path / "out.json"]}
+    second = {"table compare": [half], "gate": [other]}
     assert cli.main([*command.split(), *map(str, [half, *second.get(command, [])])]) == 0
     shown = capsys.readouterr()
     assert "rank1.json" in shown.out + shown.err

@@ -81,7 +81,6 @@ def commands(path: Path, other: Path, folder: Path) -> Iterator[tuple[str | Path
     yield "triage", path, "--step-marker", "aten::mm"
     yield "hang", path
     yield "isa", path
-    yield "convert", path, folder / "trace.json"
 
 
 def test_no_command_is_left_out(tmp_path: Path):
