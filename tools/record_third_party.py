@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -44,8 +43,7 @@ def main() -> None:
     """Record the named programs, or all of them."""
     names = build_parser().parse_args().names
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(THIRD_PARTY / "sources.tar.gz") as archive:
-            archive.extractall(folder, filter="data")
+        shutil.unpack_archive(THIRD_PARTY / "sources.tar.gz", folder)
         # The archived scripts import the class by its former name.
         Path(folder, "instrument_me.py").write_text(BLOCK.read_text() + "\n\nWatch = StepTimer\n")
         asked = os.environ | WATCHED | {"PYTHONPATH": folder}

@@ -355,8 +355,9 @@ show_table(
 # `tidyprof.read` reads the operations of an rpd file with the first query. The second query finds the host call of
 # each operation:
 
-# %% slide="This is the query with which tidyprof reads the file."
-print(rpd_reader.OPERATIONS)
+# %% slide="These are the queries with which tidyprof reads the file."
+for query in ("operations", "launches"):
+    print(rpd_reader.SCHEMA.query(query))
 
 # %% slide="A higher busy share isn't a higher speed: the larger product ran at half the rate."
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")

@@ -8,7 +8,7 @@ its file stays out of every table, figure and message, because it would reveal t
 from __future__ import annotations
 
 import random
-import tarfile
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -131,11 +131,8 @@ def with_fault(letter: str, fault: str) -> Run:
 @cache
 def _four_ranks(name: str) -> Profile:
     """Return the last step of RANKS modeled ranks, from the archive next to the lesson."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        tarfile.open(lesson("08").folder / FOUR_RANKS) as archive,
-    ):
-        archive.extractall(folder, filter="data")
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.unpack_archive(lesson("08").folder / FOUR_RANKS, folder)
         return _last_step(tidyprof.read(Path(folder) / name))
 
 

@@ -7,7 +7,7 @@ longer. The other node runs the second release at 0.7 times the clock.
 
 from __future__ import annotations
 
-import tarfile
+import shutil
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -31,8 +31,7 @@ def unpack() -> Path:
     with a folder for each run.
     """
     folder = journal.runs_folder() / FOLDER
-    with tarfile.open(HERE / "modeled_runs.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(HERE / "modeled_runs.tar.xz", folder)
     return folder
 
 

@@ -14,10 +14,10 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import tomllib
@@ -113,8 +113,7 @@ def judge(program: Program, limit_s: float) -> dict[str, Any]:
     the share of the traced steps for which other programs had the CPU; or why there is none.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        with tarfile.open(SOURCES) as archive:
-            archive.extractall(scratch, filter="data")
+        shutil.unpack_archive(SOURCES, scratch)
         # The scripts import the block of lesson 14, which does nothing unless it is asked.
         # The archived programs import the class by its former name.
         Path(scratch, "instrument_me.py").write_text(BLOCK.read_text() + "\n\nWatch = StepTimer\n")

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path, PurePath
 
 from proflab.errors import CourseError
@@ -120,14 +119,18 @@ def _store(
         process = numbered.index(numbers) if numbers else 0
         stored = f"{number:02}_{PurePath(path).name}"
         files.append({"name": name, "process": process, "stored": stored})
-    anonymous = partial(
-        tarfile.TarInfo.replace, deep=False, mtime=0, uid=0, gid=0, uname="", gname=""
-    )
     if files:
         with tarfile.open(folder / ARCHIVE, "x:xz", preset=9) as archive:
             for file, path in zip(files, paths, strict=True):
-                archive.add(path, str(file["stored"]), filter=anonymous)
+                archive.add(path, str(file["stored"]), filter=_anonymous)
     return [{"pid": str(max(numbers))} if numbers else {} for numbers in numbered], files
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove the time and the owner, so that the same files give the same archive."""
+    entry.mtime = entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 def _portable(word: str, request: Request, folder: Path) -> str:

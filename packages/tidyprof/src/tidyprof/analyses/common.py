@@ -6,14 +6,13 @@ The helpers select rows, group events by device, format a result and join severa
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from tidyprof.package_data import table_of
 from tidyprof.tables.codes import ABSENT, nullable, used_codes
 from tidyprof.tables.contract import (
     DEVICE_KINDS,
@@ -38,12 +37,7 @@ PLACE = {"rank": "Int32", "device": "Int32"}
 """Columns that identify a row's GPU. The values are `<NA>` if the file doesn't name the GPU."""
 
 
-def table_of(file: str) -> dict[str, Any]:
-    """Return the content of a TOML file in this folder."""
-    return tomllib.loads(resources.files("tidyprof.analyses").joinpath(file).read_text("utf-8"))
-
-
-COLUMNS: Mapping[str, Mapping[str, str]] = table_of("columns.toml")
+COLUMNS: Mapping[str, Mapping[str, str]] = table_of("analyses/columns.toml")
 """The columns and dtypes of each table that an analysis returns."""
 
 

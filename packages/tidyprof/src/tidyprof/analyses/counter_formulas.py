@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import table_of
 from tidyprof.analyses.gpu_peaks import Architecture, memory_bandwidth
+from tidyprof.package_data import table_of
 from tidyprof.tables.contract import Profile
 
 DURATION = "duration_ns"
@@ -22,7 +22,7 @@ DURATION = "duration_ns"
 corresponds to a rate of 10^9 per second.
 """
 
-FORMULAS = table_of("counter_formulas.toml")
+FORMULAS = table_of("analyses/counter_formulas.toml")
 
 _KEY = ["device", "dispatch_id", "kernel"]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from tidyprof.analyses.common import table_of
+from tidyprof.package_data import table_of
 from tidyprof.tables.contract import Profile
 
 VECTOR_RATE = 128
@@ -35,7 +35,7 @@ bytes for all GPUs. A gfx950 has 64 banks (Triton, TritonGPU/IR/Dialect.cpp), so
 twice as high. Its LDS bandwidth hasn't been published.
 """
 
-_PEAKS = table_of("gpu_peaks.toml")
+_PEAKS = table_of("analyses/gpu_peaks.toml")
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import files
 
 import pandas as pd
 
@@ -36,6 +34,7 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.triage import triage
 from tidyprof.errors import UserError
+from tidyprof.package_data import table_of
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import ORDER, Profile
 from tidyprof.tables.profiles import warning_lines
@@ -50,7 +49,7 @@ _UNMARKED = (
     "none are marked. Pass --step-marker NAME to `table steps`, with a range or an operator that"
     " runs once per step"
 )
-_TABLES = tomllib.loads(files("tidyprof.cli").joinpath("tables.toml").read_text(encoding="utf-8"))
+_TABLES = table_of("cli/tables.toml")
 _META: dict[str, str] = _TABLES["facts"]
 """The metadata in a summary, and the label of each value."""
 

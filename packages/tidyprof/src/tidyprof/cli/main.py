@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import argparse
 import math
-import tomllib
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.resources import files
 from typing import Any
 
 from tidyprof.command_line import Parser, add_version, parsed, program
 from tidyprof.errors import LONGEST_LINE, ProfileReadError, UserError
 from tidyprof.escaping import printable
 from tidyprof.gate.metrics import METRICS
+from tidyprof.package_data import table_of
 from tidyprof.standard_streams import tell
 
 BUG = 3
@@ -55,9 +54,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser for all commands and their options, as described in commands.toml."""
-    described = tomllib.loads(
-        files("tidyprof.cli").joinpath("commands.toml").read_text(encoding="utf-8")
-    )
+    described = table_of("cli/commands.toml")
     common = described.pop("common")
     parser = Parser(
         prog=program("tidyprof", "tidyprof"),

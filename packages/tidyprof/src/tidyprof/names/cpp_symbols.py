@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
-TABLE: Mapping[str, Any] = tomllib.loads(
-    files("tidyprof.names").joinpath("kernel_names.toml").read_text(encoding="utf-8")
-)
+from tidyprof.package_data import table_of
+
+TABLE: Mapping[str, Any] = table_of("names/kernel_names.toml")
 """Words in the names of kernels."""
 
 DATA_TYPES: Mapping[str, str] = TABLE["data_types"]

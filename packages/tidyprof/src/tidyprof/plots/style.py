@@ -7,10 +7,10 @@ color. On a dark page, CSS darkens the images.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
+
+from tidyprof.package_data import table_of
 
 BLACK = "#000000"
 ORANGE = "#E69F00"
@@ -52,7 +52,7 @@ DARK_RULES = ".tidy-untrusted{display:none}" + "".join(
 JupyterLab's dark theme, and hues stay.
 """
 
-_STYLE = tomllib.loads(resources.files("tidyprof.plots").joinpath("style.toml").read_text("utf-8"))
+_STYLE = table_of("plots/style.toml")
 
 
 def _looks(of: str) -> dict[str, tuple[str, str]]:

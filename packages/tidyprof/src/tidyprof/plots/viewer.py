@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.escaping import printable
+from tidyprof.package_data import text_of
 from tidyprof.tables.codes import ABSENT
 
 MAX_EVENTS = 12_000
@@ -107,7 +107,7 @@ def panel(data: str) -> str:
 @cache
 def script() -> str:
     """Return the HTML element with the script. The element must come after the panels."""
-    source = resources.files("tidyprof").joinpath("plots/viewer.js").read_text(encoding="utf-8")
+    source = text_of("plots/viewer.js")
     return f"<script>{source}</script>"
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import csv
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from tidyprof.errors import EMPTY, ProfileReadError
+from tidyprof.package_data import table_of
 
 HEAD_BYTES = 2**16
 """Number of uncompressed bytes at the start of a file that are enough to recognize its format."""
@@ -74,8 +73,7 @@ class ColumnTable:
 @cache
 def column_table(folder: str) -> ColumnTable:
     """Return the column table in the folder of a format, such as `rocprofv3`."""
-    text = files(f"tidyprof.readers.{folder}").joinpath("tables.toml").read_text(encoding="utf-8")
-    return ColumnTable(**tomllib.loads(text))
+    return ColumnTable(**table_of(f"readers/{folder}/tables.toml"))
 
 
 def header_of(head: bytes) -> list[str]:

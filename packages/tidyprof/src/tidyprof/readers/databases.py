@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pandas as pd
 
 from tidyprof.errors import FOREIGN, ProfileReadError
 from tidyprof.io.sqlite import Database, database_files, type_of
+from tidyprof.package_data import table_of, text_of
 from tidyprof.tables.codes import ABSENT, NO_TEXT, ON_DEVICE, Codes, by_code, nullable
 from tidyprof.tables.contract import COUNTER_COLUMNS, Origin, Profile
 from tidyprof.tables.damage import LATEST_START_NS, REPEATED
@@ -50,7 +50,7 @@ class Schema(msgspec.Struct):
     - unique: the column of each table that identifies its rows.
     - versions: the versions of the schema that the reader supports.
     - strings: the table to which the columns `NAME_string` of the queries refer.
-    - package: the package with the files of the reader.
+    - folder: the folder of the reader, such as rpd.
     """
 
     required: dict[str, list[str]]
@@ -60,17 +60,17 @@ class Schema(msgspec.Struct):
     unique: dict[str, str]
     versions: tuple[str, ...] = ()
     strings: str = ""
-    package: str = ""
+    folder: str = ""
 
     def query(self, name: str) -> str:
         """Return the SQL of a file in the reader's folder."""
-        return resources.files(self.package).joinpath(f"{name}.sql").read_text("utf-8")
+        return text_of(f"readers/{self.folder}/{name}.sql")
 
 
-def schema_of(package: str) -> Schema:
+def schema_of(folder: str) -> Schema:
     """Return the schema in the folder of a reader."""
-    stated = resources.files(package).joinpath("schema.toml").read_bytes()
-    return msgspec.structs.replace(msgspec.toml.decode(stated, type=Schema), package=package)
+    stated = table_of(f"readers/{folder}/schema.toml")
+    return msgspec.convert(stated | {"folder": folder}, Schema)
 
 
 class Tables:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tidyprof.package_data import table_of
 from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
 MODELED = "modeled"
@@ -136,9 +135,7 @@ __all__ = [
     "empty_counters",
 ]
 
-_COLUMNS = tomllib.loads(
-    files("tidyprof.tables").joinpath("columns.toml").read_text(encoding="utf-8")
-)
+_COLUMNS = table_of("tables/columns.toml")
 
 EVENT_DTYPES: dict[str, str] = _COLUMNS["events"]
 """Columns of `Profile.events` in order. Int types that start with a capital letter use `<NA>` for

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import four_digits
+from tidyprof.package_data import text_of
 
 AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
 
@@ -46,9 +46,7 @@ class Definition(NamedTuple):
 
 DEFINITIONS: dict[str, Definition] = {
     row.pop("name"): Definition(**row)
-    for row in csv.DictReader(
-        files("tidyprof.triage").joinpath("facts.csv").read_text(encoding="utf-8").splitlines()
-    )
+    for row in csv.DictReader(text_of("triage/facts.csv").splitlines())
 }
 """All facts that rules and printers can use. Times are in ns. Shares range from 0 to 1."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +15,7 @@ from tidyprof import plots
 from tidyprof.analyses.budget import steady_steps, step_budget
 from tidyprof.analyses.common import join
 from tidyprof.escaping import html_text, typeset
+from tidyprof.package_data import text_of
 from tidyprof.plots import viewer
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
@@ -47,7 +47,7 @@ def page(found: Diagnosis, profiles: Sequence[Profile], mark: str | None = None)
         ("" if i else "File", _file(profile)) for i, profile in enumerate(profiles[:MAX_FILES])
     ]
     lines = "\n".join(evidence(found)).strip()
-    style = resources.files("tidyprof").joinpath("triage/page.css").read_text(encoding="utf-8")
+    style = text_of("triage/page.css")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, NamedTuple
 
 from tidyprof.analyses.common import four_digits
-from tidyprof.triage.cpu_time import CPU_STEAL
+from tidyprof.package_data import table_of
 from tidyprof.triage.facts import AMD, NVIDIA, percent
 from tidyprof.triage.host_activity import WORKERS
 from tidyprof.triage.profiler_overhead import HOST_COMPUTE, Step
@@ -82,8 +82,9 @@ class View:
     def say(self, sentence: str, **words: Any) -> str:
         """Fill in a sentence.
 
-        `{name}` is a fact, `{part.ms}` the time of a part, `{part.share}` its share, and `{each}`
-        the words ` per step` if steps are marked. Other words are passed by name.
+        `{name}` is a fact, `{part.ms}` the time of a part or of `part+part`, `{part.share}` its
+        share, and `{each}` the words ` per step` if steps are marked. Other words are passed by
+        name.
         """
         return _WORDS.format(sentence, self, **words)
 
@@ -101,7 +102,8 @@ class _Words(Formatter):
         if name == "each":
             return " per step" if view.run.marked else "", name
         if form:
-            return view.ms(name) if form == "ms" else percent(view.share(name)), name
+            parts = name.split("+")
+            return view.ms(*parts) if form == "ms" else percent(view.share(*parts)), name
         return view.run.facts.shown(name), name
 
 
@@ -134,7 +136,7 @@ class Rule:
     why: Text
     fix: Text
     lesson: str
-    parts: Callable[[View], tuple[str, ...]]
+    parts: Sequence[str] | Callable[[View], Sequence[str]]
     applies: Callable[[View], bool] = lambda view: True
     fraction: Callable[[View], float] = lambda view: 1.0
     is_idle: bool = True
@@ -190,6 +192,13 @@ def _copy_parts(view: View) -> tuple[str, ...]:
     return ("fetching", "exposed_copy") if _offloading(view) else ("exposed_copy",)
 
 
+def _copies_why(view: View) -> str:
+    return view.say(
+        "{copies_to_device} copies to the device{each} take {time} while nothing else runs.",
+        time=view.ms(*_copy_parts(view)),
+    )
+
+
 def waits_often(run: Run) -> bool:
     """Return True if the host waits after every few launches, so work never queues up."""
     waits = run.facts["waiting_calls"]
@@ -206,10 +215,6 @@ def _sync_parts(view: View) -> tuple[str, ...]:
     if waits_often(view.run) and view.share(*waits) >= LIMIT:
         return ("launch_bound", *waits)
     return waits
-
-
-def _only(*parts: str) -> Callable[[View], tuple[str, ...]]:
-    return lambda view: parts
 
 
 def startup_share(view: View) -> float:
@@ -371,178 +376,33 @@ def _kernel_fix(view: View) -> str:
     return f"Measure how close it is to its roof: {command_for(COUNTERS, view.run)}"
 
 
-RULES = (
-    Rule(
-        "exposed-copies",
-        "copies",
-        "copies that no computation hides take {} of the step",
-        lambda view: view.say(
-            "{copies_to_device} copies to the device{each} take {time} while nothing else runs.",
-            time=view.ms(*_copy_parts(view)),
-        ),
-        (
-            "Copy once per batch: pin_memory=True in the DataLoader, and"
-            " .to(device, non_blocking=True) on the whole batch."
-        ),
-        "02",
-        _copy_parts,
-    ),
-    Rule(
-        "allocator-churn",
-        "allocation",
-        "allocating and freeing memory stalls the GPU for {} of the step",
-        (
-            "The GPU is idle for {allocation.ms} while the CPU allocates or frees memory in"
-            " {allocations} calls{each}."
-        ),
-        (
-            "Try a smaller batch, and compare torch.cuda.memory_stats()['num_alloc_retries'] before"
-            " and after ten steps."
-        ),
-        "11",
-        _only("allocation"),
-        applies=lambda view: view.run.facts["allocations"] >= FEW_CALLS,
-    ),
-    Rule(
-        "input-bound",
-        "data",
-        "each step waits for data {} of the time",
-        _data_why,
-        _data_fix,
-        "02",
-        _only("data_wait"),
-        on_cpu=True,
-    ),
-    Rule(
-        "recompilation",
-        "compilation",
-        "the compiler recompiles for {} of the step",
-        "PyTorch's compiler runs for {compiling.ms}.",
-        "Find the guard that fails: TORCH_LOGS=recompiles COMMAND",
-        "10",
-        _only("compiling"),
-        on_cpu=True,
-    ),
-    Rule(
-        "outside-torch",
-        "outside PyTorch",
-        "the CPU is busy outside PyTorch for {} of the step",
-        _outside_why,
-        _outside_fix,
-        "03",
-        _only("silent"),
-        on_cpu=True,
-    ),
-    Rule(
-        "sync-bound",
-        "GPU idle after waits",
-        "the CPU waits for the GPU, which then idles for {} of the step",
-        _sync_why,
-        (
-            "Remove .item(), .cpu() and blocking copies from the loop."
-            " torch.cuda.set_sync_debug_mode('warn') names the lines."
-        ),
-        "02",
-        _sync_parts,
-    ),
-    Rule(
-        "startup",
-        "one-time work",
-        "one-time work takes {} of the recorded time",
-        _startup_why,
-        _startup_fix,
-        "00",
-        _only("start_up"),
-        on_cpu=True,
-    ),
-    Rule(
-        "straggler",
-        "waiting for one rank",
-        "the other ranks wait for one rank for {} of the step",
-        _straggler_why,
-        _straggler_fix,
-        "07",
-        _only("waiting_straggler"),
-        is_idle=False,
-        on_cpu=True,
-    ),
-    Rule(
-        "exposed-communication",
-        "communication",
-        "communication that no computation hides takes {} of the step",
-        "No computation hides {exposed_communication.ms} of communication.",
-        _communication_fix,
-        "07",
-        _only("exposed_communication"),
-        is_idle=False,
-        on_cpu=True,
-    ),
-    Rule(
-        "operator-overhead",
-        "small operators",
-        "loops over tiny operators take {} of the step",
-        "Loops over operators shorter than 20 µs take {small.ms}.",
-        (
-            "Replace the Python loop with one operator on the whole tensor. Find the loop: tidyprof"
-            " run --with-stack -- COMMAND"
-        ),
-        "03",
-        _only("small"),
-        on_gpu=False,
-        on_cpu=True,
-    ),
-    Rule(
-        "launch-bound",
-        "launching",
-        "the GPU waits for the CPU to launch kernels for {} of the step",
-        lambda view: view.say(
-            "The GPU is idle for {idle}. The CPU launches {kernels} kernels{each}.",
-            idle=view.ms("launch_bound", "waiting_launch"),
-        ),
-        _launch_fix,
-        "02",
-        _only("launch_bound", "waiting_launch"),
-    ),
-    Rule(
-        "dominant-kernel",
-        "largest kernel",
-        "one kernel takes {} of the step",
-        "{top_kernel} takes {top_kernel_share} of all kernel time in {top_kernel_calls} calls.",
-        _kernel_fix,
-        "05",
-        _only("compute"),
-        fraction=_kernel_share,
-        is_idle=False,
-    ),
+_TABLE = table_of("triage/rules.toml")
+_COMPUTED: Mapping[str, Mapping[str, Callable[[View], Any]]] = {
+    "exposed-copies": {"why": _copies_why, "parts": _copy_parts},
+    "allocator-churn": {"applies": lambda view: view.run.facts["allocations"] >= FEW_CALLS},
+    "input-bound": {"why": _data_why, "fix": _data_fix},
+    "outside-torch": {"why": _outside_why, "fix": _outside_fix},
+    "sync-bound": {"why": _sync_why, "parts": _sync_parts},
+    "startup": {"why": _startup_why, "fix": _startup_fix},
+    "straggler": {"why": _straggler_why, "fix": _straggler_fix},
+    "exposed-communication": {"fix": _communication_fix},
+    "launch-bound": {"fix": _launch_fix},
+    "dominant-kernel": {"fix": _kernel_fix, "fraction": _kernel_share},
+}
+"""The fields of each rule that depend on the run. The other fields are in rules.toml."""
+
+RULES = tuple(
+    Rule(cause, **stated, **_COMPUTED.get(cause, {})) for cause, stated in _TABLE["rules"].items()
 )
 """All rules. Each part belongs to the first rule that explains it."""
 
 DOMINANT_KERNEL = RULES[-1]
 """The rule for slow computation, which counts only if no other cause limits the run."""
 
-OTHER_ROWS = {
-    "exposed_communication": "communication",
-    "waiting_ranks": "waiting for ranks",
-    "between": "between operators",
-    "other": "unexplained idle time",
-    CPU_STEAL: "other programs",
-    "unseen": "not in the trace",
-    "blocked_host": "GPU idle after waits",
-    "silent": "outside PyTorch",
-    "data_wait": "data",
-    "start_up": "one-time work",
-    "small": "small operators",
-    "compiling": "compilation",
-    "exposed_copy": "copies",
-    "stalled": "GPU idle after waits",
-    "fetching": "GPU idle after waits",
-}
-"""The displayed names of parts, if they differ from the internal names."""
-
 
 def part_name(part: str) -> str:
     """Return the name of a part in the table of parts."""
-    return OTHER_ROWS.get(part, part.replace("_", " "))
+    return _TABLE["rows"].get(part, part.replace("_", " "))
 
 
 def rows_of(view: View) -> list[Row]:
@@ -555,7 +415,7 @@ def rows_of(view: View) -> list[Row]:
     for rule in RULES:
         if not rule.covers(view.run):
             continue
-        *whole, last = rule.parts(view)
+        *whole, last = rule.parts(view) if callable(rule.parts) else rule.parts
         taken = left.get(last, 0.0) * rule.fraction(view)
         left[last] = left.get(last, 0.0) - taken
         taken += sum(left.pop(part, 0.0) for part in whole)

@@ -40,7 +40,7 @@ from tidyprof.tables.profiles import (
 )
 from tidyprof.tables.records import Records, joined
 
-SCHEMA = schema_of(__package__)
+SCHEMA = schema_of("rocpd")
 KIND_OF_QUERY = {
     "kernels": "kernel",
     "copies": "copy",

@@ -27,7 +27,7 @@ METRIC_COLUMNS = COUNTER_DTYPES | {
     "statistic": "category",
 }
 
-SCHEMA = schema_of(__package__)
+SCHEMA = schema_of("rocprof_compute")
 
 
 def read_analysis(

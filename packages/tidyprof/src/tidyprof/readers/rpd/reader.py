@@ -39,7 +39,7 @@ from tidyprof.tables.profiles import (
 )
 from tidyprof.tables.records import Records, joined
 
-SCHEMA = schema_of(__package__)
+SCHEMA = schema_of("rpd")
 _ACTIVE_LOCK = "resourceLock::"
 _LOST = "rows were deleted (rpd_trim keeps rows that refer to deleted calls and operations)"
 MARKER = "UserMarker"

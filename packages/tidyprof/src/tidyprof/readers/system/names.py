@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
-_TABLE: Mapping[str, Any] = tomllib.loads(
-    files("tidyprof.readers.system").joinpath("quantities.toml").read_text(encoding="utf-8")
-)
+from tidyprof.package_data import table_of
+
+_TABLE: Mapping[str, Any] = table_of("readers/system/quantities.toml")
 
 QUANTITIES: Mapping[str, tuple[str, float, float]] = {
     name: tuple(entry["range"]) for name, entry in _TABLE["quantities"].items()
