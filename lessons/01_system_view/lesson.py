@@ -272,12 +272,11 @@ log = tidyprof.read_system(monitoring, origin=there.origin)
 show_text(
     f"GPU 0 held a network in {len(windows)} windows. The figure shows the first one."
 )
-first = log.counters[log.counters["time_ns"] <= windows["max"].iloc[0] * 10**9]
+end_ns = windows["max"].iloc[0] * 10**9
+first = log.counters.query("time_ns <= @end_ns and device < 2")
 names = ["gpu_busy", "power", "memory_used"]
 title = "First benchmark: loading, then bursts of work"
-show_figure(
-    plots.counters(tidyprof.Profile(log.events, first, log.meta), names, [0, 1], title)
-)
+show_figure(plots.counters(tidyprof.Profile(log.events, first, log.meta), names, title))
 
 # %% slide="Power separates a GPU that works from a GPU that only waits."
 limit = stated_limit("MI300X")

@@ -204,7 +204,7 @@ def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
         raise DiffersError(
             f"{path.parent.name}: {len(kernels)} kernels and {len(steps)} steps in the trace"
         )
-    lost = profile.meta["device_events_without_launch"]
+    lost = int(profile.device_events["launch_ns"].isna().sum())
     return kernels["calls"].sum() / len(steps), total_ns / len(steps) / 1e6, lost
 
 

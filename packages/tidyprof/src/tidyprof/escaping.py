@@ -41,16 +41,12 @@ _HYPHEN_OF_A_NUMBER = re.compile(r"(?<![\w.)/-])-(?=\d)")
 """A hyphen that represents a minus sign and isn't part of a word or path."""
 
 
-def with_minus(text: str) -> str:
-    """Replace hyphens with true minus signs, which are as wide as plus signs. Don't use the result
-    in code.
-    """
-    return _HYPHEN_OF_A_NUMBER.sub("\N{MINUS SIGN}", text)
-
-
 def typeset(text: str) -> str:
-    """Return the same text, but keep each `%` on the same line as its number."""
-    return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", with_minus(text))
+    """Return the text with minus signs instead of hyphens, which are as wide as plus signs, and
+    with each `%` on the same line as its number. Don't use the result in code.
+    """
+    shown = _HYPHEN_OF_A_NUMBER.sub("\N{MINUS SIGN}", text)
+    return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", shown)
 
 
 def html_text(text: str) -> str:

@@ -13,18 +13,12 @@ from functools import partial
 from os import PathLike
 from typing import Unpack
 
-import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import join
 from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import ReadOptions, read
 from tidyprof.tables.contract import Profile
-
-KEPT_BYTES = 2**24
-"""Amount of memory in bytes that a process keeps from one file to the next. The process keeps at
-least half of this amount. One rank of a large job needs less memory.
-"""
 
 ENDED = "a process ended while reading this or another file"
 """Finding for an error that none of the files caused."""
@@ -125,7 +119,6 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> pd.Data
     """Read and reduce one file in a worker. Raises ProfileReadError for errors that the user can
     fix.
     """
-    _keep_memory()
     profile = read(file, **options)
     try:
         table = reduce(profile)
@@ -136,17 +129,6 @@ def _read_and_reduce(file: str, reduce: Reduce, options: ReadOptions) -> pd.Data
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"reduce must return a table, not {type(table).__name__}")
     return _with_place(table, file, profile)
-
-
-def _keep_memory() -> None:
-    """Let the process reuse the memory of one file for the next file.
-
-    glibc returns freed memory to the system and requests it again page by page. After a large block
-    was freed, however, glibc keeps the memory of blocks up to this size (mallopt(3),
-    `M_MMAP_THRESHOLD`). This function frees such a block. It never writes to the block, so the
-    block doesn't use memory.
-    """
-    np.empty(KEPT_BYTES, np.uint8)
 
 
 def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFrame:

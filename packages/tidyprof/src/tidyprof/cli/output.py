@@ -25,7 +25,7 @@ from rich.text import Text
 from tidyprof.analyses.common import four_digits
 from tidyprof.atomic_write import whole_file
 from tidyprof.errors import UserError, missing_extra, one_line
-from tidyprof.escaping import csv_text, printable, with_minus
+from tidyprof.escaping import csv_text, printable
 from tidyprof.running.report import Run, machine_of
 from tidyprof.standard_streams import discard, joined, parted, tell
 from tidyprof.tables.contract import Origin, is_identifier
@@ -82,9 +82,8 @@ def on_terminal() -> bool:
 
 
 def _in_words(text: str) -> str:
-    """Return a printable string, with minus signs on a terminal and hyphens for programs."""
-    shown = joined(printable(text))
-    return with_minus(shown) if on_terminal() else shown
+    """Return a printable string in which no line breaks between a number and its unit."""
+    return joined(printable(text))
 
 
 def say(line: str, style: str = "") -> None:

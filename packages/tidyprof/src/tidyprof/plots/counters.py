@@ -22,16 +22,7 @@ from tidyprof.tables.contract import Profile
 NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
 """Quantities of a GPU log that are drawn by default."""
 
-LINES = (
-    (style.BLUE, "-"),
-    (style.VERMILLION, "--"),
-    (style.BLUISH_GREEN, "-."),
-    (style.REDDISH_PURPLE, ":"),
-    (style.BLACK, "-"),
-    (style.ORANGE, "--"),
-    (style.SKY_BLUE, "-."),
-    (style.GREY, ":"),
-)
+LINES = [*style.looks("device").values()]
 """Color and dashes of each device in order. If a plot has more devices than this list, the
 sequence repeats.
 """
@@ -51,20 +42,17 @@ LONG_NAME = 14
 def counters(
     profile: Profile,
     names: Sequence[str] | None = None,
-    devices: Sequence[int] | None = None,
     title: str | None = None,
 ) -> TidyFigure:
     """Plot one panel per quantity over time. Each panel has one line per device.
 
     - names: the quantities of `profile.counters`, in panel order. None selects all quantities from
       `NAMES` that the profile contains.
-    - devices: the GPU numbers, or None for all GPUs. Samples of the machine itself have no device
-      number and are always drawn.
 
     Raises ValueError if `names` is None but the log contains no GPU samples. Also raises ValueError
-    for an unknown quantity or device.
+    for an unknown quantity.
     """
-    table, names = _chosen(profile, names, devices)
+    table, names = _chosen(profile, names)
     begin, end = table["time_ns"].min(), table["time_ns"].max()
     unit, size = axis_unit(end - begin)
     numbers = sorted(table["device"].dropna().unique().tolist())
@@ -86,26 +74,19 @@ def counters(
     return figure
 
 
-def _chosen(
-    profile: Profile, names: Sequence[str] | None, devices: Sequence[int] | None
-) -> tuple[pd.DataFrame, list[str]]:
+def _chosen(profile: Profile, names: Sequence[str] | None) -> tuple[pd.DataFrame, list[str]]:
     """Return the samples to draw and the quantities of these samples."""
     table = profile.counters.astype({"name": object, "unit": object})
     known = sorted(table["name"].unique())
-    there = sorted(table["device"].dropna().unique().tolist())
     chosen = [name for name in NAMES if name in known] if names is None else list(names)
     missing = [name for name in chosen if name not in known]
-    missing += [f"device {number}" for number in devices or () if number not in there]
     if missing or not chosen:
         raise ValueError(
             f"the log has no samples of {', '.join(missing) or 'GPUs'}; its quantities are"
-            f" {', '.join(known) or 'none'}, and its devices are"
-            f" {', '.join(map(str, there)) or 'none'}"
+            f" {', '.join(known) or 'none'}"
         )
-    wanted = table["name"].isin(chosen)
-    if devices is not None:
-        wanted &= table["device"].isna() | table["device"].isin(list(devices))
-    return table[wanted].sort_values("time_ns", kind="stable"), chosen
+    table = table[table["name"].isin(chosen)]
+    return table.sort_values("time_ns", kind="stable"), chosen
 
 
 def _panel(axes: Axes, rows: pd.DataFrame, numbers: list[int], begin: int, size: float) -> None:

@@ -15,11 +15,7 @@ from tidyprof.plots.bars import room_for
 from tidyprof.plots.figure import TidyFigure, legend_above, new_figure, settings
 from tidyprof.tables.contract import Profile
 
-LOOKS = {
-    "reserved memory": (style.VERMILLION, "--"),
-    "allocated memory": (style.BLUE, "-"),
-    "requested memory": (style.BLUE, "-"),
-}
+LOOKS = style.looks("memory")
 """The color and dashes of each quantity. The names of the quantities come from the readers.
 Reserved memory comes first because a segment exists before its tensors.
 """

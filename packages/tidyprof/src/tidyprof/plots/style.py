@@ -55,14 +55,15 @@ JupyterLab's dark theme, and hues stay.
 _STYLE = table_of("plots/style.toml")
 
 
-def _looks(of: str) -> dict[str, tuple[str, str]]:
+def looks(of: str) -> dict[str, tuple[str, str]]:
+    """Return the color of each name in a section of style.toml, and its hatch or dashes."""
     return {name: (globals()[color], hatch) for name, (color, hatch) in _STYLE[of].items()}
 
 
-CATEGORY_LOOK = _looks("category")
+CATEGORY_LOOK = looks("category")
 """The color and hatch of each kernel category (`short_names.CATEGORIES`)."""
 
-PART_LOOK = _looks("part")
+PART_LOOK = looks("part")
 """The color and hatch of each part of a step (`analyses.step_budget`, `on_device` and
 `on_host`).
 """
@@ -70,7 +71,7 @@ PART_LOOK = _looks("part")
 PHASES = ("data", "forward", "loss", "backward", "optimizer")
 """Parts of a step that the host's ranges name, in order."""
 
-KIND_LOOK = _looks("kind")
+KIND_LOOK = looks("kind")
 """The color and hatch of each kind of event (contract.KINDS). Operators and runtime calls are
 gray.
 """

@@ -34,13 +34,11 @@ class Format:
     - name: format name for messages
     - folder: name of the format's folder
     - door: name of the function in `reader` that reads a file
-    - has_functions: True if the reader accepts the option `python_functions`
     """
 
     name: str
     folder: str
     door: str
-    has_functions: bool = False
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Return True if the path has this format. The path is a folder or a file that starts with
@@ -55,7 +53,7 @@ class Format:
 
 
 FORMATS = (
-    Format("torch.profiler (Chrome trace)", "torch", "read_torch_trace", has_functions=True),
+    Format("torch.profiler (Chrome trace)", "torch", "read_torch_trace"),
     Format("PyTorch memory snapshot", "memory_snapshot", "read_memory_snapshot"),
     Format("rocmProfileData (.rpd)", "rpd", "read_rpd"),
     Format("rocpd (ROCm 7)", "rocpd", "read_rocpd"),
@@ -138,7 +136,7 @@ def read(
     known = next((known for known in FORMATS if known.recognizes(path, head)), None)
     if known is not None:
         given = {name: value for name, value in options.items() if value is not None}
-        if not known.has_functions:
+        if known.folder != "torch":
             del given["python_functions"]
         return _with_left_out(known.read(path, **given), path, known)
     if not path.is_dir():

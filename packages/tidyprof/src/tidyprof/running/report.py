@@ -25,9 +25,6 @@ WINDOWS = ("before", "after")
 JOB = ("startup", "training", "validation", "checkpoints", "recording")
 """The parts of a job that the hooks measure (inside/job.py). The remaining time is the shutdown."""
 
-PARTS = ("data", "between steps", "forward", "backward", "optimizer", "other")
-"""The parts of a step in the order of the report."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -129,23 +126,22 @@ def _what_is_a_step(run: Run) -> str:
         "optimizer": f"one step of {marks}",
         "backward": "one backward pass, because no PyTorch optimizer took a step,",
         "module": f"one call to {marks}, because no optimizer and no backward pass ran,",
-        "mark": f"one {marks}",
-    }[about["source"]]
+    }.get(about["source"], f"one {marks}")
     is_several = about["source"] == "optimizer" and passes >= 1.5
     several = f", with {passes:.1f} backward passes" if is_several else ""
     return f"A step lasts from {what} to the next{several}."
 
 
 def _parts(run: Run) -> dict[str, float]:
-    """Return the share (0 to 1) of each part in the unprofiled host time."""
+    """Return the share (0 to 1) of each part in the unprofiled host time, the largest first."""
     sums: dict[str, float] = {}
     windows = [one[name] for one in run.ranks.values() for name in WINDOWS if name in one]
     for window in windows:
         for part, length in window["parts_ns"].items():
             sums[part] = sums.get(part, 0.0) + length * window["steps"]
     whole = sum(sums.values())
-    order = [*PARTS, *sorted(sums.keys() - {*PARTS})]
-    return {part: sums[part] / whole for part in order if part in sums} if whole else {}
+    largest = sorted(sums, key=lambda part: -sums[part])
+    return {part: sums[part] / whole for part in largest if whole}
 
 
 def job_of(run: Run, launched_ns: int, ended_ns: int) -> dict[str, float]:

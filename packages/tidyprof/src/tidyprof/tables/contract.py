@@ -207,7 +207,7 @@ class Profile:
     - counters: a table with one row per sample and the columns `COUNTER_DTYPES`.
     - meta: the metadata as plain values. The keys include `tool`, `tool_version`, `gpu`, `rocm`,
       `torch`, `host`, `files`, `rank` or `ranks`, `processes`, `events_total`,
-      `events_by_category`, `not_kept` and `device_events_without_launch`.
+      `events_by_category` and `not_kept`.
       `ignored_files` contains a reason for each path, and `origin` is an `Origin`. `repairs` lists
       what was dropped or repaired and how often. `warnings` contains sentences. A format may add
       other values. If the file doesn't contain a value, the key is missing. Values are never

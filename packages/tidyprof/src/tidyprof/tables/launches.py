@@ -101,11 +101,6 @@ def _launches(
     return call, len(outer) - int(is_first.sum())
 
 
-def unlaunched(records: Records) -> int:
-    """Return the number of device events whose launch is missing from the file."""
-    return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
-
-
 def begins(columns: list[np.ndarray]) -> np.ndarray:
     """Return a mask of the rows that differ from the previous row in at least one column."""
     differs = [values[1:] != values[:-1] for values in columns]

@@ -41,7 +41,6 @@ from tidyprof.tables.contract import (
 )
 from tidyprof.tables.damage import damage_warnings
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.records import Records, joined, no_records, nothing
 
 _File = TypeVar("_File")
@@ -450,7 +449,6 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
         ),
         "events_by_category": dict(sorted(sum(categories, Counter()).items())),
         "not_kept": dict(sorted(not_kept.items())),
-        "device_events_without_launch": sum(unlaunched(part.records) for part in parts),
         "repairs": {f"dropped events {reason}": count for reason, count in dropped.items()},
     }
 

@@ -22,6 +22,20 @@ NAME, MS, PERCENT = 22, 9, 6
 PAGE = "docs/triage.md"
 """The page that explains each cause and shows a fix in code. Each cause has an anchor."""
 
+_STATED = [
+    "cause",
+    "confident",
+    "share",
+    "headline",
+    "why",
+    "next_step",
+    "doubts",
+    "notes",
+    "alternatives",
+    "origins",
+]
+"""The fields of a diagnosis that JSON contains under the same names."""
+
 Line = tuple[str, str]
 """A line of the report and its style, which is `bold` or empty."""
 
@@ -168,13 +182,7 @@ def as_dict(found: Diagnosis) -> dict[str, Any]:
     """
     overhead, estimated = found.overhead, found.overhead.estimated
     return {
-        "cause": found.cause,
-        "confident": found.confident,
-        "share": found.share,
-        "headline": found.headline,
-        "doubts": list(found.doubts),
-        "why": found.why,
-        "next_step": found.next_step,
+        **{name: getattr(found, name) for name in _STATED},
         "read": where_to_read(found),
         "parts": [
             {
@@ -192,12 +200,9 @@ def as_dict(found: Diagnosis) -> dict[str, Any]:
             "estimated_step_ms": estimated and [estimated.low / 1e6, estimated.high / 1e6],
             "events_per_step": overhead.events,
         },
-        "notes": list(found.notes),
-        "alternatives": list(found.alternatives),
-        "missing_ranks": list(found.broken),
-        "not_in_the_files": list(found.unknown),
+        "missing_ranks": found.broken,
+        "not_in_the_files": found.unknown,
         "facts": [one._asdict() for one in found.facts],
-        "origins": list(found.origins),
     }
 
 

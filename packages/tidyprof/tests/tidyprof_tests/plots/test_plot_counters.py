@@ -65,12 +65,6 @@ def test_each_quantity_has_a_panel_with_a_line_for_each_device(log: Profile) -> 
     assert figure.axes[-1].get_xlabel() == "time since the first sample, s"
 
 
-def test_devices_can_be_chosen_and_keep_the_machine(log: Profile) -> None:
-    figure = counters(log, ["gpu_busy", "cpu_user"], devices=[1])
-    assert lines(figure.axes[0]) == [([0, 1, 2], [0, 0, 0])]
-    assert lines(figure.axes[1]) == [([0, 1, 2], [0, 10, 20])]
-
-
 def test_the_figure_is_sound(log: Profile) -> None:
     figure = drawn(counters(log, title="A finding"))
     assert_says_what_it_shows(figure)
@@ -85,7 +79,6 @@ def test_the_figure_is_sound(log: Profile) -> None:
             {"names": ["gpu_use"]},
             "cpu_user, gpu_busy, memory_used, power",
         ),
-        ({"devices": [0, 7]}, "device 7"),
     ],
 )
 def test_what_is_not_in_the_log_is_named(change: dict, words: str, log: Profile) -> None:

@@ -120,7 +120,7 @@ def figures(profile: Profile) -> dict[str, object]:
             "by_name": by_collective(collective),
         },
         "runtime_calls": len(of(profile, "cuda_runtime")),
-        "gpu_events_without_launch_record": profile.meta["device_events_without_launch"],
+        "gpu_events_without_launch_record": int(device["launch_ns"].isna().sum()),
     }
 
 

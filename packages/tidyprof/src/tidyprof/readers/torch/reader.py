@@ -42,7 +42,7 @@ projects onto kernels.
 
 `meta` can also contain `device_properties`, `distributed`, `world_size`, `rank`, `ranks`,
 `hip_runtime_version`, `base_time_ns`, `events_total`,
-`events_by_category`, `not_kept`, `device_events_without_launch` and `warnings`.
+`events_by_category`, `not_kept` and `warnings`.
 """
 
 from __future__ import annotations
