@@ -16,6 +16,26 @@ READERS = "packages/tidyprof/docs"
 README comes first because capital letters sort before small letters.
 """
 
+CARDS = """
+<div class="cards">
+
+- **Learn**
+
+  Start with [lesson 00](notebooks/00_start_here.ipynb), or try the whole method in
+  [90 minutes](notebooks/90_minutes.ipynb).
+- **Look up**
+
+  Find a command on the [cheat sheet](docs/cheat-sheet.md), the fix of a
+  [cause](docs/triage.md), a [known issue](docs/known-issues.md), or a word in the
+  [glossary](docs/glossary.md).
+- **Teach**
+
+  Hold the course or a 90-minute session with the [instructor guide](docs/instructor.md).
+
+</div>
+"""
+"""Markdown of the cards at the top of the first page, one for each kind of reader."""
+
 TO_LOOK_UP = (
     "setup",
     "cheat-sheet",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from docs.book.contents import START, Part, toctrees
+from docs.book.contents import CARDS, START, Part, toctrees
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
@@ -33,7 +33,7 @@ _ISSUE = "Open an issue here"
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
     """Copy one Markdown page into `target`, and copy the files that it links to next to the pages.
 
-    The first page gets the table of contents.
+    The first page gets the cards and the table of contents.
     """
     text = (repository / page).read_text(encoding="utf-8")
     text = _FINISHED.sub(r"](notebooks/\1.ipynb)", SITE.sub(r"\1", _ON_THE_BOOK.sub("", text)))
@@ -41,7 +41,8 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
         text = with_address(text)
     stage_linked(repository, page, text, target)
     if page == START:
-        write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")
+        heading, _, rest = text.partition("\n")
+        write_if_new(target / "index.md", f"{heading}\n{CARDS}{rest}\n{toctrees(parts)}")
     else:
         write_if_new(target / page, text)
 
