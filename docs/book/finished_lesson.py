@@ -48,6 +48,13 @@ _PICTURE = re.compile(
 )
 _FENCE = re.compile(r"`{3,}")
 _CLOSER = re.compile(r"\*Look closer\* (?=[a-z])")
+_SOLUTION = "A solution and its output"
+_SKIPPED = {
+    "proflab.start(": "The versions of the tools, and the findings log",
+    "lesson.recall(": "A quiz on earlier lessons",
+}
+"""The summary of folded cells that only set up a notebook, by the call in their code."""
+
 _WHERE_CLOSER = "In JupyterLab and in the published book *Look closer* "
 _IN_A_NOTEBOOK = "<p><em>In JupyterLab, a button here opens this step in Perfetto.</em></p>"
 
@@ -116,13 +123,15 @@ def _cell(cell: NotebookNode, pictures: Pictures) -> list[str]:
     code = cell.source.removeprefix("%%bash\n").strip("\n")
     parts = [fenced(code, "bash" if shell else "python")]
     parts += [text for output in cell.outputs if (text := _output(output, pictures))]
-    if FOLDED not in cell.metadata.get("tags", []):
+    summary = _SOLUTION if FOLDED in cell.metadata.get("tags", []) else _folded(code)
+    if not summary:
         return parts
-    return [
-        "<details>\n<summary>A solution and its output</summary>",
-        *parts,
-        "</details>",
-    ]
+    return [f"<details>\n<summary>{summary}</summary>", *parts, "</details>"]
+
+
+def _folded(code: str) -> str:
+    """Return the summary of a cell that a reader without a notebook can skip, or ""."""
+    return next((summary for call, summary in _SKIPPED.items() if call in code), "")
 
 
 def _output(output: NotebookNode, pictures: Pictures) -> str:
