@@ -35,7 +35,7 @@ WRONG_CALLS = (
 )
 RIGHT_CALLS = (
     "tidyprof.kernels(tidyprof.read('trace.json', rank=0, python_functions=True))",
-    "tidyprof.map_profiles(['trace.json'], tidyprof.kernels, rank=0, jobs=1)",
+    "tidyprof.map_profiles(['trace.json'], tidyprof.kernels, rank=0)",
     "tidyprof.plots.top_kernels(tidyprof.kernels(tidyprof.read('trace.json')))",
 )
 

@@ -61,6 +61,7 @@ EXERCISES = (
     ),
     Exercise(
         id="90.2",
+        measured=True,
         answer=Number(change_percent, unit="%"),
         mistakes=(
             Mistake(
