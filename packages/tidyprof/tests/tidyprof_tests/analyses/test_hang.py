@@ -97,6 +97,13 @@ def test_what_gloo_recorded(case: dict[str, Any]) -> None:
     assert [word for word in case["words"] if word not in hang.sentence] == []
 
 
+def test_a_message_has_the_number_of_its_messages(tmp_path: Path) -> None:
+    """PyTorch counts messages apart from collectives."""
+    message = call("5 name=nccl:send~0->1 message") | {"p2p_seq_id": 2}
+    write(tmp_path, {0: [call("5"), message], 1: []})
+    assert tidyprof.read_flight_recorder(tmp_path)["number"].tolist() == [5, 2]
+
+
 def test_groups_of_one_name_are_told_apart_by_their_ranks(tmp_path: Path) -> None:
     for first in (0, 2):
         pair = {
