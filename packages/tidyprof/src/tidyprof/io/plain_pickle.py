@@ -7,6 +7,7 @@ needs, so a pickle can't name a class or call a function.
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -44,7 +45,15 @@ strings. This memory includes `sys.getsizeof` of the new object, with room for o
 object's references in the stack, the memo and its list.
 """
 
-_FAULTS = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError)
+_FAULTS = (
+    pickle.UnpicklingError,
+    struct.error,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
 Content = TypeVar("Content")
 
 
