@@ -168,10 +168,7 @@ def slides(page: NotebookNode) -> NotebookNode:
         sentence = cell.metadata.get("slide", "")
         if sentence and FOLDED not in cell.metadata.get("tags", []):
             cells += _marked(headings[0] if is_text and headings else heading, sentence, cell)
-    takeaways = re.findall(
-        r"^## Three takeaways\n.*?(?=^## |\Z)", _texts(page), re.DOTALL | re.MULTILINE
-    )
-    cells += [_slide(text) for text in takeaways]
+    cells += [_slide(text) for text in _TAKEAWAYS.findall(_texts(page))]
     return v4.new_notebook(metadata=page.metadata, cells=cells)
 
 
